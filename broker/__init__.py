@@ -1,0 +1,1 @@
+"""The broker daemon: request processors over the engine, and the embedded form."""

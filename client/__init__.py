@@ -1,0 +1,1 @@
+"""Producers and consumers for Python programs, sync and asyncio."""

@@ -1,0 +1,5 @@
+"""``python -m congreve`` is the ``congreve`` command."""
+
+from congreve.console.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Bytes on disk: records, the commit log, consume queues, the key index, recovery, cleaning."""

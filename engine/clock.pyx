@@ -1,0 +1,28 @@
+"""Wall clocks: the system's, and one that tests move by hand."""
+
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+
+cdef class Clock:
+    cdef int64_t now_ms(self) noexcept nogil:
+        cdef timespec t
+        clock_gettime(CLOCK_REALTIME, &t)
+        return <int64_t> t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+    def now(self):
+        return self.now_ms()
+
+
+cdef class ManualClock(Clock):
+    def __init__(self, int64_t now_ms=0):
+        self.time_ms = now_ms
+
+    cdef int64_t now_ms(self) noexcept nogil:
+        return self.time_ms
+
+    def set(self, int64_t now_ms):
+        self.time_ms = now_ms
+
+    def advance(self, int64_t milliseconds):
+        self.time_ms += milliseconds

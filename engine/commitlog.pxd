@@ -1,0 +1,45 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.engine.clock cimport Clock
+from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.engine.record cimport Message
+
+cdef struct Appended:
+    int64_t physical_offset     # of the (first) record
+    int64_t end                 # physical offset behind the (last) record: durable up to here
+    int64_t queue_offset        # of the (first) record
+    int64_t store_timestamp
+    int32_t count
+
+cdef enum AppendStatus:
+    APPEND_OK = 0
+    APPEND_NEXT_SEGMENT = 1     # a blank was written (or no segment is open): call next_segment(), retry
+    APPEND_QUEUE_ROOM = 2       # nothing was written: call queue.make_room(), retry
+    APPEND_TOO_LARGE = 3        # the record can never fit into a segment (defect D1)
+    APPEND_ILLEGAL = 4          # a length is over the format's limit, or a batch body is malformed
+
+
+cdef class CommitLog:
+    # The log: segments in order, one writer. Offsets are born here and nowhere else.
+    cdef readonly int64_t segment_size
+    cdef readonly Backend backend
+    cdef Clock clock
+    cdef Segment active
+    cdef list segments          # of Segment, ordered; replaced as a whole, never edited in place
+    cdef int64_t max_offset     # physical offset where the next record goes
+    cdef int64_t min_offset
+    cdef int64_t last_store_timestamp
+
+    # Encodes one record into the open segment and its entry into `queue`, in one pass: offset,
+    # queue offset, store time and CRC are given here. Prepared and rolled-back transaction types
+    # get no entry and queue offset 0.
+    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
+                             Appended *appended) noexcept nogil
+    # A whole batch body (storage.md 2.7), all or nothing within one segment. `message` gives
+    # everything but body, properties, flag and tags code.
+    cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch, int32_t length,
+                                   ConsumeQueue queue, Appended *appended) noexcept nogil
+    # Opens the next segment (prepared ahead where possible); BackendError.
+    cpdef next_segment(self)
+    # The segment holding a physical offset, or None.
+    cpdef Segment segment_at(self, int64_t physical_offset)

@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from congreve.io_backends.mapping cimport Mapping
+
+
+cdef class ConsumeQueue:
+    # One queue of one topic: entries [min_offset, max_offset) in fixed-size files.
+    #   room   entries that put() may still append before make_room() must be called
+    #   next   where the next entry goes; NULL when room is 0
+    #   watched  somebody wants to be told of the next entry (held pulls); put() never clears it
+    cdef readonly str topic
+    cdef readonly int32_t queue_id
+    cdef int64_t min_offset
+    cdef int64_t max_offset
+    cdef int64_t room
+    cdef uint8_t *next
+    cdef public bint watched
+
+    # Appends one entry; the caller has made sure that room > 0. One writer.
+    cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil
+    # A new file, or the next reserved stretch of this one, so that room > 0; BackendError.
+    cpdef make_room(self)
+    # Reads entry `offset` into the three; False when outside [min_offset, max_offset).
+    cdef bint entry(self, int64_t offset, int64_t *physical_offset, int32_t *size,
+                    int64_t *tags_code) except? -1

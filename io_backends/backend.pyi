@@ -1,0 +1,55 @@
+"""The seam between the store and the disk: what a backend is.
+
+A backend creates and opens the commit log's segments, gives their memory, and makes appended bytes
+durable. `mapped.MmapBackend` is the first; pool and io_uring implement the same two classes.
+"""
+
+class Segment:
+    """One fixed-size commit-log file as memory (RocketMQ: MappedFile).
+
+    Exports [0, size) through the buffer protocol; only [0, written) is meaningful.
+    """
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def base_offset(self) -> int:
+        """Physical offset of the first byte."""
+    @property
+    def size(self) -> int:
+        """Bytes."""
+    @property
+    def written(self) -> int:
+        """Bytes appended so far."""
+    def zero_tail(self) -> None:
+        """Zero everything behind `written`, on disk, before returning (recovery's cut)."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Backend:
+    """Creates segments and makes what was appended to them durable."""
+
+    @property
+    def event_fd(self) -> int:
+        """Readable whenever `durable_offset` or `failure_errno` moved."""
+    @property
+    def durable_offset(self) -> int:
+        """Every byte below this physical offset survives a power cut."""
+    @property
+    def failure_errno(self) -> int:
+        """0, or the errno of the first failed write or sync."""
+    def create(self, path: str, base_offset: int, size: int) -> Segment:
+        """A new, zeroed, reserved file; BackendError (ENOSPC, EACCES, ...) leaves nothing behind."""
+    def open(self, path: str, base_offset: int, size: int, written: int) -> Segment:
+        """An existing file of which [0, written) is meaningful."""
+    def rename(self, segment: Segment, path: str, base_offset: int) -> None:
+        """Put a segment that was created elsewhere into its place in the log (folder synced)."""
+    def attach(self, segment: Segment) -> None:
+        """From now on `segment` is part of what is made durable; segments come in offset order."""
+    def start(self, durable_offset: int) -> None:
+        """Begin serving; all below `durable_offset` is durable already (end of recovery)."""
+    def request(self, upto: int) -> None:
+        """Ask that all below `upto` becomes durable; returns at once."""
+    def wait_durable(self, upto: int, timeout_s: float) -> bool:
+        """Block until `upto` is durable (True), or the backend failed or time ran out (False)."""
+    def stop(self) -> None:
+        """Make everything written durable, then end; idempotent."""

@@ -1,0 +1,16 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class Mapping:
+    # One file, mapped shared and whole. Holds no descriptor: ten thousand consume queues must not
+    # need ten thousand of them. Unmapped when the last reference (or numpy view) goes.
+    cdef readonly str path
+    cdef readonly int64_t size
+    cdef readonly bint writable
+    cdef uint8_t *data
+    cdef Py_ssize_t shape[1]
+    cdef Py_ssize_t strides[1]
+
+    # 0 or errno. [start, end) need not be page aligned.
+    cdef int sync(self, int64_t start, int64_t end) noexcept nogil
+    cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil

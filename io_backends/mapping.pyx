@@ -1,0 +1,150 @@
+"""A whole file in memory: the one way this project maps files."""
+
+from libc.errno cimport EEXIST, ENOENT, EOPNOTSUPP, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+from cpython.buffer cimport PyBUF_WRITABLE
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
+from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
+from posix.stat cimport fstat, struct_stat
+from posix.unistd cimport close as c_close, fdatasync, ftruncate
+
+import os
+
+import numpy
+
+from congreve.io_backends.errors import BackendError, SegmentSizeError
+
+cdef extern from "<fcntl.h>" nogil:
+    int FALLOC_FL_KEEP_SIZE
+    int FALLOC_FL_PUNCH_HOLE
+    int fallocate(int fd, int mode, int64_t offset, int64_t length)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *addr, size_t length, int advice)
+
+
+cdef int64_t PAGE = 4096  # msync and hole punching want page multiples
+
+
+cdef class Mapping:
+    def __cinit__(self, str path, int64_t size, *, bint create=False, bint writable=True):
+        cdef int fd = -1
+        cdef int flags = (O_RDWR if writable else O_RDONLY) | O_CLOEXEC
+        cdef struct_stat info
+        cdef void *at
+        if size <= 0:
+            raise BackendError(f"cannot map {path}: its size must be positive, not {size}")
+        self.path, self.size, self.writable = path, size, writable
+        name = os.fsencode(path)
+        if create:
+            flags |= O_CREAT | O_EXCL
+        fd = c_open(name, flags, 0o644)
+        if fd < 0:
+            if errno == EEXIST:
+                raise BackendError(f"cannot create {path}: it exists already")
+            if errno == ENOENT:
+                raise BackendError(f"cannot open {path}: no such file or folder")
+            raise BackendError(f"cannot open {path}: {os.strerror(errno)}")
+        try:
+            if create and ftruncate(fd, size) != 0:
+                raise BackendError(f"cannot size {path} to {size} bytes: {os.strerror(errno)}")
+            if fstat(fd, &info) != 0:
+                raise BackendError(f"cannot stat {path}: {os.strerror(errno)}")
+            if info.st_size != size:
+                raise SegmentSizeError(
+                    f"{path} has {info.st_size} bytes, the settings ask for {size}: "
+                    "open the store with the sizes that it was written with"
+                )
+            at = mmap(NULL, size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, fd, 0)
+            if at == MAP_FAILED:
+                raise BackendError(f"cannot map {path} ({size} bytes): {os.strerror(errno)}")
+            self.data = <uint8_t *> at
+        finally:
+            c_close(fd)
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            munmap(self.data, self.size)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        if flags & PyBUF_WRITABLE and not self.writable:
+            raise BufferError(f"{self.path} is mapped read-only")
+        self.shape[0] = self.size
+        self.strides[0] = 1
+        buffer.buf = self.data
+        buffer.obj = self
+        buffer.len = self.size
+        buffer.itemsize = 1
+        buffer.readonly = not self.writable
+        buffer.ndim = 1
+        buffer.format = NULL
+        buffer.shape = self.shape
+        buffer.strides = self.strides
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
+
+    def array(self, dtype="u1"):
+        itemsize = numpy.dtype(dtype).itemsize
+        return numpy.ndarray.__new__(
+            numpy.memmap, shape=(self.size // itemsize,), dtype=dtype, buffer=self
+        )
+
+    cdef int sync(self, int64_t start, int64_t end) noexcept nogil:
+        cdef int64_t first = start - start % PAGE
+        if end > self.size:
+            end = self.size
+        if end <= first:
+            return 0
+        if msync(self.data + first, end - first, MS_SYNC) != 0:
+            return errno
+        return 0
+
+    cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil:
+        cdef int64_t first = start - start % PAGE
+        if end > first:
+            madvise(self.data + first, end - first, advice)
+
+    def flush(self, int64_t start=0, end=None):
+        cdef int64_t stop = self.size if end is None else end
+        cdef int failed
+        with nogil:
+            failed = self.sync(start, stop)
+        if failed:
+            raise BackendError(f"cannot sync {self.path}: {os.strerror(failed)}")
+
+    def reserve(self, int64_t start, int64_t end):
+        cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
+        cdef int failed = 0
+        if fd < 0:
+            raise BackendError(f"cannot reserve room in {self.path}: {os.strerror(errno)}")
+        if fallocate(fd, FALLOC_FL_KEEP_SIZE, start, min(end, self.size) - start) != 0:
+            failed = errno
+        c_close(fd)
+        if failed and failed != EOPNOTSUPP:
+            raise BackendError(
+                f"cannot reserve bytes {start} to {end} of {self.path}: {os.strerror(failed)}"
+            )
+
+    def zero_from(self, int64_t start):
+        cdef int64_t aligned = min(start + (-start) % PAGE, self.size)
+        cdef int fd
+        cdef int failed = 0
+        memset(self.data + start, 0, aligned - start)
+        fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(errno)}")
+        if aligned < self.size and fallocate(
+            fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, aligned, self.size - aligned
+        ) != 0:
+            if errno == EOPNOTSUPP:
+                memset(self.data + aligned, 0, self.size - aligned)
+            else:
+                failed = errno
+        if not failed:
+            failed = self.sync(start - start % PAGE, self.size)
+        if not failed and fdatasync(fd) != 0:
+            failed = errno
+        c_close(fd)
+        if failed:
+            raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")

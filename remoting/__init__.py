@@ -1,0 +1,1 @@
+"""Bytes on the wire: frames, headers, codes, bodies, server and client connections."""

@@ -1,0 +1,70 @@
+"""Compile the Cython modules. Everything declarative is in pyproject.toml."""
+
+import os
+import tomllib
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+PACKAGE_DIR: dict[str, str] = tomllib.loads(Path("pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+NAMESPACE = Path("build/namespace")
+
+# CONGREVE_DEBUG=1 builds with bounds checks, C asserts and symbols.
+DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
+COMPILE_ARGS = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3"]
+DIRECTIVES = {
+    "language_level": "3",
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "embedsignature": True,
+}
+
+
+def link_packages() -> None:
+    """Show the folders as they are imported.
+
+    setuptools follows package-dir; Cython and mypy know nothing of it and follow these links.
+    """
+    for package, folder in PACKAGE_DIR.items():
+        root = "." not in package
+        at = NAMESPACE / package.replace(".", "/")
+        sources = [p for p in Path(folder).iterdir() if p.is_file()] if root else [Path(folder)]
+        for source in sources:
+            link = at / source.name if root else at
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(os.path.relpath(source, link.parent))
+
+
+def extensions() -> list[Extension]:
+    """One extension a .pyx; C files beside it that share its stem (NAME_*.c) are compiled in."""
+    found = [
+        Extension(
+            f"{package}.{source.stem}",
+            [str(source), *map(str, sorted(source.parent.glob(f"{source.stem}_*.c")))],
+            include_dirs=[folder],
+            extra_compile_args=COMPILE_ARGS,
+        )
+        for package, folder in PACKAGE_DIR.items()
+        for source in sorted(Path(folder).glob("*.pyx"))
+    ]
+    if not found:
+        raise SystemExit("no .pyx found: is this an sdist without its sources?")
+    return found
+
+
+link_packages()
+setup(
+    ext_modules=cythonize(
+        extensions(),
+        include_path=[str(NAMESPACE)],
+        build_dir="build/cython",
+        nthreads=int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1)),
+        compiler_directives=DIRECTIVES,
+    )
+)

@@ -1,0 +1,1 @@
+"""PySpark reading a store: consume queues as numpy arrays, batches as Arrow."""
