@@ -127,7 +127,7 @@ cdef class Mapping:
             )
 
     def zero_from(self, int64_t start):
-        cdef int64_t aligned = min(start + (-start) % PAGE, self.size)
+        cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, self.size)
         cdef int fd
         cdef int failed = 0
         memset(self.data + start, 0, aligned - start)
