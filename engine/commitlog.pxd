@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.engine.clock cimport Clock
 from congreve.engine.consumequeue cimport ConsumeQueue
-from congreve.engine.record cimport Message
+from congreve.records.record cimport Message
 
 cdef struct Appended:
     int64_t physical_offset     # of the (first) record

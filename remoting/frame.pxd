@@ -1,0 +1,111 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+# One frame, as it lies in a connection's bytes (all big endian):
+#
+#    0 total i32 (bytes behind this field)   4 serializeType u8 (0 JSON, 1 binary)
+#    5 headerLength u24   8 header   8 + headerLength body
+#
+# Binary header: 0 code i16  2 language u8  3 version i16  5 opaque i32  9 flag i32
+#   13 remarkLength i32, remark   .. extLength i32, then (i16 keyLength, key, i32 valueLength, value)*
+
+cdef enum:
+    FRAME_MAX = 16777216        # with the length field
+    HEADER_FIELDS_MAX = 48      # ext fields that decode_header() takes in; more: HEADER_SLOW
+    FLAG_RESPONSE = 1
+    FLAG_ONEWAY = 2
+
+cdef enum FrameStatus:
+    FRAME_WHOLE = 0
+    FRAME_PARTIAL = 1           # more bytes are needed
+    FRAME_BAD = 2               # this stream cannot be framed any more
+
+cdef enum HeaderStatus:
+    HEADER_OK = 0
+    HEADER_SLOW = 1             # fine perhaps, but not for compiled code: let Python decode it
+    HEADER_BAD = 2              # cannot be a header
+
+cdef struct Slice:
+    const uint8_t *data
+    int32_t length
+
+cdef struct Field:
+    Slice key
+    Slice value                 # unescaped text
+
+cdef struct Frame:
+    const uint8_t *data         # at the length field
+    int32_t size                # of the whole frame, with the length field
+    int32_t serialize_type
+    Slice header
+    Slice body
+
+cdef struct Header:
+    int32_t code
+    int32_t version
+    int32_t opaque
+    int32_t flag
+    int32_t count
+    Field fields[HEADER_FIELDS_MAX]
+
+# Room for unescaped JSON text. decode_header() never writes more than the header's length into it.
+cdef struct Scratch:
+    uint8_t *data
+    Py_ssize_t capacity
+    Py_ssize_t used
+
+cdef struct SendHeader:         # protocol.md 4.1, long and short names alike
+    Slice producer_group
+    Slice topic
+    Slice default_topic
+    Slice properties
+    int32_t default_topic_queues
+    int32_t queue_id
+    int32_t sys_flag
+    int32_t flag
+    int32_t reconsume_times
+    int64_t born_timestamp
+    bint batch
+    bint complete               # every required field was there and was a number where it must be
+
+cdef struct PullHeader:         # protocol.md 5.1
+    Slice consumer_group
+    Slice topic
+    Slice subscription
+    Slice expression_type
+    int32_t queue_id
+    int32_t max_count
+    int32_t sys_flag
+    int64_t queue_offset
+    int64_t commit_offset
+    int64_t suspend_timeout_ms
+    int64_t sub_version
+    bint complete
+
+# Looks at the first bytes of a stream: a whole frame, too few bytes, or no frame.
+cdef FrameStatus next_frame(const uint8_t *data, Py_ssize_t available, Frame *frame) noexcept nogil
+
+# Head and ext fields of a frame, JSON or binary. Field slices point into the frame or the scratch.
+cdef HeaderStatus decode_header(const Frame *frame, Scratch *scratch, Header *header) noexcept nogil
+
+cdef void read_send_header(const Header *header, bint short_names, SendHeader *send) noexcept nogil
+cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil
+
+# A whole response frame to a send, in the request's serialize type; returns bytes written (below
+# SEND_RESPONSE_MAX + len(more)). `more` is the constant ext fields MSG_REGION and TRACE_ON,
+# prepared by send_response_constants() for that serialize type.
+cdef enum:
+    SEND_RESPONSE_MAX = 512
+
+cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                     const char *message_id, int32_t message_id_length,
+                                     int32_t queue_id, int64_t queue_offset,
+                                     Slice more) noexcept nogil
+
+# Frame head and header of a response to a pull; the body of `body_length` bytes follows it.
+cdef enum:
+    PULL_RESPONSE_MAX = 512
+
+cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                     int32_t code, Slice remark, int64_t suggest_broker_id,
+                                     int64_t next_offset, int64_t min_offset, int64_t max_offset,
+                                     int32_t body_length) noexcept nogil
