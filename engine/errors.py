@@ -7,6 +7,10 @@ class StoreError(CongreveError):
     """Root of the engine's errors."""
 
 
+class StoreConfigError(StoreError):
+    """A setting has a value that cannot work."""
+
+
 class StoreLockedError(StoreError):
     """Another process holds the store's lock."""
 

@@ -1,0 +1,71 @@
+"""One process per store folder (RocketMQ: DefaultMessageStore's lock file)."""
+
+import fcntl
+import os
+import struct
+
+from congreve.engine.errors import StoreError, StoreLockedError
+
+_CONTENT = b"lock"
+_FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
+
+
+def _flock(kind: int, start: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, 1, 0)
+
+
+class StoreLock:
+    """Exclusive lock on byte 0 of `lock`, as the reference takes it: each keeps the other out.
+
+    An open-file-description lock also keeps a second store of this same process out. Those name no
+    owner, so byte 1 carries a plain record lock that tells who it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """StoreLockedError names the holder; StoreError where the file cannot be made."""
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(
+                f"cannot open the store's lock {self.path}: {error.strerror}"
+            ) from error
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, 0))
+        except (BlockingIOError, PermissionError) as error:
+            owner = self._owner(descriptor)
+            os.close(descriptor)
+            raise StoreLockedError(
+                f"{os.path.dirname(self.path)} is in use by {owner}: "
+                "stop that broker, or choose another folder"
+            ) from error
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLK, _flock(fcntl.F_WRLCK, 1))
+            os.pwrite(descriptor, _CONTENT, 0)
+            os.fsync(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Idempotent. The file stays, as the reference leaves it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def _owner(self, descriptor: int) -> str:
+        for byte in (0, 1):
+            answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, _flock(fcntl.F_WRLCK, byte))
+            kind, _, _, _, pid = struct.unpack(_FLOCK, answer)
+            if kind != fcntl.F_UNLCK and pid > 0:
+                return f"process {pid}"
+        return f"another store in this process ({os.getpid()})"

@@ -1,0 +1,84 @@
+"""Which segments of the log are old enough, or in the way enough, to be deleted.
+
+Decisions only: nothing here touches a file or a clock.
+"""
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from congreve.engine.config import StoreConfig, parse_hours
+
+#: RocketMQ: DefaultMessageStore's system properties of these names.
+DISK_SPACE_WARNING_LEVEL_RATIO = 0.90
+DISK_SPACE_CLEAN_FORCIBLY_RATIO = 0.85
+#: RocketMQ: MappedFileQueue.DELETE_FILES_BATCH_MAX.
+MAX_FILES_A_ROUND = 10
+MANUAL_ROUNDS = 20
+
+_HOUR_MS = 3_600_000
+
+
+def disk_use(path: str) -> float:
+    """Used share of the partition, 0.01 steps upwards; -1.0 where it cannot be told.
+
+    RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
+    """
+    try:
+        info = os.statvfs(path)
+    except OSError:
+        return -1.0
+    used, usable = info.f_blocks - info.f_bfree, info.f_bavail
+    return math.ceil(100 * used / (used + usable)) / 100 if used + usable else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAge:
+    """One segment as retention sees it."""
+
+    base_offset: int
+    last_store_timestamp: int  # ms, of its last record
+
+
+@dataclass(slots=True)
+class Retention:
+    """RocketMQ: CleanCommitLogService."""
+
+    config: StoreConfig
+    manual_rounds: int = 0
+
+    def request_manually(self) -> None:
+        """Delete expired segments at any hour for the next rounds."""
+        self.manual_rounds = MANUAL_ROUNDS
+
+    def disk_full(self, use: float, was_full: bool) -> bool:
+        """Whether puts are refused: from 0.90 on, until it has come down to 0.85 (D26)."""
+        if use > DISK_SPACE_WARNING_LEVEL_RATIO:
+            return True
+        return was_full and use > DISK_SPACE_CLEAN_FORCIBLY_RATIO
+
+    def expired(self, segments: Sequence[SegmentAge], now_ms: int, use: float) -> list[int]:
+        """Base offsets to delete in this round, oldest first.
+
+        `segments` are all in order, the one being written last: that one never goes. A segment's
+        age is that of its last record: a file's mtime changes when a store is copied (D15).
+        """
+        by_hour = time.localtime(now_ms / 1000).tm_hour in parse_hours(self.config.delete_when)
+        by_space = use < 0 or use > self.config.disk_max_used_space_ratio / 100
+        manually = self.manual_rounds > 0
+        if manually:
+            self.manual_rounds -= 1
+        forced = self.config.clean_file_forcibly_enable and use > DISK_SPACE_CLEAN_FORCIBLY_RATIO
+        if not (by_hour or by_space or manually or forced):
+            return []
+        oldest_kept = now_ms - self.config.file_reserved_time * _HOUR_MS
+        chosen: list[int] = []
+        for segment in segments[:-1]:
+            if len(chosen) == MAX_FILES_A_ROUND:
+                break
+            if not forced and segment.last_store_timestamp > oldest_kept:
+                break
+            chosen.append(segment.base_offset)
+        return chosen

@@ -1,0 +1,62 @@
+"""Which segments go, and when puts are refused."""
+
+import time
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.retention import MAX_FILES_A_ROUND, Retention, SegmentAge, disk_use
+
+HOUR = 3_600_000
+NOON = int(time.mktime((2024, 5, 17, 12, 30, 0, 0, 0, -1)) * 1000)
+FOUR = int(time.mktime((2024, 5, 17, 4, 30, 0, 0, 0, -1)) * 1000)
+
+
+def retention(**settings: object) -> Retention:
+    return Retention(StoreConfig(root_dir="unused", **settings))  # type: ignore[arg-type]
+
+
+def ages(now: int, *hours: float) -> list[SegmentAge]:
+    return [SegmentAge(i << 30, now - int(h * HOUR)) for i, h in enumerate(hours)]
+
+
+def test_expired_segments_go_at_the_hour_of_deletion_only() -> None:
+    assert retention().expired(ages(FOUR, 100, 73, 71, 0), FOUR, 0.1) == [0, 1 << 30]
+    assert retention().expired(ages(NOON, 100, 73, 71, 0), NOON, 0.1) == []
+
+
+@pytest.mark.parametrize(("use", "gone"), [(0.75, 0), (0.76, 1), (-1.0, 1)])
+def test_a_filling_disk_deletes_expired_segments_at_any_hour(use: float, gone: int) -> None:
+    assert len(retention().expired(ages(NOON, 73, 71, 0), NOON, use)) == gone
+
+
+def test_a_nearly_full_disk_deletes_what_is_not_expired_but_never_the_last() -> None:
+    assert retention().expired(ages(NOON, 3, 2, 1), NOON, 0.86) == [0, 1 << 30]
+    assert retention(clean_file_forcibly_enable=False).expired(ages(NOON, 3, 2), NOON, 0.86) == []
+    assert retention().expired(ages(NOON, 999), NOON, 0.99) == []
+
+
+def test_a_younger_segment_stops_the_round() -> None:
+    assert retention().expired(ages(FOUR, 80, 1, 80, 0), FOUR, 0.1) == [0]
+
+
+def test_a_round_is_bounded() -> None:
+    chosen = retention().expired(ages(FOUR, *[80.0] * 30), FOUR, 0.1)
+    assert chosen == [i << 30 for i in range(MAX_FILES_A_ROUND)]
+
+
+def test_manual_rounds_ignore_the_hour_and_run_out() -> None:
+    rule = retention()
+    rule.request_manually()
+    found = [len(rule.expired(ages(NOON, 80, 0), NOON, 0.1)) for _ in range(21)]
+    assert found == [1] * 20 + [0]
+
+
+def test_several_hours_of_deletion() -> None:
+    rule = retention(delete_when="04;12")
+    assert rule.expired(ages(NOON, 80, 0), NOON, 0.1) == [0]
+
+
+def test_disk_use_of_nowhere_is_unknown() -> None:
+    assert disk_use("/nonexistent/folder") == -1.0
+    assert 0 <= disk_use("/") <= 1
