@@ -55,6 +55,16 @@ cdef enum RecordCheck:
     RECORD_END = 2          # zero magic and size: nothing was ever written here
     RECORD_BAD = 3          # magic, size, CRC, physical offset or a length is wrong
 
+# A Record's fields as a Message, with the bytes that it points to.
+cdef class Outgoing:
+    cdef Message message
+    cdef bytes topic
+    cdef bytes body
+    cdef bytes properties
+
+# Whether every length is within the format's limits: topic 127, properties 32767 bytes.
+cdef bint is_legal(const Message *message) noexcept nogil
+
 # Bytes that encode() will write.
 cdef int64_t encoded_size(const Message *message) noexcept nogil
 

@@ -1,0 +1,9 @@
+"""CRC-32 and Java's string hash, for compiled callers; `records.record` shows them to Python."""
+
+from typing_extensions import Buffer
+
+def folds() -> bool:
+    """Whether this CPU has carry-less multiplication, so that crc32 folds instead of looking up."""
+
+def crc32_by_tables(data: Buffer, crc: int = 0) -> int:
+    """zlib.crc32 by the way that needs no special CPU (what crc32 falls back to)."""

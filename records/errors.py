@@ -1,0 +1,7 @@
+"""What reading or writing a message's bytes can fail with."""
+
+from congreve.errors import CongreveError
+
+
+class RecordError(CongreveError):
+    """Bytes that are no valid record, properties or id, or a message that no record can hold."""

@@ -1,0 +1,423 @@
+"""One stored message: written, checked, and turned into Python objects."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+
+from congreve.records cimport checksum, layout
+from congreve.records.cursor cimport (
+    load_i16, load_i32, load_i64, store_i16, store_i32, store_i64,
+)
+
+import socket
+
+from congreve.records.errors import RecordError
+from congreve.records.message import Record
+
+
+cdef inline bint is_v6(const Host *host) noexcept nogil:
+    return host.length == 16
+
+
+cdef inline bint wants_separator(const Message *message) noexcept nogil:
+    return (
+        message.properties_length > 0 and message.properties_more_length > 0
+        and message.properties[message.properties_length - 1] != layout.PROPERTY_SEPARATOR
+    )
+
+
+cdef inline int64_t properties_size(const Message *message) noexcept nogil:
+    return (
+        <int64_t> message.properties_length + wants_separator(message)
+        + message.properties_more_length
+    )
+
+
+cdef bint is_legal(const Message *message) noexcept nogil:
+    return (
+        0 < message.topic_length <= layout.TOPIC_MAX
+        and message.body_length >= 0
+        and properties_size(message) <= layout.PROPERTIES_MAX
+    )
+
+
+cdef int64_t encoded_size(const Message *message) noexcept nogil:
+    return (
+        layout.RECORD_FIXED + message.topic_length + <int64_t> message.body_length
+        + properties_size(message)
+        + (is_v6(&message.born_host) + is_v6(&message.store_host))
+        * (layout.HOST_V6 - layout.HOST_V4)
+    )
+
+
+cdef inline uint8_t *put_host(uint8_t *at, const Host *host) noexcept nogil:
+    memcpy(at, host.address, host.length)
+    store_i32(at + host.length, host.port)
+    return at + host.length + 4
+
+
+cdef inline uint8_t *put_bytes(uint8_t *at, const uint8_t *data, int32_t length) noexcept nogil:
+    if length > 0:
+        memcpy(at, data, length)
+    return at + length
+
+
+cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queue_offset,
+                 int64_t physical_offset, int64_t store_timestamp) noexcept nogil:
+    cdef int32_t sys_flag = message.sys_flag & ~(
+        layout.SYS_BORN_HOST_V6 | layout.SYS_STORE_HOST_V6
+    )
+    cdef uint8_t *p = at
+    if is_v6(&message.born_host):
+        sys_flag |= layout.SYS_BORN_HOST_V6
+    if is_v6(&message.store_host):
+        sys_flag |= layout.SYS_STORE_HOST_V6
+    store_i32(p + layout.AT_SIZE, <int32_t> size)
+    store_i32(p + layout.AT_MAGIC, layout.RECORD_MAGIC)
+    store_i32(p + layout.AT_BODY_CRC, checksum.body_crc(message.body, message.body_length))
+    store_i32(p + layout.AT_QUEUE_ID, message.queue_id)
+    store_i32(p + layout.AT_FLAG, message.flag)
+    store_i64(p + layout.AT_QUEUE_OFFSET, queue_offset)
+    store_i64(p + layout.AT_PHYSICAL_OFFSET, physical_offset)
+    store_i32(p + layout.AT_SYS_FLAG, sys_flag)
+    store_i64(p + layout.AT_BORN_TIMESTAMP, message.born_timestamp)
+    p = put_host(p + layout.AT_BORN_HOST, &message.born_host)
+    store_i64(p, store_timestamp)
+    p = put_host(p + 8, &message.store_host)
+    store_i32(p, message.reconsume_times)
+    store_i64(p + 4, message.prepared_offset)
+    store_i32(p + 12, message.body_length)
+    p = put_bytes(p + 16, message.body, message.body_length)
+    p[0] = <uint8_t> message.topic_length
+    p = put_bytes(p + 1, message.topic, message.topic_length)
+    store_i16(p, <int16_t> properties_size(message))
+    p = put_bytes(p + 2, message.properties, message.properties_length)
+    if wants_separator(message):
+        p[0] = layout.PROPERTY_SEPARATOR
+        p += 1
+    put_bytes(p, message.properties_more, message.properties_more_length)
+
+
+cdef void encode_blank(uint8_t *at, int64_t remaining) noexcept nogil:
+    store_i32(at, <int32_t> remaining)
+    store_i32(at + 4, layout.BLANK_MAGIC)
+
+
+cdef RecordCheck check(const uint8_t *at, int64_t available, int64_t physical_offset,
+                       bint verify_crc, RecordView *view) noexcept nogil:
+    cdef int32_t magic
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    if available < layout.BLANK_MIN:
+        return RECORD_BAD
+    view.size = load_i32(at + layout.AT_SIZE)
+    magic = load_i32(at + layout.AT_MAGIC)
+    if magic == layout.BLANK_MAGIC:
+        return RECORD_BLANK if view.size >= layout.BLANK_MIN else RECORD_BAD
+    if magic == 0 and view.size == 0:
+        return RECORD_END
+    if (magic != layout.RECORD_MAGIC or view.size < layout.RECORD_FIXED
+            or view.size > available):
+        return RECORD_BAD
+    view.physical_offset = load_i64(at + layout.AT_PHYSICAL_OFFSET)
+    if view.physical_offset != physical_offset:
+        return RECORD_BAD
+    end = at + view.size
+    view.body_crc = load_i32(at + layout.AT_BODY_CRC)
+    view.queue_id = load_i32(at + layout.AT_QUEUE_ID)
+    view.flag = load_i32(at + layout.AT_FLAG)
+    view.queue_offset = load_i64(at + layout.AT_QUEUE_OFFSET)
+    view.sys_flag = load_i32(at + layout.AT_SYS_FLAG)
+    view.born_timestamp = load_i64(at + layout.AT_BORN_TIMESTAMP)
+    view.born_host = at + layout.AT_BORN_HOST
+    view.born_host_length = (
+        layout.HOST_V6 if view.sys_flag & layout.SYS_BORN_HOST_V6 else layout.HOST_V4
+    )
+    view.store_host_length = (
+        layout.HOST_V6 if view.sys_flag & layout.SYS_STORE_HOST_V6 else layout.HOST_V4
+    )
+    if view.size < (layout.RECORD_FIXED + view.born_host_length + view.store_host_length
+                    - 2 * layout.HOST_V4):
+        return RECORD_BAD
+    p = view.born_host + view.born_host_length
+    view.store_timestamp = load_i64(p)
+    view.store_host = p + 8
+    p = view.store_host + view.store_host_length
+    view.reconsume_times = load_i32(p)
+    view.prepared_offset = load_i64(p + 4)
+    view.body_length = load_i32(p + 12)
+    view.body = p + 16
+    return check_slices(end, verify_crc, view)
+
+
+# From the body on: three lengths that must meet the record's end exactly. 3 = what a length byte
+# of the topic and a length of the properties take.
+cdef RecordCheck check_slices(const uint8_t *end, bint verify_crc,
+                              RecordView *view) noexcept nogil:
+    cdef const uint8_t *p = view.body
+    if view.body_length < 0 or end - p < <int64_t> view.body_length + 3:
+        return RECORD_BAD
+    p += view.body_length
+    view.topic_length = p[0]
+    view.topic = p + 1
+    if view.topic_length > layout.TOPIC_MAX or end - view.topic < view.topic_length + 2:
+        return RECORD_BAD
+    p = view.topic + view.topic_length
+    view.properties_length = load_i16(p)
+    view.properties = p + 2
+    if view.properties_length < 0 or end - view.properties != view.properties_length:
+        return RECORD_BAD
+    if (verify_crc and view.body_length > 0
+            and checksum.body_crc(view.body, view.body_length) != view.body_crc):
+        return RECORD_BAD
+    return RECORD_OK
+
+
+cdef const uint8_t *find_property(const uint8_t *properties, int32_t length, const char *name,
+                                  int32_t name_length, int32_t *value_length) noexcept nogil:
+    cdef const uint8_t *found = NULL
+    cdef const uint8_t *at = properties
+    cdef const uint8_t *end = properties + length
+    cdef const uint8_t *stop
+    while at < end:
+        stop = <const uint8_t *> memchr(at, layout.PROPERTY_SEPARATOR, end - at)
+        if stop == NULL:
+            stop = end
+        if (stop - at > name_length + 1 and at[name_length] == layout.NAME_VALUE_SEPARATOR
+                and memcmp(at, name, name_length) == 0):
+            found = at + name_length + 1
+            value_length[0] = <int32_t> (stop - found)
+        at = stop + 1
+    return found
+
+
+cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil:
+    cdef int32_t tags_length = 0
+    cdef const uint8_t *tags = find_property(properties, length, b"TAGS", 4, &tags_length)
+    return 0 if tags == NULL else checksum.string_hash(0, tags, tags_length)
+
+
+cdef int fill_host(Host *host, tuple pair) except -1:
+    cdef bytes packed
+    name, host.port = pair
+    try:
+        packed = socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
+    except OSError as error:
+        raise RecordError(f"{name!r} is no IPv4 or IPv6 address: resolve names first") from error
+    host.length = <int32_t> len(packed)
+    memcpy(host.address, PyBytes_AS_STRING(packed), host.length)
+    return 0
+
+
+cdef class Outgoing:
+    def __cinit__(self, record):
+        cdef Message *message = &self.message
+        self.topic = record.topic.encode()
+        self.body = record.body
+        self.properties = encode_properties(record.properties)
+        message.topic = <const uint8_t *> PyBytes_AS_STRING(self.topic)
+        message.body = <const uint8_t *> PyBytes_AS_STRING(self.body)
+        message.properties = <const uint8_t *> PyBytes_AS_STRING(self.properties)
+        message.properties_more = NULL
+        message.properties_more_length = 0
+        try:
+            message.topic_length = <int32_t> len(self.topic)
+            message.body_length = len(self.body)
+            message.properties_length = len(self.properties)
+            message.queue_id = record.queue_id
+            message.flag = record.flag
+            message.sys_flag = record.sys_flag
+            message.reconsume_times = record.reconsume_times
+            message.born_timestamp = record.born_timestamp
+            message.prepared_offset = record.prepared_offset
+            fill_host(&message.born_host, record.born_host)
+            fill_host(&message.store_host, record.store_host)
+        except OverflowError as error:
+            raise RecordError(f"a number of {record!r} is too large for the format") from error
+        message.tags_code = tags_code(message.properties, message.properties_length)
+
+
+def encode_record(record):
+    cdef Outgoing outgoing = Outgoing(record)
+    cdef int64_t size
+    cdef bytes encoded
+    if not is_legal(&outgoing.message):
+        raise RecordError(
+            f"topic of {len(outgoing.topic)} and properties of {len(outgoing.properties)} bytes: "
+            f"allowed are 1 to {layout.TOPIC_MAX} and at most {layout.PROPERTIES_MAX}"
+        )
+    size = encoded_size(&outgoing.message)
+    if size > 0x7FFFFFFF:
+        raise RecordError(f"a record of {size} bytes is over the format's 2147483647")
+    encoded = PyBytes_FromStringAndSize(NULL, size)
+    encode(<uint8_t *> PyBytes_AS_STRING(encoded), &outgoing.message, size,
+           record.queue_offset, record.physical_offset, record.store_timestamp)
+    return encoded
+
+
+cdef tuple to_host(const uint8_t *at, int32_t length):
+    cdef int32_t address = length - 4
+    cdef int32_t port = load_i32(at + address)
+    if address == 4:
+        return f"{at[0]}.{at[1]}.{at[2]}.{at[3]}", port
+    return socket.inet_ntop(socket.AF_INET6, at[:address]), port
+
+
+cdef object to_record(const RecordView *view):
+    return Record(
+        topic=PyUnicode_DecodeUTF8(<const char *> view.topic, view.topic_length, "replace"),
+        body=PyBytes_FromStringAndSize(<const char *> view.body, view.body_length),
+        properties=to_properties(view.properties, view.properties_length),
+        queue_id=view.queue_id,
+        flag=view.flag,
+        sys_flag=view.sys_flag,
+        born_timestamp=view.born_timestamp,
+        born_host=to_host(view.born_host, view.born_host_length),
+        store_host=to_host(view.store_host, view.store_host_length),
+        reconsume_times=view.reconsume_times,
+        prepared_offset=view.prepared_offset,
+        store_timestamp=view.store_timestamp,
+        queue_offset=view.queue_offset,
+        physical_offset=view.physical_offset,
+        body_crc=view.body_crc,
+        size=view.size,
+    )
+
+
+cdef object read_record(const uint8_t *data, int64_t length, int64_t position, bint verify_crc,
+                        physical_offset):
+    cdef RecordView view
+    cdef const uint8_t *at = data + position
+    cdef int64_t available = length - position
+    cdef int64_t expected = 0
+    cdef RecordCheck found
+    if physical_offset is not None:
+        expected = physical_offset
+    elif available >= layout.RECORD_FIXED:
+        expected = load_i64(at + layout.AT_PHYSICAL_OFFSET)
+    found = check(at, available, expected, verify_crc, &view)
+    if found == RECORD_OK:
+        return to_record(&view)
+    if found == RECORD_BLANK:
+        raise RecordError(f"at {position} the rest of the segment is blank, no record")
+    if found == RECORD_END:
+        raise RecordError(f"at {position} nothing was written yet")
+    raise RecordError(
+        f"no valid record at {position} ({available} bytes): "
+        "magic, size, CRC, physical offset or a length is wrong"
+    )
+
+
+def decode_record(buffer, int64_t position=0, *, bint verify_crc=True, physical_offset=None):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= position <= view.len:
+            raise RecordError(f"position {position} is outside of the buffer's {view.len} bytes")
+        return read_record(<const uint8_t *> view.buf, view.len, position, verify_crc,
+                           physical_offset)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def decode_records(buffer):
+    cdef Py_buffer view
+    cdef int64_t position = 0
+    cdef list records = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while position < view.len:
+            records.append(read_record(<const uint8_t *> view.buf, view.len, position, True, None))
+            position += load_i32(<const uint8_t *> view.buf + position)
+    finally:
+        PyBuffer_Release(&view)
+    return records
+
+
+def encode_properties(properties):
+    pieces = []
+    for name, value in properties.items():
+        if "\x01" in name or "\x02" in name or "\x02" in value:
+            raise RecordError(f"property {name!r}={value!r} holds a separator (0x01 or 0x02)")
+        pieces.append(f"{name}\x01{value}")
+    try:
+        return "\x02".join(pieces).encode()
+    except UnicodeEncodeError as error:
+        raise RecordError(f"a property is no valid Unicode: {error}") from error
+
+
+cdef dict to_properties(const uint8_t *at, int64_t length):
+    cdef const uint8_t *end = at + length
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    cdef dict properties = {}
+    while at < end:
+        stop = <const uint8_t *> memchr(at, layout.PROPERTY_SEPARATOR, end - at)
+        if stop == NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, layout.NAME_VALUE_SEPARATOR, stop - at)
+        if value != NULL and value > at and value + 1 < stop:
+            properties[PyUnicode_DecodeUTF8(<const char *> at, value - at, "replace")] = (
+                PyUnicode_DecodeUTF8(<const char *> value + 1, stop - value - 1, "replace")
+            )
+        at = stop + 1
+    return properties
+
+
+def decode_properties(buffer):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        return to_properties(<const uint8_t *> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def crc32(buffer, uint32_t crc=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        return checksum.crc32(crc, <const uint8_t *> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bytes to_utf8(text):
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
+def string_hash(text):
+    cdef bytes utf8 = to_utf8(text)
+    return checksum.string_hash(0, <const uint8_t *> PyBytes_AS_STRING(utf8), len(utf8))
+
+
+def index_hash(topic, key):
+    cdef bytes first = to_utf8(topic)
+    cdef bytes second = to_utf8(key)
+    return checksum.index_hash(<const uint8_t *> PyBytes_AS_STRING(first), len(first),
+                               <const uint8_t *> PyBytes_AS_STRING(second), len(second))
+
+
+def offset_message_id(host, int64_t physical_offset):
+    cdef Host packed
+    cdef uint8_t raw[28]
+    fill_host(&packed, host)
+    store_i64(put_host(raw, &packed), physical_offset)
+    return raw[:packed.length + 12].hex().upper()
+
+
+def parse_offset_message_id(str message_id):
+    cdef bytes raw
+    if len(message_id) not in (32, 56):
+        raise RecordError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError as error:
+        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal") from error
+    if len(raw) * 2 != len(message_id):
+        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal throughout")
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(raw)
+    cdef int32_t host_length = <int32_t> len(raw) - 8
+    return to_host(at, host_length), load_i64(at + host_length)
