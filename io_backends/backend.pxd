@@ -1,16 +1,22 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
+
 
 cdef class Segment:
     # One fixed-size file of the commit log, as memory.
     #   data     readable in [0, written) by anyone, writable in [written, size) by the one writer
-    #   written  bytes appended; the writer stores it after the bytes, other threads load it
+    #   written  bytes appended; the one writer advances it behind the bytes with publish(), other
+    #            threads load it with published()
     # What has become durable is known to the backend, in physical offsets.
     cdef readonly str path
     cdef readonly int64_t base_offset
     cdef readonly int64_t size
     cdef uint8_t *data
     cdef int64_t written
+
+    cdef void publish(self, int64_t written) noexcept nogil
+    cdef int64_t published(self) noexcept nogil
 
 
 cdef class Backend:
@@ -19,10 +25,17 @@ cdef class Backend:
     #   failure   0, or the errno of the first write or sync that failed: then nothing more is
     #             ever called durable
     #   event_fd  an eventfd, readable when `durable` or `failure` moved; the reader resets it
+    # `lock` guards both numbers and what a subclass keeps beside them; `moved` tells waiters.
     cdef readonly int event_fd
     cdef int64_t durable
     cdef int failure
+    cdef pthread_mutex_t lock
+    cdef pthread_cond_t moved
 
     # Asks that all below `upto` becomes durable; never blocks. Asking again while a group is on
     # its way makes the next group: it starts as soon as that one ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
+
+    # For subclasses, with `lock` held: what became of a group.
+    cdef void succeed(self, int64_t durable) noexcept nogil
+    cdef void fail(self, int error) noexcept nogil

@@ -4,6 +4,9 @@ A backend creates and opens the commit log's segments, gives their memory, and m
 durable. `mapped.MmapBackend` is the first; pool and io_uring implement the same two classes.
 """
 
+from typing_extensions import disjoint_base
+
+@disjoint_base
 class Segment:
     """One fixed-size commit-log file as memory (RocketMQ: MappedFile).
 
@@ -21,10 +24,16 @@ class Segment:
     @property
     def written(self) -> int:
         """Bytes appended so far."""
+    def flush(self) -> None:
+        """Make [0, written) durable before returning (recovery; not for the running log)."""
     def zero_tail(self) -> None:
-        """Zero everything behind `written`, on disk, before returning (recovery's cut)."""
+        """Zero and reserve everything behind `written`, on disk, before returning.
+
+        Recovery's cut: what was there must not come back. BackendError.
+        """
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@disjoint_base
 class Backend:
     """Creates segments and makes what was appended to them durable."""
 
@@ -38,7 +47,7 @@ class Backend:
     def failure_errno(self) -> int:
         """0, or the errno of the first failed write or sync."""
     def create(self, path: str, base_offset: int, size: int) -> Segment:
-        """A new, zeroed, reserved file; BackendError (ENOSPC, EACCES, ...) leaves nothing behind."""
+        """A new, zeroed, reserved file; BackendError (a full disk, ...) leaves nothing behind."""
     def open(self, path: str, base_offset: int, size: int, written: int) -> Segment:
         """An existing file of which [0, written) is meaningful."""
     def rename(self, segment: Segment, path: str, base_offset: int) -> None:
@@ -50,6 +59,9 @@ class Backend:
     def request(self, upto: int) -> None:
         """Ask that all below `upto` becomes durable; returns at once."""
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
-        """Block until `upto` is durable (True), or the backend failed or time ran out (False)."""
+        """Ask for `upto` and block until it is durable (True), or failed or late (False)."""
     def stop(self) -> None:
         """Make everything written durable, then end; idempotent."""
+
+def sync_folder(folder: str) -> None:
+    """Make the entries of `folder` durable; OSError."""

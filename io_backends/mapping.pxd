@@ -14,3 +14,7 @@ cdef class Mapping:
     # 0 or errno. [start, end) need not be page aligned.
     cdef int sync(self, int64_t start, int64_t end) noexcept nogil
     cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil
+
+
+# msync of [start, end) behind `data`, which is page aligned: 0 or errno.
+cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil

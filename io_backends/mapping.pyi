@@ -27,7 +27,7 @@ class Mapping:
     def flush(self, start: int = 0, end: int | None = None) -> None:
         """msync bytes [start, end); BackendError where the kernel refuses."""
     def reserve(self, start: int, end: int) -> None:
-        """Allocate disk blocks of [start, end), so that a full disk is an error and not a SIGBUS."""
+        """Allocate disk blocks of [start, end): a full disk is an error now, not a SIGBUS."""
     def zero_from(self, start: int) -> None:
         """Make every byte from `start` to the end zero, on disk, before returning."""
     def __buffer__(self, flags: int, /) -> memoryview: ...

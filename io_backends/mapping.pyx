@@ -7,7 +7,7 @@ from cpython.buffer cimport PyBUF_WRITABLE
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
 from posix.stat cimport fstat, struct_stat
-from posix.unistd cimport close as c_close, fdatasync, ftruncate
+from posix.unistd cimport close as c_close, fdatasync, ftruncate, unlink
 
 import os
 
@@ -25,6 +25,13 @@ cdef extern from "<sys/mman.h>" nogil:
 
 
 cdef int64_t PAGE = 4096  # msync and hole punching want page multiples
+
+
+cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
+    cdef int64_t first = start - start % PAGE
+    if end > first and msync(data + first, end - first, MS_SYNC) != 0:
+        return errno
+    return 0
 
 
 cdef class Mapping:
@@ -60,6 +67,10 @@ cdef class Mapping:
             if at == MAP_FAILED:
                 raise BackendError(f"cannot map {path} ({size} bytes): {os.strerror(errno)}")
             self.data = <uint8_t *> at
+        except BackendError:
+            if create:
+                unlink(name)
+            raise
         finally:
             c_close(fd)
 
@@ -91,14 +102,7 @@ cdef class Mapping:
         )
 
     cdef int sync(self, int64_t start, int64_t end) noexcept nogil:
-        cdef int64_t first = start - start % PAGE
-        if end > self.size:
-            end = self.size
-        if end <= first:
-            return 0
-        if msync(self.data + first, end - first, MS_SYNC) != 0:
-            return errno
-        return 0
+        return sync_range(self.data, start, min(end, self.size))
 
     cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil:
         cdef int64_t first = start - start % PAGE

@@ -1,0 +1,148 @@
+"""The seam between the store and the disk: what every backend shares."""
+
+from libc.errno cimport ETIMEDOUT, errno
+from libc.stdint cimport int64_t, uint64_t
+from cpython.buffer cimport PyBuffer_FillInfo
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.unistd cimport close as c_close, write as c_write
+
+from congreve.io_backends.atomic cimport (
+    load_acquire, load_acquire_int, store_release, store_release_int,
+)
+from congreve.io_backends.pthread cimport (
+    pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_timedwait,
+    pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+)
+
+import os
+
+from congreve.io_backends.errors import BackendError
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_CLOEXEC
+    int EFD_NONBLOCK
+    int eventfd(unsigned int value, int flags)
+
+
+cdef class Segment:
+    cdef void publish(self, int64_t written) noexcept nogil:
+        store_release(&self.written, written)
+
+    cdef int64_t published(self) noexcept nogil:
+        return load_acquire(&self.written)
+
+    @property
+    def written(self):
+        return self.published()
+
+    def flush(self):
+        raise NotImplementedError
+
+    def zero_tail(self):
+        raise NotImplementedError
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data, self.size, True, flags)
+
+
+cdef class Backend:
+    def __cinit__(self):
+        cdef pthread_condattr_t attributes
+        pthread_mutex_init(&self.lock, NULL)
+        pthread_condattr_init(&attributes)
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(&self.moved, &attributes)
+        self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.event_fd < 0:
+            raise BackendError(f"cannot make an eventfd: {os.strerror(errno)}")
+
+    def __dealloc__(self):
+        if self.event_fd >= 0:
+            c_close(self.event_fd)
+        pthread_cond_destroy(&self.moved)
+        pthread_mutex_destroy(&self.lock)
+
+    @property
+    def durable_offset(self):
+        return load_acquire(&self.durable)
+
+    @property
+    def failure_errno(self):
+        return load_acquire_int(&self.failure)
+
+    cdef void request_durable(self, int64_t upto) noexcept nogil:
+        pass
+
+    cdef void succeed(self, int64_t durable) noexcept nogil:
+        if self.failure == 0 and durable > self.durable:
+            store_release(&self.durable, durable)
+            announce(self)
+
+    cdef void fail(self, int error) noexcept nogil:
+        if self.failure == 0:
+            store_release_int(&self.failure, error)
+            announce(self)
+
+    def create(self, str path, int64_t base_offset, int64_t size):
+        raise NotImplementedError
+
+    def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        raise NotImplementedError
+
+    def rename(self, Segment segment, str path, int64_t base_offset):
+        if os.path.lexists(path):
+            raise BackendError(f"cannot move {segment.path} to {path}: it exists already")
+        origin = segment.path
+        try:
+            os.rename(origin, path)
+            segment.path, segment.base_offset = path, base_offset
+            for folder in {os.path.dirname(path), os.path.dirname(origin)}:
+                sync_folder(folder)
+        except OSError as error:
+            raise BackendError(f"cannot move {origin} to {path}: {error.strerror}") from error
+
+    def attach(self, Segment segment):
+        raise NotImplementedError
+
+    def start(self, int64_t durable_offset):
+        raise NotImplementedError
+
+    def stop(self):
+        raise NotImplementedError
+
+    def request(self, int64_t upto):
+        self.request_durable(upto)
+
+    def wait_durable(self, int64_t upto, double timeout_s):
+        cdef timespec deadline
+        cdef int64_t nanoseconds
+        cdef bint reached
+        self.request_durable(upto)
+        clock_gettime(CLOCK_MONOTONIC, &deadline)
+        nanoseconds = deadline.tv_nsec + <int64_t> (min(timeout_s, 1e9) * 1e9)
+        deadline.tv_sec += nanoseconds // 1000000000
+        deadline.tv_nsec = nanoseconds % 1000000000
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            while (self.durable < upto and self.failure == 0
+                    and pthread_cond_timedwait(&self.moved, &self.lock, &deadline) != ETIMEDOUT):
+                pass
+            reached = self.durable >= upto
+            pthread_mutex_unlock(&self.lock)
+        return reached
+
+
+cdef void announce(Backend backend) noexcept nogil:
+    cdef uint64_t one = 1
+    pthread_cond_broadcast(&backend.moved)
+    # Fails only when the counter is full, and then it is readable anyway.
+    c_write(backend.event_fd, &one, sizeof(one))
+
+
+def sync_folder(folder):
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,37 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.pthread cimport pthread_cond_t
+
+
+cdef class MappedSegment(Segment):
+    cdef readonly Mapping mapping
+
+
+# What the flush thread must know of an attached segment: it runs without the GIL.
+cdef struct Extent:
+    uint8_t *data
+    int64_t base
+    int64_t end
+    Extent *next
+
+
+cdef class MmapBackend(Backend):
+    # Appended bytes live in the page cache; one thread syncs the dirty range, group by group.
+    # Guarded by `lock`:
+    #   first     attached segments in offset order, less those that are durable to their end
+    #   target    everything below is asked for
+    #   asleep    the thread waits for `wake`
+    #   stopping  it ends as soon as `target` is reached
+    # `attached` needs the GIL: the segments behind the extents, so that they stay mapped.
+    cdef Extent *first
+    cdef int64_t target
+    cdef bint asleep
+    cdef bint stopping
+    cdef pthread_cond_t wake
+    cdef list attached
+    cdef object thread
+
+    cdef Extent *next_extent(self) noexcept nogil
+    cdef void serve(self) noexcept nogil
