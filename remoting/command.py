@@ -1,0 +1,210 @@
+"""One request or answer and its two encodings (RocketMQ: RemotingCommand, RocketMQSerializable)."""
+
+import struct
+from typing import Annotated
+
+import msgspec
+
+from congreve.remoting import fastjson
+from congreve.remoting.codes import VERSION, CommandFlag, LanguageCode, SerializeType
+from congreve.remoting.errors import BodyError, FrameError
+
+FRAME_MAX = 16 * 1024 * 1024
+"""Bytes of the longest frame, with its length field."""
+
+_LENGTHS = struct.Struct(">iI")
+_BINARY_HEAD = struct.Struct(">hBhiii")
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class RemotingCommand(msgspec.Struct, kw_only=True):
+    """A frame's contents: `ext_fields` is all text, `opaque` pairs an answer with its request."""
+
+    code: int
+    language: LanguageCode = LanguageCode.JAVA
+    version: int = VERSION
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] = {}
+    body: bytes = b""
+    serialize_type: int = SerializeType.JSON
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & CommandFlag.RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & CommandFlag.ONEWAY)
+
+    def reply(
+        self,
+        code: int,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> "RemotingCommand":
+        """The answer to this request, in its serialize type.
+
+        It names JAVA as its language, as the reference does: the one name that every client knows.
+        """
+        return RemotingCommand(
+            code=code,
+            opaque=self.opaque,
+            flag=int(CommandFlag.RESPONSE),
+            remark=remark,
+            ext_fields=ext_fields or {},
+            body=body,
+            serialize_type=self.serialize_type,
+        )
+
+    def encode(self) -> bytes:
+        """The whole frame. Raises FrameError where it would be longer than FRAME_MAX."""
+        header = _json_header(self) if self.serialize_type == 0 else _binary_header(self)
+        size = 8 + len(header) + len(self.body)
+        if size > FRAME_MAX:
+            raise FrameError(f"frame of {size} bytes, {FRAME_MAX} are allowed: send less at once")
+        head = _LENGTHS.pack(size - 4, (self.serialize_type << 24) | len(header))
+        return b"".join((head, header, self.body))
+
+    @classmethod
+    def decode(cls, frame: bytes | bytearray | memoryview) -> "RemotingCommand":
+        """Read one whole frame, length field included. Raises FrameError."""
+        view = memoryview(frame)
+        if len(view) < 8:
+            raise FrameError(f"frame of {len(view)} bytes, at least 8 are needed")
+        total, mark = _LENGTHS.unpack_from(view)
+        serialize_type, header_length = mark >> 24, mark & 0xFFFFFF
+        if total != len(view) - 4 or header_length > total - 4:
+            raise FrameError(
+                f"frame of {len(view)} bytes says length {total}, header length {header_length}"
+            )
+        header, body = view[8 : 8 + header_length], bytes(view[8 + header_length :])
+        if serialize_type == SerializeType.JSON:
+            return _from_json(bytes(header), body)
+        if serialize_type == SerializeType.ROCKETMQ:
+            return _from_binary(header, body)
+        raise FrameError(f"serialize type {serialize_type}: 0 (JSON) and 1 (ROCKETMQ) are known")
+
+
+class _JsonHeader(msgspec.Struct, rename="camel"):
+    code: _Int32 = 0
+    language: msgspec.Raw = msgspec.Raw(b"")
+    version: _Int32 = 0
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
+    remark: str | None = None
+    ext_fields: dict[str, msgspec.Raw] | None = None
+
+
+_JSON_HEADER = msgspec.json.Decoder(_JsonHeader, strict=False)
+
+
+def _json_header(command: RemotingCommand) -> bytes:
+    header: dict[str, object] = {"code": command.code}
+    if command.ext_fields:
+        header["extFields"] = command.ext_fields
+    header["flag"] = command.flag
+    header["language"] = command.language.name
+    header["opaque"] = command.opaque
+    if command.remark is not None:
+        header["remark"] = command.remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = command.version
+    return msgspec.json.encode(header)
+
+
+def _from_json(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        head = _JSON_HEADER.decode(header)
+        fields = _texts(head)
+    except (msgspec.MsgspecError, UnicodeError):
+        try:
+            head = _JSON_HEADER.decode(fastjson.standard(header.decode("utf-8", "replace")))
+            fields = _texts(head)
+        except (msgspec.MsgspecError, UnicodeError, BodyError) as error:
+            raise FrameError(f"JSON header cannot be read: {error}: {header[:200]!r}") from error
+    language = bytes(head.language).strip(b'"').decode("utf-8", "replace")
+    return RemotingCommand(
+        code=head.code,
+        language=LanguageCode.__members__.get(language, LanguageCode.OTHER),
+        version=head.version,
+        opaque=head.opaque,
+        flag=head.flag,
+        remark=head.remark,
+        ext_fields=fields,
+        body=body,
+    )
+
+
+def _texts(head: _JsonHeader) -> dict[str, str]:
+    """Ext values as text, null left out: C++ clients send numbers and booleans bare."""
+    fields = {}
+    for key, raw in (head.ext_fields or {}).items():
+        value = bytes(raw)
+        if value.startswith(b'"'):
+            fields[key] = msgspec.json.decode(value, type=str)
+        elif value != b"null":
+            fields[key] = value.decode()
+    return fields
+
+
+def _binary_header(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode()
+    fields = bytearray()
+    try:
+        for key, value in command.ext_fields.items():
+            name, text = key.encode(), value.encode()
+            fields += _SHORT.pack(len(name)) + name + _INT.pack(len(text)) + text
+        head = _BINARY_HEAD.pack(
+            command.code,
+            command.language,
+            command.version,
+            command.opaque,
+            command.flag,
+            len(remark),
+        )
+    except struct.error as error:
+        raise FrameError(f"code {command.code} does not fit a binary header: {error}") from error
+    return b"".join((head, remark, _INT.pack(len(fields)), fields))
+
+
+def _from_binary(header: memoryview, body: bytes) -> RemotingCommand:
+    try:
+        code, language, version, opaque, flag, length = _BINARY_HEAD.unpack_from(header)
+        remark, position = _piece(header, _BINARY_HEAD.size, max(length, 0))
+        (length,) = _INT.unpack_from(header, position)
+        position += 4
+        end = position + max(length, 0)
+        if end > len(header):
+            raise FrameError(f"binary header: ext fields of {length} bytes go beyond its end")
+        fields: dict[str, str] = {}
+        while position < end:
+            (length,) = _SHORT.unpack_from(header[:end], position)
+            key, position = _piece(header[:end], position + 2, length)
+            (length,) = _INT.unpack_from(header[:end], position)
+            fields[key], position = _piece(header[:end], position + 4, length)
+    except struct.error as error:
+        raise FrameError(f"binary header of {len(header)} bytes ends too early") from error
+    return RemotingCommand(
+        code=code,
+        language=LanguageCode(language) if language < len(LanguageCode) else LanguageCode.OTHER,
+        version=version,
+        opaque=opaque,
+        flag=flag,
+        remark=remark or None,
+        ext_fields=fields,
+        body=body,
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+
+
+def _piece(header: memoryview, position: int, length: int) -> tuple[str, int]:
+    end = position + length
+    if length < 0 or end > len(header):
+        raise FrameError(f"binary header: a text of {length} bytes at {position} does not fit")
+    return str(header[position:end], "utf-8", "replace"), end
