@@ -1,0 +1,51 @@
+# The first two commands of the README are `make run` and `make test`; both start from a bare clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PYTHONSAFEPATH := 1
+
+SOURCES := $(wildcard */*.pyx */*.pxd io_backends/*.[ch] records/*.[ch] engine/*.[ch] remoting/*.[ch])
+
+.PHONY: build run test lint bench soak clean
+
+build: $(VENV)/.built
+
+# Dependencies, by what asks for them; a second call finds the stamp and is quick.
+$(VENV)/.base: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade "setuptools>=77" "Cython>=3.1,<4"
+	touch $@
+
+$(VENV)/.built: $(VENV)/.base setup.py $(SOURCES)
+	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.built
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,spark]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.built
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[dev,bench,demo,spark]"
+	touch $@
+
+# The main job: a broker, real messages through it, read back by a group and by Spark.
+# ONCE=1 ends by itself; without it the broker stays up until Ctrl-C.
+run: $(VENV)/.demo
+	$(BIN)/congreve demo $(if $(ONCE),--once)
+
+test: $(VENV)/.dev lint
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint $(wildcard */*.pyx */*.pxd)
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/sidebyside.py $(if $(SIZE),--size $(SIZE))
+	$(BIN)/pytest bench --benchmark-only --benchmark-json=bench/results/parts.json
+
+clean:
+	rm -rf build dist *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev
+	find . -path ./$(VENV) -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf

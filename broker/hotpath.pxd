@@ -1,0 +1,78 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.broker.topictable cimport TopicEntry, TopicTable
+from congreve.engine.commitlog cimport Appended, CommitLog
+from congreve.records.record cimport Host, Message
+from congreve.remoting.frame cimport Frame, Header, PullHeader, Scratch, SendHeader, Slice
+from congreve.remoting.inbox cimport FrameSink
+
+# Why run() came back to code that holds the GIL.
+cdef enum Stop:
+    STOP_NEXT_FRAME     # nothing to do here: go on (never leaves run())
+    STOP_DONE           # what is left is no whole frame
+    STOP_UNFRAMEABLE
+    STOP_COLD           # this frame is for the Python handlers
+    STOP_PULL           # this frame is a pull
+    STOP_SCRATCH        # the scratch is smaller than this header
+    STOP_OUT            # the answers' buffer is too small for this frame's answer
+    STOP_QUEUE          # the queue was never used since its topic came into the table
+    STOP_QUEUE_ROOM
+    STOP_SEGMENT        # the log needs its next segment
+
+cdef enum:
+    TOUCHED_MAX = 64    # watched queues remembered in one run; more: STOP_DONE early, run again
+
+
+cdef class HotPath(FrameSink):
+    cdef object store
+    cdef object gate
+    cdef object hold
+    cdef object pulls
+    cdef CommitLog log
+    cdef TopicTable topics
+    cdef bint sync_flush
+    cdef bint accepting
+    cdef int32_t max_message_size
+
+    # The frame at hand.
+    cdef Frame frame
+    cdef Header header
+    cdef SendHeader send
+    cdef Message message
+    cdef Appended appended
+    cdef TopicEntry *topic
+    cdef Scratch scratch
+    cdef uint8_t *properties            # PROPERTIES_MAX bytes
+    cdef int32_t properties_length
+
+    # Constants of this broker.
+    cdef tuple kept                     # the bytes that the slices below and in `message` point into
+    cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
+    cdef char id_prefix[40]             # store host in hex: the head of every offset message id
+    cdef int32_t id_prefix_length
+
+    # The chunk at hand.
+    cdef Py_ssize_t at
+    cdef uint8_t *out
+    cdef Py_ssize_t out_capacity
+    cdef Py_ssize_t out_used
+    cdef int64_t appended_end
+    cdef void *touched[TOUCHED_MAX]     # borrowed ConsumeQueues; topics do not change during a run
+    cdef int32_t touched_count
+
+    cdef readonly int64_t put_messages
+    cdef readonly int64_t put_bytes
+    cdef readonly int64_t put_batches
+
+    cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
+    cdef Stop serve_frame(self) noexcept nogil
+    cdef Stop serve_send(self, bint short_names) noexcept nogil
+    cdef bint take_properties(self, bint batch) noexcept nogil
+    cdef Stop touch(self, void *queue) noexcept nogil
+    cdef void fill_message(self) noexcept nogil
+    cdef void answer_send(self, bint batch) noexcept nogil
+    cdef Py_ssize_t message_ids(self, uint8_t *at, int32_t count) noexcept nogil
+    cdef int resume(self, Stop stop, object connection) except -1
+    cdef int hand_over(self, object connection) except -1
+    cdef int grow_out(self, Py_ssize_t wanted) except -1
+    cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil

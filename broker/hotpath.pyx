@@ -1,0 +1,414 @@
+"""Sends and pulls of ordinary messages, a chunk of bytes at a time.
+
+`HotPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
+appended and answered in `run()`, without the GIL and without a Python object for each; pulls that
+find messages are answered from the consume queue. Whatever else a frame may be (another code, a
+topic to create, a delay, a half message, a limit broken) goes to the Python handlers, which hold
+the rules; so nothing is decided here that is not decided there too.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from congreve.broker.topictable cimport TopicTable
+from congreve.engine.commitlog cimport (
+    APPEND_NEXT_SEGMENT,
+    APPEND_OK,
+    APPEND_QUEUE_ROOM,
+    AppendStatus,
+    CommitLog,
+)
+from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.records.checksum cimport string_hash
+from congreve.records.cursor cimport load_i32
+from congreve.records.layout cimport (
+    BATCH_ELEMENT_FIXED,
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_MAX,
+    PROPERTY_SEPARATOR,
+    SYS_TRANSACTION_MASK,
+)
+from congreve.records.record cimport Host
+from congreve.remoting.frame cimport (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    FRAME_BAD,
+    FRAME_PARTIAL,
+    HEADER_OK,
+    SEND_RESPONSE_MAX,
+    FrameStatus,
+    Slice,
+    decode_header,
+    encode_send_response,
+    next_frame,
+    read_send_header,
+)
+
+from congreve.remoting.codes import RequestCode
+from congreve.remoting.errors import FrameError
+
+cdef enum:
+    SEND_MESSAGE = 10
+    PULL_MESSAGE = 11
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    LITE_PULL_MESSAGE = 361
+    MESSAGE_ID_MAX = 57     # an IPv6 offset id and its comma
+
+cdef const char *HEX = b"0123456789ABCDEF"
+
+
+cdef inline bint is_name(const uint8_t *name, Py_ssize_t length, const char *wanted,
+                         Py_ssize_t wanted_length) noexcept nogil:
+    return length == wanted_length and memcmp(name, wanted, length) == 0
+
+
+cdef Slice slice_of(bytes text) noexcept:
+    cdef Slice found
+    found.data = text
+    found.length = <int32_t> len(text)
+    return found
+
+
+@cython.final
+cdef class HotPath(FrameSink):
+    def __cinit__(self):
+        self.scratch.capacity = 64 * 1024
+        self.scratch.data = <uint8_t *> PyMem_Malloc(self.scratch.capacity)
+        self.out_capacity = 256 * 1024
+        self.out = <uint8_t *> PyMem_Malloc(self.out_capacity)
+        self.properties = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
+        if self.scratch.data == NULL or self.out == NULL or self.properties == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        PyMem_Free(self.scratch.data)
+        PyMem_Free(self.out)
+        PyMem_Free(self.properties)
+
+    def __init__(self, *, store, TopicTable topics, gate, hold, pulls, settings):
+        self.store = store
+        self.log = store.log
+        self.topics = topics
+        self.gate = gate
+        self.hold = hold
+        self.pulls = pulls
+        self.sync_flush = settings.sync_flush
+        self.max_message_size = settings.max_message_size
+        self.kept = (b"CLUSTER\x01" + settings.cluster.encode(), *settings.send_constants)
+        cluster = slice_of(self.kept[0])
+        self.message.properties_more = cluster.data
+        self.message.properties_more_length = cluster.length
+        self.constants[0] = slice_of(self.kept[1])
+        self.constants[1] = slice_of(self.kept[2])
+        self.set_store_host(settings.store_host)
+
+    def set_store_host(self, bytes host):
+        cdef int32_t i
+        cdef int32_t address = <int32_t> len(host) - 4
+        cdef const uint8_t *raw = host
+        prefix = host.hex().upper().encode()
+        self.id_prefix_length = <int32_t> len(prefix)
+        memcpy(self.id_prefix, <const char *> prefix, self.id_prefix_length)
+        self.message.store_host.length = address
+        for i in range(address):
+            self.message.store_host.address[i] = raw[i]
+        self.message.store_host.port = load_i32(raw + address)
+
+    # ---- a chunk, with the GIL -----------------------------------------------------------------
+
+    cdef Py_ssize_t take(self, object connection, const uint8_t *data,
+                         Py_ssize_t available) except -1:
+        cdef Stop stop
+        cdef bytes host = connection.peer_bytes
+        cdef const uint8_t *raw = host
+        self.message.born_host.length = <int32_t> len(host) - 4
+        memcpy(self.message.born_host.address, raw, self.message.born_host.length)
+        self.message.born_host.port = load_i32(raw + self.message.born_host.length)
+        self.accepting = self.store.writable
+        self.at = 0
+        self.out_used = 0
+        self.appended_end = 0
+        self.touched_count = 0
+        while True:
+            with nogil:
+                stop = self.run(data, available)
+            if stop == STOP_DONE:
+                break
+            if stop == STOP_UNFRAMEABLE:
+                self.finish(connection)
+                raise FrameError(
+                    f"{connection.peer}: bytes that are no frame: {bytes(data[self.at:self.at + 8])!r}"
+                )
+            self.resume(stop, connection)
+        self.finish(connection)
+        return self.at
+
+    cdef int resume(self, Stop stop, object connection) except -1:
+        """Do what compiled code could not, so that run() can go on."""
+        cdef bint batch
+        if stop == STOP_COLD:
+            self.hand_over(connection)
+            self.at += self.frame.size
+        elif stop == STOP_PULL:
+            if not self.serve_pull(connection):
+                self.hand_over(connection)
+            self.at += self.frame.size
+        elif stop == STOP_SEGMENT:
+            self.log.next_segment()
+        elif stop == STOP_QUEUE:
+            self.open_queue()
+        elif stop == STOP_QUEUE_ROOM:
+            (<ConsumeQueue> self.topic.queues[self.send.queue_id]).make_room()
+        elif stop == STOP_SCRATCH:
+            self.grow_scratch(self.frame.header.length)
+        elif stop == STOP_OUT:
+            batch = self.send.batch
+            self.grow_out(self.answer_room(batch))
+        return 0
+
+    cdef int hand_over(self, object connection) except -1:
+        connection.on_frame(
+            PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
+        )
+        return 0
+
+    def finish(self, connection):
+        """What one chunk owes: its answers, the index's and the flusher's wake-up, held pulls."""
+        cdef int32_t i
+        if self.appended_end:
+            self.store.after_append(self.appended_end)
+        if self.out_used:
+            answers = PyBytes_FromStringAndSize(<const char *> self.out, self.out_used)
+            if self.sync_flush and self.appended_end:
+                self.gate.park(connection, answers, self.appended_end)
+            else:
+                connection.write(answers)
+        for i in range(self.touched_count):
+            self.hold.arrived(<ConsumeQueue> self.touched[i])
+
+    def open_queue(self):
+        topic = self.topic.name[:self.topic.name_length].decode()
+        self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
+
+    def grow_scratch(self, Py_ssize_t wanted):
+        data = <uint8_t *> PyMem_Realloc(self.scratch.data, wanted)
+        if data == NULL:
+            raise MemoryError()
+        self.scratch.data = data
+        self.scratch.capacity = wanted
+
+    cdef int grow_out(self, Py_ssize_t wanted) except -1:
+        cdef Py_ssize_t capacity = max(self.out_capacity * 2, self.out_used + wanted)
+        out = <uint8_t *> PyMem_Realloc(self.out, capacity)
+        if out == NULL:
+            raise MemoryError()
+        self.out = out
+        self.out_capacity = capacity
+        return 0
+
+    def serve_pull(self, connection):
+        return False
+
+    # ---- a chunk, without it -------------------------------------------------------------------
+
+    cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
+        cdef FrameStatus status
+        cdef Stop stop
+        while True:
+            status = next_frame(data + self.at, available - self.at, &self.frame)
+            if status == FRAME_PARTIAL:
+                return STOP_DONE
+            if status == FRAME_BAD:
+                return STOP_UNFRAMEABLE
+            stop = self.serve_frame()
+            if stop != STOP_NEXT_FRAME:
+                return stop
+            self.at += self.frame.size
+
+    cdef Stop serve_frame(self) noexcept nogil:
+        cdef int32_t code
+        if self.frame.header.length > self.scratch.capacity:
+            return STOP_SCRATCH
+        self.scratch.used = 0
+        if decode_header(&self.frame, &self.scratch, &self.header) != HEADER_OK:
+            return STOP_COLD
+        if self.header.flag & FLAG_RESPONSE:
+            return STOP_COLD
+        code = self.header.code
+        if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE:
+            return self.serve_send(True)
+        if code == SEND_MESSAGE:
+            return self.serve_send(False)
+        if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+            return STOP_PULL
+        return STOP_COLD
+
+    cdef Stop serve_send(self, bint short_names) noexcept nogil:
+        cdef SendHeader *send = &self.send
+        cdef AppendStatus status
+        cdef void *queue
+        read_send_header(&self.header, short_names, send)
+        if not (send.complete and self.accepting) or self.log.backend.failure:
+            return STOP_COLD
+        if (send.sys_flag & SYS_TRANSACTION_MASK) or self.frame.body.length > self.max_message_size:
+            return STOP_COLD
+        self.topic = self.topics.find(send.topic.data, send.topic.length)
+        if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
+            return STOP_COLD
+        if not self.take_properties(send.batch):
+            return STOP_COLD
+        queue = self.topic.queues[send.queue_id]
+        if queue == NULL:
+            return STOP_QUEUE
+        if self.out_capacity - self.out_used < self.answer_room(send.batch):
+            return STOP_OUT
+        self.fill_message()
+        if send.batch:
+            status = self.log.append_batch(
+                &self.message, self.frame.body.data, self.frame.body.length,
+                <ConsumeQueue> queue, &self.appended,
+            )
+        else:
+            status = self.log.append(&self.message, <ConsumeQueue> queue, &self.appended)
+        if status == APPEND_NEXT_SEGMENT:
+            return STOP_SEGMENT
+        if status == APPEND_QUEUE_ROOM:
+            return STOP_QUEUE_ROOM
+        if status != APPEND_OK:
+            return STOP_COLD
+        self.appended_end = self.appended.end
+        self.put_messages += self.appended.count
+        self.put_batches += send.batch
+        self.put_bytes += self.appended.end - self.appended.physical_offset
+        if not self.header.flag & FLAG_ONEWAY:
+            self.answer_send(send.batch)
+        if (<ConsumeQueue> queue).watched:
+            return self.touch(queue)
+        return STOP_NEXT_FRAME
+
+    cdef Stop touch(self, void *queue) noexcept nogil:
+        """Remember that somebody waits for this queue; a full list ends the run early."""
+        cdef int32_t i
+        for i in range(self.touched_count):
+            if self.touched[i] == queue:
+                return STOP_NEXT_FRAME
+        self.touched[self.touched_count] = queue
+        self.touched_count += 1
+        if self.touched_count < TOUCHED_MAX:
+            return STOP_NEXT_FRAME
+        self.at += self.frame.size
+        return STOP_DONE
+
+    cdef void fill_message(self) noexcept nogil:
+        cdef Message *m = &self.message
+        m.topic = self.send.topic.data
+        m.topic_length = self.send.topic.length
+        m.body = self.frame.body.data
+        m.body_length = self.frame.body.length
+        m.properties = self.properties
+        m.properties_length = self.properties_length
+        m.queue_id = self.send.queue_id
+        m.flag = self.send.flag
+        m.sys_flag = self.send.sys_flag
+        m.reconsume_times = self.send.reconsume_times
+        m.born_timestamp = self.send.born_timestamp
+        m.prepared_offset = 0
+
+    cdef bint take_properties(self, bint batch) noexcept nogil:
+        """Copy the properties as they are to be stored; False: not ordinary, let Python decide.
+
+        As the reference's decoder does: pieces without name or value are dropped. WAIT is not
+        stored for a single message. The tags code is taken on the way.
+        """
+        cdef const uint8_t *at = self.send.properties.data
+        cdef const uint8_t *end = at + self.send.properties.length
+        cdef const uint8_t *stop
+        cdef const uint8_t *middle
+        cdef Py_ssize_t name
+        cdef Py_ssize_t value
+        cdef uint8_t *out = self.properties
+        self.message.tags_code = 0
+        self.properties_length = 0
+        if self.send.properties.length > PROPERTIES_MAX:
+            return False
+        while at < end:
+            stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
+            if stop == NULL:
+                stop = end
+            middle = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+            if middle != NULL and middle > at and middle + 1 < stop:
+                name = middle - at
+                value = stop - middle - 1
+                if name == 4 and memcmp(at, b"TAGS", 4) == 0:
+                    self.message.tags_code = string_hash(0, middle + 1, value)
+                elif name == 4 and memcmp(at, b"WAIT", 4) == 0:
+                    if self.sync_flush and is_name(middle + 1, value, b"false", 5):
+                        return False
+                    if not batch:
+                        at = stop + 1
+                        continue
+                elif (
+                    is_name(at, name, b"DELAY", 5) or is_name(at, name, b"CLUSTER", 7)
+                    or is_name(at, name, b"TRAN_MSG", 8)
+                    or is_name(at, name, b"INNER_MULTI_DISPATCH", 20)
+                    or (name > 6 and memcmp(at, b"TIMER_", 6) == 0)
+                ):
+                    return False
+                if out > self.properties:
+                    out[0] = PROPERTY_SEPARATOR
+                    out += 1
+                memcpy(out, at, stop - at)
+                out += stop - at
+            at = stop + 1
+        self.properties_length = <int32_t> (out - self.properties)
+        return True
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil:
+        """Bytes that the answer to the frame at hand may need, at most."""
+        cdef Py_ssize_t room = SEND_RESPONSE_MAX + MESSAGE_ID_MAX + self.constants[0].length
+        if batch:
+            room += 2 * (self.frame.body.length // BATCH_ELEMENT_FIXED + 1) * MESSAGE_ID_MAX
+        return room
+
+    cdef Py_ssize_t message_ids(self, uint8_t *at, int32_t count) noexcept nogil:
+        """Offset ids of the records just appended, joined by commas; returns their length."""
+        cdef const uint8_t *record = (
+            self.log.active.data + (self.appended.physical_offset - self.log.active.base_offset)
+        )
+        cdef int64_t offset = self.appended.physical_offset
+        cdef uint8_t *start = at
+        cdef int32_t i, size
+        cdef int shift
+        for i in range(count):
+            if i:
+                at[0] = b","
+                at += 1
+            memcpy(at, self.id_prefix, self.id_prefix_length)
+            at += self.id_prefix_length
+            for shift in range(16):
+                at[shift] = HEX[(offset >> (60 - 4 * shift)) & 15]
+            at += 16
+            if count > 1:
+                size = load_i32(record)
+                record += size
+                offset += size
+        return at - start
+
+    cdef void answer_send(self, bint batch) noexcept nogil:
+        # The ids are written at the far end of the answer's room and moved into it by the encoder.
+        cdef uint8_t *out = self.out + self.out_used
+        cdef Py_ssize_t room = self.answer_room(batch)
+        cdef Py_ssize_t ids_room = (<Py_ssize_t> self.appended.count) * MESSAGE_ID_MAX
+        cdef uint8_t *ids = out + room - ids_room
+        cdef Py_ssize_t length = self.message_ids(ids, self.appended.count)
+        self.out_used += encode_send_response(
+            out, self.frame.serialize_type, self.header.opaque, <const char *> ids,
+            <int32_t> length, self.send.queue_id, self.appended.queue_offset,
+            self.constants[self.frame.serialize_type],
+        )

@@ -1,0 +1,12 @@
+"""Readiness for systemd (Type=notify): one datagram to the socket that NOTIFY_SOCKET names."""
+
+import socket
+
+
+def notify_ready(notify_socket: str | None) -> None:
+    """Send READY=1; `notify_socket` is the environment's NOTIFY_SOCKET, None where there is none."""
+    if not notify_socket:
+        return
+    address = "\0" + notify_socket[1:] if notify_socket.startswith("@") else notify_socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"READY=1", address)
