@@ -48,6 +48,7 @@ def extensions() -> list[Extension]:
             f"{package}.{source.stem}",
             [str(source), *map(str, sorted(source.parent.glob(f"{source.stem}_*.c")))],
             include_dirs=[folder],
+            depends=[str(header) for header in sorted(Path(folder).glob("*.h"))],
             extra_compile_args=COMPILE_ARGS,
         )
         for package, folder in PACKAGE_DIR.items()
