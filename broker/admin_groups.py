@@ -1,0 +1,239 @@
+"""Administration of consumer groups and their progress (RocketMQ: AdminBrokerProcessor)."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.consumers import ConsumerManager
+from congreve.broker.errors import RefusedError
+from congreve.broker.groups import SubscriptionGroupManager, group_name_fault
+from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.stats import BrokerStats
+from congreve.broker.topics import TopicConfigManager
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+from congreve.remoting.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    GroupList,
+    MessageQueue,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    SubscriptionGroupConfig,
+)
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+from congreve.remoting.headers import (
+    CloneGroupOffsetRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from congreve.remoting.server import Handler
+
+logger = logging.getLogger(__name__)
+
+
+class GroupAdminProcessor:
+    """Groups' settings, offsets and lag. `saved` waits until subscriptionGroup.json is on disk."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        saved: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._saved = saved
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_offsets,
+            RequestCode.GET_CONSUME_STATS: self.get_consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_groups,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_time_span,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone_offsets,
+        }
+
+    async def update_group(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        self._not_on_slave()
+        group = SubscriptionGroupConfig.decode(request.body)
+        fault = group_name_fault(group.group_name)
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
+        self._groups.update(group)
+        logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
+        await self._saved()
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def delete_group(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        self._not_on_slave()
+        header = DeleteSubscriptionGroupRequestHeader.read(request)
+        self._groups.delete(header.group_name)
+        if header.remove_offset:
+            self._offsets.remove_group(header.group_name)
+        logger.info("group %s deleted by %s:%d", header.group_name, *connection.peer)
+        await self._saved()
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _not_on_slave(self) -> None:
+        if self._config.is_slave:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                "Can't modify topic or subscription group from slave broker, use its master",
+            )
+
+    def get_all_groups(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return request.reply(ResponseCode.SUCCESS, body=self._groups.wrapper().encode())
+
+    def get_all_offsets(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return request.reply(ResponseCode.SUCCESS, body=self._offsets.wrapper().encode())
+
+    def get_consume_stats(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        header = GetConsumeStatsRequestHeader.read(request)
+        group = header.consumer_group
+        named = (header.topic or "").strip()
+        topics = [named] if named else self._offsets.topics_of(group)
+        body = self._consume_stats(group, topics, write_queues=False)
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def get_broker_consume_stats(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        only_ordered = GetConsumeStatsInBrokerHeader.read(request).is_order
+        listed: list[dict[str, list[ConsumeStats]]] = []
+        lag = 0
+        for group in list(self._groups.table):
+            of_group = [
+                self._consume_stats(group, [topic], write_queues=True)
+                for topic in self._offsets.topics_of(group)
+                if not only_ordered or self._topics.is_order_topic(topic)
+            ]
+            lag += sum(_lag(stats) for stats in of_group)
+            listed.append({group: of_group})
+        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
+        body = ConsumeStatsList(
+            broker_addr=address, consume_stats_list=listed, total_diff=lag
+        )
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def _consume_stats(
+        self, group: str, topics: Iterable[str], *, write_queues: bool
+    ) -> ConsumeStats:
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
+        online = self._consumers.groups.get(group)
+        for topic in topics:
+            config = self._topics.get(topic)
+            left = online is not None and online.subscriptions and topic not in online.subscriptions
+            if config is None or left:
+                continue
+            queues = config.write_queue_nums if write_queues else config.read_queue_nums
+            for queue_id in range(queues):
+                queue = MessageQueue(
+                    topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+                )
+                table[queue] = self._progress(group, topic, queue_id)
+            tps += self._stats.group_get_tps(group, topic)
+        return ConsumeStats(consume_tps=tps, offset_table=table)
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumed = max(self._offsets.query(group, topic, queue_id), 0)
+        consumed_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+        return OffsetWrapper(
+            broker_offset=max(self._store.max_offset(topic, queue_id), 0),
+            consumer_offset=consumed,
+            last_timestamp=max(consumed_time, 0),
+        )
+
+    def query_topic_groups(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        topic = QueryTopicConsumeByWhoRequestHeader.read(request).topic
+        names = set(self._consumers.groups_of(topic)) | set(self._offsets.groups_of(topic))
+        body = GroupList(group_list=sorted(names))
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def query_time_span(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        header = QueryConsumeTimeSpanRequestHeader.read(request)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [
+            self._time_span(header.group, header.topic, queue_id)
+            for queue_id in range(config.write_queue_nums)
+        ]
+        body = QueryConsumeTimeSpanBody(consume_time_span_set=spans)
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        newest = store.max_offset(topic, queue_id)
+        consumed = self._offsets.query(group, topic, queue_id)
+        earliest = store.earliest_store_time(topic, queue_id)
+        consume_time = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else earliest
+        latest = store.store_time(topic, queue_id, newest - 1)
+        delay = 0
+        if consumed < newest:
+            waiting_since = store.store_time(topic, queue_id, max(consumed, 0))
+            delay = self._clock.now() - waiting_since if waiting_since > 0 else 0
+        return QueueTimeSpan(
+            message_queue=MessageQueue(
+                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+            ),
+            min_time_stamp=earliest,
+            max_time_stamp=latest,
+            consume_time_stamp=consume_time,
+            delay_time=delay,
+            min_time_stamp_str=_time_text(earliest),
+            max_time_stamp_str=_time_text(latest),
+            consume_time_stamp_str=_time_text(consume_time),
+        )
+
+    def clone_offsets(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        header = CloneGroupOffsetRequestHeader.read(request)
+        named = (header.topic or "").strip()
+        online = self._consumers.groups.get(header.src_group)
+        for topic in [named] if named else self._offsets.topics_of(header.src_group):
+            left = online is not None and online.subscriptions and topic not in online.subscriptions
+            if topic in self._topics.table and (header.offline or not left):
+                self._offsets.clone(header.src_group, header.dest_group, topic)
+        return request.reply(ResponseCode.SUCCESS)
+
+
+def _lag(stats: ConsumeStats) -> int:
+    return sum(o.broker_offset - o.consumer_offset for o in stats.offset_table.values())
+
+
+def _time_text(time_ms: int) -> str:
+    """RocketMQ's UtilAll.timeMillisToHumanString3 with its odd separators, local time."""
+    moment = datetime.fromtimestamp(max(time_ms, 0) / 1000).astimezone()
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03d}"

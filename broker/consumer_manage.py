@@ -1,0 +1,96 @@
+"""What running consumers ask (RocketMQ: ConsumerManageProcessor; locks: AdminBrokerProcessor)."""
+
+from collections.abc import Mapping
+
+from congreve.broker.consumers import ConsumerManager
+from congreve.broker.errors import RefusedError
+from congreve.broker.locks import RebalanceLockManager
+from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.engine.store import MessageStore
+from congreve.remoting.bodies import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+)
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+from congreve.remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from congreve.remoting.server import Handler
+
+
+class ConsumerManageProcessor:
+    """Members of a group, committed offsets, and locks for orderly consumption."""
+
+    def __init__(
+        self,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        locks: RebalanceLockManager,
+        store: MessageStore,
+    ) -> None:
+        self._consumers = consumers
+        self._offsets = offsets
+        self._locks = locks
+        self._store = store
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
+    def get_consumer_list(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        name = GetConsumerListByGroupRequestHeader.read(request).consumer_group
+        group = self._consumers.groups.get(name)
+        if group is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids())
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def query_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        header = QueryConsumerOffsetRequestHeader.read(request)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.query(header.consumer_group, topic, queue_id)
+        if offset < 0:
+            # On a queue that lost nothing yet a new group begins at its first message, whatever
+            # it was configured to do: it would miss messages sent while it started otherwise.
+            if self._store.min_offset(topic, queue_id) > 0 or not self._store.in_memory(
+                topic, queue_id, 0
+            ):
+                raise RefusedError(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"Not found, group[{header.consumer_group}] has no offset on"
+                    f" {topic} queue {queue_id}",
+                )
+            offset = 0
+        fields = QueryConsumerOffsetResponseHeader(offset=offset).fields()
+        return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
+
+    def update_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        header = UpdateConsumerOffsetRequestHeader.read(request)
+        self._offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+        return request.reply(ResponseCode.SUCCESS)
+
+    def lock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        body = LockBatchRequestBody.decode(request.body)
+        held = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
+        answer = LockBatchResponseBody(lock_ok_mq_set=held)
+        return request.reply(ResponseCode.SUCCESS, body=answer.encode())
+
+    def unlock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        body = LockBatchRequestBody.decode(request.body)
+        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        return request.reply(ResponseCode.SUCCESS)

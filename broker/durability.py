@@ -1,0 +1,145 @@
+"""Answers that wait until what they promise is on disk (RocketMQ: GroupCommitService).
+
+SYNC_FLUSH parks encoded answers in the order of the log: one entry a chunk of requests, with the
+physical offset that it waits for. When the backend says "durable up to X", all entries up to X
+leave together; there is no future and no timer of a message's own.
+"""
+
+import asyncio
+import logging
+import os
+from collections import deque
+from typing import NamedTuple
+
+from congreve.io_backends.backend import Backend
+from congreve.remoting.codes import ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class _Parked(NamedTuple):
+    upto: int
+    deadline: float  # on the loop's clock
+    connection: Connection
+    answers: bytes
+
+
+class DurabilityGate:
+    """Parks answers; owned by one event loop.
+
+    `timeout_s` after being parked answers leave as FLUSH_DISK_TIMEOUT: stored, but not confirmed.
+    When the backend has failed they leave as SERVICE_NOT_AVAILABLE: nothing is promised any more.
+    """
+
+    def __init__(self, backend: Backend, timeout_s: float) -> None:
+        self._backend = backend
+        self._timeout_s = timeout_s
+        self._parked: deque[_Parked] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """Entries that wait."""
+        return len(self._parked)
+
+    def start(self) -> None:
+        """Listen to the backend on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._backend.event_fd, self._moved)
+
+    def stop(self) -> None:
+        """Listen no more; answers that still wait are dropped with their connections."""
+        if self._loop is None:
+            return
+        self._loop.remove_reader(self._backend.event_fd)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._parked.clear()
+        self._loop = None
+
+    def park(self, connection: Connection, answers: bytes, upto: int) -> None:
+        """Send `answers` (one or more response frames) when all below `upto` is durable.
+
+        Entries come in the order of the log: `upto` never goes back.
+        """
+        assert self._loop is not None, "the gate was not started"
+        failure = self._backend.failure_errno
+        if failure:
+            connection.write(_failed(answers, failure))
+            return
+        if upto <= self._backend.durable_offset:
+            connection.write(answers)
+            return
+        deadline = self._loop.time() + self._timeout_s
+        self._parked.append(_Parked(upto, deadline, connection, answers))
+        self._backend.request(upto)
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._expire)
+
+    def release(self) -> None:
+        """Send all that is due."""
+        durable = self._backend.durable_offset
+        parked = self._parked
+        due: dict[Connection, list[bytes]] = {}
+        while parked and parked[0].upto <= durable:
+            entry = parked.popleft()
+            due.setdefault(entry.connection, []).append(entry.answers)
+        for connection, answers in due.items():
+            if not connection.closed:
+                connection.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        failure = self._backend.failure_errno
+        if failure and parked:
+            logger.error("%d answers refused: %s", len(parked), os.strerror(failure))
+            while parked:
+                entry = parked.popleft()
+                if not entry.connection.closed:
+                    entry.connection.write(_failed(entry.answers, failure))
+
+    def _moved(self) -> None:
+        try:
+            os.eventfd_read(self._backend.event_fd)
+        except BlockingIOError:
+            return
+        self.release()
+
+    def _expire(self) -> None:
+        assert self._loop is not None
+        self._timer = None
+        self.release()
+        now = self._loop.time()
+        while self._parked and self._parked[0].deadline <= now:
+            entry = self._parked.popleft()
+            if not entry.connection.closed:
+                entry.connection.write(_timed_out(entry.answers, self._timeout_s))
+        if self._parked:
+            self._timer = self._loop.call_at(self._parked[0].deadline, self._expire)
+
+
+def _failed(answers: bytes, errno: int) -> bytes:
+    remark = f"the store failed to make the message durable: {os.strerror(errno)} (errno {errno})"
+    return recode(answers, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+
+def _timed_out(answers: bytes, timeout_s: float) -> bytes:
+    remark = f"stored, but not confirmed to be on disk within {timeout_s:g} s"
+    return recode(answers, ResponseCode.FLUSH_DISK_TIMEOUT, remark)
+
+
+def recode(answers: bytes, code: int, remark: str) -> bytes:
+    """The same response frames with another code and remark; those that say no already stay."""
+    out = []
+    at = 0
+    while at < len(answers):
+        size = 4 + int.from_bytes(answers[at : at + 4], "big")
+        frame = answers[at : at + size]
+        command = RemotingCommand.decode(frame)
+        if command.code == ResponseCode.SUCCESS:
+            command.code = code
+            command.remark = remark
+            frame = command.encode()
+        out.append(frame)
+        at += size
+    return b"".join(out)

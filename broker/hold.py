@@ -1,0 +1,151 @@
+"""Pulls that found nothing and wait for it (RocketMQ: PullRequestHoldService, long polling)."""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from itertools import count
+
+from congreve.engine.consumequeue import ConsumeQueue
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
+_SLOW_TURN = 64
+
+
+class HeldPull:
+    """One pull that waits. `offset` moves over entries that were looked at and did not match."""
+
+    __slots__ = ("connection", "deadline", "done", "offset", "queue", "request", "tag_codes")
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        queue: ConsumeQueue,
+        offset: int,
+        tag_codes: frozenset[int] | None,
+    ) -> None:
+        self.connection = connection
+        self.request = request
+        self.queue = queue
+        self.offset = offset
+        self.tag_codes = tag_codes
+        self.deadline = 0.0
+        self.done = False
+
+
+class PullRequestHold:
+    """Held pulls by queue; owned by one event loop.
+
+    `has_match(held)` says whether the queue now holds something for it, `resume(held)` executes
+    the pull once more and answers it whatever the result.
+    """
+
+    def __init__(
+        self, has_match: Callable[[HeldPull], bool], resume: Callable[[HeldPull], None]
+    ) -> None:
+        self._has_match = has_match
+        self._resume = resume
+        self._queues: dict[ConsumeQueue, set[HeldPull]] = {}
+        self._connections: dict[Connection, set[HeldPull]] = {}
+        self._by_deadline: list[tuple[float, int, HeldPull]] = []
+        self._order = count()
+        self._live = 0
+        self._arrived: set[ConsumeQueue] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return self._live
+
+    def suspend(self, held: HeldPull, timeout_s: float) -> bool:
+        """Hold it; False when HELD_MAX pulls wait already (then answer it now)."""
+        if self._live >= HELD_MAX:
+            return False
+        loop = asyncio.get_running_loop()
+        held.deadline = loop.time() + timeout_s
+        self._queues.setdefault(held.queue, set()).add(held)
+        self._connections.setdefault(held.connection, set()).add(held)
+        heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))
+        self._live += 1
+        held.queue.watched = True
+        self._set_timer(loop)
+        return True
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """The queue has a new entry. Its pulls are looked at when the loop comes round."""
+        if queue not in self._queues:
+            queue.watched = False
+            return
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._look)
+        self._arrived.add(queue)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Nobody waits there any more."""
+        for held in list(self._connections.get(connection, ())):
+            self._take_out(held)
+
+    def stop(self) -> None:
+        """Forget all; their connections are being closed."""
+        for connection in list(self._connections):
+            self.connection_closed(connection)
+        self._by_deadline.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        queues, self._arrived = self._arrived, set()
+        for queue in queues:
+            for held in list(self._queues.get(queue, ())):
+                if not held.done and self._has_match(held):
+                    self._finish(held)
+
+    def _finish(self, held: HeldPull) -> None:
+        self._take_out(held)
+        if not held.connection.closed:
+            self._resume(held)
+
+    def _take_out(self, held: HeldPull) -> None:
+        if held.done:
+            return
+        held.done = True
+        self._live -= 1
+        for table, key in ((self._queues, held.queue), (self._connections, held.connection)):
+            waiting = table[key]  # type: ignore[index]
+            waiting.discard(held)
+            if not waiting:
+                del table[key]  # type: ignore[arg-type]
+        if held.queue not in self._queues:
+            held.queue.watched = False
+        self._compact()
+
+    def _compact(self) -> None:
+        # Pulls that were answered early stay in the heap until their time; not too many of them.
+        if len(self._by_deadline) > _SLOW_TURN + 2 * self._live:
+            self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
+            heapq.heapify(self._by_deadline)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._by_deadline:
+            return
+        first = self._by_deadline[0][0]
+        if self._timer is not None:
+            if self._timer.when() <= first:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(first, self._expire)
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        now = loop.time()
+        while self._by_deadline and self._by_deadline[0][0] <= now:
+            held = heapq.heappop(self._by_deadline)[2]
+            if not held.done:
+                self._finish(held)
+        self._set_timer(loop)

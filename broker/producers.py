@@ -1,0 +1,40 @@
+"""Which producers are connected (RocketMQ: ProducerManager)."""
+
+from congreve.broker.clients import ClientChannel
+from congreve.engine.clock import Clock
+from congreve.remoting.connection import Connection
+
+
+class ProducerManager:
+    """group -> connection -> client."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.groups: dict[str, dict[Connection, ClientChannel]] = {}
+
+    def register(self, group: str, client: ClientChannel) -> None:
+        """A heartbeat: add or refresh."""
+        client.last_seen_ms = self._clock.now()
+        self.groups.setdefault(group, {})[client.connection] = client
+
+    def unregister(self, group: str, connection: Connection) -> None:
+        channels = self.groups.get(group)
+        if channels is None:
+            return
+        channels.pop(connection, None)
+        if not channels:
+            del self.groups[group]
+
+    def connection_closed(self, connection: Connection) -> None:
+        for group in [name for name, channels in self.groups.items() if connection in channels]:
+            self.unregister(group, connection)
+
+    def expired(self, older_than_ms: int) -> list[Connection]:
+        """Connections whose client sent no heartbeat for that long."""
+        limit = self._clock.now() - older_than_ms
+        return [
+            client.connection
+            for channels in self.groups.values()
+            for client in channels.values()
+            if client.last_seen_ms < limit
+        ]

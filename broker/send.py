@@ -1,0 +1,281 @@
+"""Sends, with every check (RocketMQ: SendMessageProcessor).
+
+Ordinary sends are served by compiled code; what it does not know comes here, where all rules are.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.delay import park
+from congreve.broker.durability import DurabilityGate
+from congreve.broker.errors import RefusedError
+from congreve.broker.groups import SubscriptionGroupManager
+from congreve.broker.topics import (
+    RETRY_PREFIX,
+    TopicConfigManager,
+    dlq_topic,
+    forbidden_for_producers,
+    topic_name_fault,
+)
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore, PutResult, PutStatus
+from congreve.records import properties
+from congreve.records.errors import RecordError
+from congreve.records.flags import SysFlag
+from congreve.records.message import Record
+from congreve.records.record import decode_properties
+from congreve.remoting.bodies import TopicConfig
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.headers import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from congreve.remoting.server import Handler
+
+PROPERTIES_MAX = 32_767  # bytes
+MULTI_TAG = "MULTI_TAG"
+# From this version on (V3_4_9) a request's own limit of attempts counts.
+MAX_RECONSUME_TIMES_VERSION = 121
+SYS_FLAG_UNIT = 1
+SYS_FLAG_UNIT_SUB = 2
+
+_PUT_CODES = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+}
+
+
+def put_code(status: PutStatus) -> ResponseCode:
+    """What a send is answered for a status of the store; all else is SYSTEM_ERROR."""
+    return _PUT_CODES.get(status, ResponseCode.SYSTEM_ERROR)
+
+
+class SendMessageProcessor:
+    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        store: MessageStore,
+        gate: DurabilityGate,
+        clock: Clock,
+        *,
+        store_host: tuple[str, int],
+        pick: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._gate = gate
+        self._clock = clock
+        self._store_host = store_host
+        self._pick = pick
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """One message or a batch. None while the answer waits to be durable."""
+        try:
+            header = _read_header(request)
+            self._check(header, request, connection)
+            record, wait = self._record(header, request, connection)
+            if header.batch:
+                put = self._store.put_batch(record, bytes(request.body))
+            else:
+                put = self._store.put(park(record, len(self._store.config.delay_levels_ms)))
+            if put.status is not PutStatus.PUT_OK:
+                raise RefusedError(put_code(put.status), self._why(put, request, record))
+        except RefusedError as refused:
+            return self._answer(request, refused.code, str(refused), {})
+        except HeaderError as error:
+            return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        answered = SendMessageResponseHeader(
+            msg_id=put.message_ids, queue_id=record.queue_id, queue_offset=put.queue_offset
+        )
+        answer = self._answer(request, ResponseCode.SUCCESS, None, answered.fields())
+        if wait and self._store.config.sync_flush and not request.is_oneway:
+            self._gate.park(connection, answer.encode(), put.end)
+            return None
+        return answer
+
+    def _answer(
+        self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
+    ) -> RemotingCommand:
+        # Java clients read these two without looking whether there are any.
+        fields[properties.MSG_REGION] = self._config.region_id
+        fields[properties.TRACE_SWITCH] = "true" if self._config.trace_on else "false"
+        return request.reply(code, remark, fields)
+
+    def _check(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> None:
+        config, topic = self._config, header.topic
+        start = config.start_accept_send_request_time_stamp
+        if self._clock.now() < start:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start} (ms)"
+            )
+        if not config.writable and self._topics.is_order_topic(topic):
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_ip1}] sending message is forbidden"
+                f" (brokerPermission {config.broker_permission}, order topic[{topic}])",
+            )
+        fault = topic_name_fault(topic)
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
+        if forbidden_for_producers(topic):
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden"
+            )
+        known = self._topics.get(topic) or self._create(header)
+        queues = max(known.read_queue_nums, known.write_queue_nums)
+        if header.queue_id >= queues:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{header.queue_id}] is illegal, topic[{topic}] has {queues} queues"
+                f" Producer: {connection.peer[0]}:{connection.peer[1]}",
+            )
+        if len(request.body) > self._store.config.max_message_size:
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal, its body of {len(request.body)} bytes is over the limit"
+                f" of {self._store.config.max_message_size} (maxMessageSize)",
+            )
+
+    def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
+        is_retry = header.topic.startswith(RETRY_PREFIX)
+        sys_flag = (SYS_FLAG_UNIT_SUB if is_retry else SYS_FLAG_UNIT) if header.unit_mode else 0
+        created = self._topics.create_on_send(
+            header.topic, header.default_topic, header.default_topic_queue_nums, sys_flag
+        )
+        if created is None and is_retry:
+            created = self._topics.create_internal(header.topic, 1, sys_flag=sys_flag)
+        if created is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please!"
+                f" (defaultTopic[{header.default_topic}] gives no template)",
+            )
+        return created
+
+    def _record(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> tuple[Record, bool]:
+        """The record to store, and whether its sender waits for the disk."""
+        stored = self._stored_properties(header)
+        waits = stored.get(properties.WAIT, "true").lower() == "true"
+        if not header.batch:
+            stored.pop(properties.WAIT, None)
+        topic = self._topics.table[header.topic]
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = self._random_queue(topic)
+        if header.topic.startswith(RETRY_PREFIX) and not header.batch:
+            topic, queue_id = self._retry_target(header, request, topic, queue_id)
+            if topic.topic_name != header.topic:
+                # A dead letter is due at once; the reference parks it for its old delay first.
+                stored.pop(properties.DELAY, None)
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == MULTI_TAG:
+            sys_flag |= SysFlag.MULTI_TAGS
+        return Record(
+            topic=topic.topic_name,
+            body=bytes(request.body),
+            properties=stored,
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=connection.peer,
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        ), waits
+
+    def _stored_properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
+        text = (header.properties or "").encode()
+        if len(text) > PROPERTIES_MAX:
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal, its properties of {len(text)} bytes are over the limit"
+                f" of {PROPERTIES_MAX}",
+            )
+        try:
+            stored = decode_properties(text)
+        except RecordError as error:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        if stored.get(properties.TRANSACTION_PREPARED, "").lower() == "true":
+            # A half message in its real topic would be seen before its commit.
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
+                f" ({properties.TRANSACTION_PREPARED}=true): transactions are not served yet",
+            )
+        stored[properties.CLUSTER] = self._config.broker_cluster_name
+        return stored
+
+    def _random_queue(self, topic: TopicConfig) -> int:
+        if topic.write_queue_nums < 1:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"topic[{topic.topic_name}] has no queue to write to"
+            )
+        return self._pick(topic.write_queue_nums)
+
+    def _retry_target(
+        self,
+        header: SendMessageRequestHeader,
+        request: RemotingCommand,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> tuple[TopicConfig, int]:
+        """The retry topic itself, or the dead-letter topic when all attempts are used up."""
+        name = header.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.find(name)
+        if group is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
+            )
+        attempts = group.retry_max_times
+        if (
+            request.version >= MAX_RECONSUME_TIMES_VERSION
+            and header.max_reconsume_times is not None
+        ):
+            attempts = header.max_reconsume_times
+        if (header.reconsume_times or 0) < attempts:
+            return topic, queue_id
+        return self._topics.create_internal(dlq_topic(name), 1), 0
+
+    def _why(self, put: PutResult, request: RemotingCommand, record: Record) -> str:
+        if put.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            return f"service not available now: {self._store.read_only_reason}"
+        if put_code(put.status) is ResponseCode.MESSAGE_ILLEGAL:
+            return (
+                f"the message is illegal ({put.status.name}): body of {len(request.body)} bytes"
+                f" (limit {self._store.config.max_message_size}), {len(record.properties)}"
+                f" properties (limit {PROPERTIES_MAX} bytes)"
+            )
+        return f"the store answered {put.status.name}"
+
+
+def _read_header(request: RemotingCommand) -> SendMessageRequestHeader:
+    if request.code == RequestCode.SEND_MESSAGE:
+        return SendMessageRequestHeader.read(request)
+    return SendMessageRequestHeaderV2.read(request).long()
