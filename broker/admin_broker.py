@@ -32,6 +32,7 @@ class BrokerAdminProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         config_path: Path | None,
         topics: TopicConfigManager,
@@ -88,15 +89,11 @@ class BrokerAdminProcessor:
         logger.info("config updated by %s:%d: %s", *connection.peer, changes)
         if unknown:
             logger.warning("keys without effect here: %s", ", ".join(unknown))
-        self._version = DataVersion(
-            counter=self._version.counter + 1, timestamp=self._clock.now()
-        )
+        self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now())
         self._config_changed(set(changes))
         return request.reply(ResponseCode.SUCCESS)
 
-    def get_runtime_info(
-        self, request: RemotingCommand, connection: Connection
-    ) -> RemotingCommand:
+    def get_runtime_info(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = KVTable(table=self._runtime_info.table())
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 

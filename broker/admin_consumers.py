@@ -48,6 +48,7 @@ class ClientAdminProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         consumers: ConsumerManager,
@@ -97,9 +98,7 @@ class ClientAdminProcessor:
         name = GetProducerConnectionListRequestHeader.read(request).producer_group
         channels = self._producers.groups.get(name)
         if channels is None:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist"
-            )
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         body = ProducerConnection(connection_set=[c.body() for c in channels.values()])
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
@@ -183,7 +182,7 @@ class ClientAdminProcessor:
         if topic is None:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
+                f"reset offset failed, no topic in this broker. topic={header.topic}",
             )
         offsets = {
             MessageQueue(
@@ -199,8 +198,9 @@ class ClientAdminProcessor:
                 f" Topic: {header.topic} Timestamp: {header.timestamp}",
             )
         reset_offsets(header, offsets, group.channels.values())
-        logger.info("offsets of %s on %s reset by %s:%d", header.group, header.topic,
-                    *connection.peer)
+        logger.info(
+            "offsets of %s on %s reset by %s:%d", header.group, header.topic, *connection.peer
+        )
         body = ResetOffsetBody(offset_table=offsets)
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 

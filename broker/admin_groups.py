@@ -44,6 +44,7 @@ class GroupAdminProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -140,9 +141,7 @@ class GroupAdminProcessor:
             lag += sum(_lag(stats) for stats in of_group)
             listed.append({group: of_group})
         address = f"{self._config.broker_ip1}:{self._config.listen_port}"
-        body = ConsumeStatsList(
-            broker_addr=address, consume_stats_list=listed, total_diff=lag
-        )
+        body = ConsumeStatsList(broker_addr=address, consume_stats_list=listed, total_diff=lag)
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
     def _consume_stats(

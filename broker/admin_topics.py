@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.stats import BrokerStats
 from congreve.broker.topics import TopicConfigManager, topic_name_fault
 from congreve.engine.store import MessageStore
 from congreve.remoting.bodies import (
@@ -35,16 +36,19 @@ class TopicAdminProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         store: MessageStore,
+        stats: BrokerStats,
         saved: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._topics = topics
         self._offsets = offsets
         self._store = store
+        self._stats = stats
         self._saved = saved
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -94,6 +98,7 @@ class TopicAdminProcessor:
         self._topics.delete(topic)
         self._offsets.remove_topic(topic)
         self._store.delete_topic(topic)
+        self._stats.forget_topic(topic)
         logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
         await self._saved()
         return request.reply(ResponseCode.SUCCESS)

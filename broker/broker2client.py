@@ -35,18 +35,20 @@ def reset_offsets(
 ) -> None:
     """Tell members to go to these offsets; C++ clients read only the list form of the body."""
     for member in members:
-        body = list_form(offsets).encode() if member.language == CPP else (
-            ResetOffsetBody(offset_table=offsets).encode()
+        body = (
+            list_form(offsets).encode()
+            if member.language == CPP
+            else (ResetOffsetBody(offset_table=offsets).encode())
         )
-        _push(
-            member.connection, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header.fields(), body
-        )
+        _push(member.connection, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header.fields(), body)
 
 
 def list_form(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
-    return ResetOffsetBodyForC(offset_table=[
-        {**msgspec.to_builtins(queue), "offset": offset} for queue, offset in offsets.items()
-    ])
+    return ResetOffsetBodyForC(
+        offset_table=[
+            {**msgspec.to_builtins(queue), "offset": offset} for queue, offset in offsets.items()
+        ]
+    )
 
 
 def _push(connection: Connection, code: int, fields: dict[str, str], body: bytes) -> None:

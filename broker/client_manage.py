@@ -24,6 +24,7 @@ class ClientManageProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -45,9 +46,7 @@ class ClientManageProcessor:
 
     def heart_beat(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         data = HeartbeatData.decode(request.body)
-        client = ClientChannel(
-            connection, data.client_id, request.language.name, request.version
-        )
+        client = ClientChannel(connection, data.client_id, request.language.name, request.version)
         for consumer in data.consumer_data_set:
             self._consumer(consumer, client)
         for producer in data.producer_data_set:

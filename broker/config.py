@@ -123,6 +123,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return self.broker_role == "SLAVE"
 
     @property
+    def store_host(self) -> tuple[str, int]:
+        """What stored records and offset message ids name as their broker."""
+        return self.broker_ip1, self.listen_port
+
+    @property
     def name_servers(self) -> list[str]:
         """Addresses `host:port` out of namesrvAddr (`;` between them)."""
         return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]

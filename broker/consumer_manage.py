@@ -17,27 +17,33 @@ from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
 from congreve.remoting.headers import (
     GetConsumerListByGroupRequestHeader,
+    OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from congreve.remoting.server import Handler
 
 
 class ConsumerManageProcessor:
-    """Members of a group, committed offsets, and locks for orderly consumption."""
+    """Members of a group, committed offsets, and locks for orderly consumption.
+
+    `memory` is the machine's, in bytes.
+    """
 
     def __init__(
         self,
+        *,
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
         locks: RebalanceLockManager,
         store: MessageStore,
+        memory: int,
     ) -> None:
         self._consumers = consumers
         self._offsets = offsets
         self._locks = locks
         self._store = store
+        self._memory = memory
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -65,17 +71,25 @@ class ConsumerManageProcessor:
         if offset < 0:
             # On a queue that lost nothing yet a new group begins at its first message, whatever
             # it was configured to do: it would miss messages sent while it started otherwise.
-            if self._store.min_offset(topic, queue_id) > 0 or not self._store.in_memory(
-                topic, queue_id, 0
-            ):
+            if not self._keeps_all_in_memory(topic, queue_id):
                 raise RefusedError(
                     ResponseCode.QUERY_NOT_FOUND,
                     f"Not found, group[{header.consumer_group}] has no offset on"
                     f" {topic} queue {queue_id}",
                 )
             offset = 0
-        fields = QueryConsumerOffsetResponseHeader(offset=offset).fields()
+        fields = OffsetResponseHeader(offset=offset).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
+
+    def _keeps_all_in_memory(self, topic: str, queue_id: int) -> bool:
+        """True while a queue's first message was not deleted and is likely in the page cache."""
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or queue.max == 0:
+            return True
+        if queue.min > 0:
+            return False
+        ratio = self._store.config.access_message_in_memory_max_ratio
+        return self._store.log.max_offset - queue[0][0] <= self._memory * ratio // 100
 
     def update_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = UpdateConsumerOffsetRequestHeader.read(request)

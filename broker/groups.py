@@ -52,10 +52,10 @@ class SubscriptionGroupManager:
     `changed` is called after each change that must reach subscriptionGroup.json.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._changed = changed
+        self.changed: Callable[[], None] = _nobody_cares
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS
         }
@@ -96,7 +96,7 @@ class SubscriptionGroupManager:
         )
 
     def load(self, text: str) -> None:
-        """Take what subscriptionGroup.json holds on top of the system groups; BodyError or ValidationError."""
+        """Take what subscriptionGroup.json holds on top of the system groups."""
         stored = msgspec.convert(fastjson.loads(text), SubscriptionGroupWrapper)
         self.table |= stored.subscription_group_table
         self.data_version = stored.data_version
@@ -105,4 +105,8 @@ class SubscriptionGroupManager:
         self.data_version = DataVersion(
             counter=self.data_version.counter + 1, timestamp=self._clock.now()
         )
-        self._changed()
+        self.changed()
+
+
+def _nobody_cares() -> None:
+    """What a manager without a file calls."""

@@ -69,10 +69,8 @@ class ConsumerOffsetManager:
         )
 
     def load(self, text: str) -> None:
-        """Take what consumerOffset.json holds; BodyError or ValidationError."""
-        stored = msgspec.convert(
-                fastjson.loads(text), ConsumerOffsetSerializeWrapper, strict=False
-            )
+        """Take what consumerOffset.json holds."""
+        stored = msgspec.convert(fastjson.loads(text), ConsumerOffsetSerializeWrapper, strict=False)
         self.table = stored.offset_table
 
     def _keys(self) -> list[tuple[str, str]]:

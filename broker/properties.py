@@ -4,12 +4,15 @@ Follows java.util.Properties: `#` and `!` comments, `key=value`, `key:value` and
 backslash escapes and continued lines. The text is UTF-8 rather than Latin-1, as people write it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from congreve.broker.errors import ConfigError
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
+_KEY_SIGNS = _BLANKS + "=:#!\\"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -41,7 +44,7 @@ def replace_values(text: str, changes: Mapping[str, str]) -> str:
     }
     at_line = {entry.first_line: entry.key for entry in last.values()}
     lines: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_lines(text), start=1):
         if number in at_line:
             lines.append(render(at_line[number], changes[at_line[number]]))
         elif number not in dropped:
@@ -52,11 +55,15 @@ def replace_values(text: str, changes: Mapping[str, str]) -> str:
 
 def render(key: str, value: str) -> str:
     """One line that parse() reads back as (key, value)."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    escaped = _escape(value, "\\")
     if escaped[:1] in tuple(_BLANKS):
         escaped = "\\" + escaped
-    name = "".join("\\" + c if c in "=: \t\f#!\\" else c for c in key)
-    return f"{name}={escaped}"
+    return f"{_escape(key, _KEY_SIGNS)}={escaped}"
+
+
+def _escape(text: str, signs: str) -> str:
+    out = "".join("\\" + c if c in signs else c for c in text)
+    return out.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _entries(text: str) -> Iterator[Property]:
@@ -65,10 +72,15 @@ def _entries(text: str) -> Iterator[Property]:
         yield Property(_unescape(key, first), _unescape(value, first), first, last)
 
 
+def _lines(text: str) -> list[str]:
+    lines = _LINE_END.split(text)
+    return lines[:-1] if not lines[-1] else lines
+
+
 def _logical_lines(text: str) -> Iterator[tuple[str, int, int]]:
     pending, first = "", 0
     number = 0
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(_lines(text), start=1):
         line = raw.lstrip(_BLANKS)
         if first == 0:
             if not line or line[0] in "#!":

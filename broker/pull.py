@@ -54,6 +54,7 @@ class PullMessageProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -62,8 +63,6 @@ class PullMessageProcessor:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
-        *,
-        store_host: tuple[str, int],
     ) -> None:
         self._config = config
         self._topics = topics
@@ -73,7 +72,6 @@ class PullMessageProcessor:
         self._store = store
         self._stats = stats
         self._clock = clock
-        self._store_host = store_host
         self.hold = PullRequestHold(self._has_match, self._resume)
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -140,7 +138,8 @@ class PullMessageProcessor:
         topic = self._topics.get(header.topic)
         if topic is None:
             raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please!",
             )
         if not topic.perm & PERM_READ:
             raise RefusedError(
@@ -288,8 +287,8 @@ class PullMessageProcessor:
                 properties.KEYS: header.consumer_group,
             },
             born_timestamp=self._clock.now(),
-            born_host=self._store_host,
-            store_host=self._store_host,
+            born_host=self._config.store_host,
+            store_host=self._config.store_host,
         )
         put = self._store.put(record)
         logger.debug("offset moved event: %s", put.status)

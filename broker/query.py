@@ -8,21 +8,15 @@ from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
 from congreve.remoting.headers import (
-    GetEarliestMsgStoretimeRequestHeader,
-    GetEarliestMsgStoretimeResponseHeader,
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetRequestHeader,
-    GetMinOffsetResponseHeader,
+    OffsetResponseHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
+    QueueRequestHeader,
     SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
+    TimestampResponseHeader,
     ViewMessageRequestHeader,
 )
 from congreve.remoting.server import Handler
-
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class QueryMessageProcessor:
@@ -44,7 +38,7 @@ class QueryMessageProcessor:
     def query_message(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = QueryMessageRequestHeader.read(request)
         wanted = header.max_num
-        if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
+        if header.unique_key:
             wanted = self._store.config.default_query_max_num
         found = self._store.query(
             header.topic, header.key, wanted, header.begin_timestamp, header.end_timestamp
@@ -73,25 +67,25 @@ class QueryMessageProcessor:
     def search_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = SearchOffsetRequestHeader.read(request)
         offset = self._store.offset_at(header.topic, header.queue_id, header.timestamp)
-        fields = SearchOffsetResponseHeader(offset=offset).fields()
+        fields = OffsetResponseHeader(offset=offset).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
 
     def get_max_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        header = GetMaxOffsetRequestHeader.read(request)
+        header = QueueRequestHeader.read(request)
         offset = self._store.max_offset(header.topic, header.queue_id)
-        fields = GetMaxOffsetResponseHeader(offset=offset).fields()
+        fields = OffsetResponseHeader(offset=offset).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
 
     def get_min_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        header = GetMinOffsetRequestHeader.read(request)
+        header = QueueRequestHeader.read(request)
         offset = self._store.min_offset(header.topic, header.queue_id)
-        fields = GetMinOffsetResponseHeader(offset=offset).fields()
+        fields = OffsetResponseHeader(offset=offset).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
 
     def get_earliest_time(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        header = GetEarliestMsgStoretimeRequestHeader.read(request)
+        header = QueueRequestHeader.read(request)
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
-        fields = GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp).fields()
+        fields = TimestampResponseHeader(timestamp=timestamp).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)

@@ -65,14 +65,13 @@ class SendMessageProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         store: MessageStore,
         gate: DurabilityGate,
         clock: Clock,
-        *,
-        store_host: tuple[str, int],
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -81,7 +80,6 @@ class SendMessageProcessor:
         self._store = store
         self._gate = gate
         self._clock = clock
-        self._store_host = store_host
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -206,7 +204,7 @@ class SendMessageProcessor:
             sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=connection.peer,
-            store_host=self._store_host,
+            store_host=self._config.store_host,
             reconsume_times=header.reconsume_times or 0,
         ), waits
 
@@ -278,4 +276,4 @@ class SendMessageProcessor:
 def _read_header(request: RemotingCommand) -> SendMessageRequestHeader:
     if request.code == RequestCode.SEND_MESSAGE:
         return SendMessageRequestHeader.read(request)
-    return SendMessageRequestHeaderV2.read(request).long()
+    return SendMessageRequestHeaderV2.read(request)

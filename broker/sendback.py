@@ -28,11 +28,11 @@ class SendBackProcessor:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         store: MessageStore,
-        *,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config

@@ -104,9 +104,7 @@ class BrokerStats:
             else:
                 for window in windows:
                     window.roll(now, counter)
-        totals = Totals(
-            now, sum(by_topic.values()), self._found, self._missed, self._transferred
-        )
+        totals = Totals(now, sum(by_topic.values()), self._found, self._missed, self._transferred)
         self._samples.append(totals)
         self._new_day(totals)
 

@@ -82,10 +82,10 @@ class TopicConfigManager:
     (name, new config or None) and may refuse nothing.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._changed = changed
+        self.changed: Callable[[], None] = _nobody_cares
         self._listeners: list[TopicListener] = []
         self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
@@ -172,14 +172,14 @@ class TopicConfigManager:
         """Add or replace a topic."""
         self.table[config.topic_name] = config
         self._tell(config.topic_name, config)
-        self._version_changed()
+        self.version_changed()
 
     def delete(self, topic: str) -> bool:
         """False when there was no such topic."""
         if self.table.pop(topic, None) is None:
             return False
         self._tell(topic, None)
-        self._version_changed()
+        self.version_changed()
         return True
 
     def update_order_topics(self, order_topics: Iterable[str]) -> None:
@@ -191,7 +191,7 @@ class TopicConfigManager:
             self.table[new.topic_name] = new
             self._tell(new.topic_name, new)
         if stale:
-            self._version_changed()
+            self.version_changed()
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """The whole table: body of code 21, content of topics.json, part of a registration."""
@@ -201,7 +201,7 @@ class TopicConfigManager:
         )
 
     def load(self, text: str) -> None:
-        """Take what topics.json holds on top of the built-in topics; BodyError or ValidationError."""
+        """Take what topics.json holds on top of the built-in topics."""
         stored = msgspec.convert(fastjson.loads(text), TopicConfigSerializeWrapper)
         self.table |= stored.topic_config_table
         self.data_version = stored.data_version
@@ -212,11 +212,12 @@ class TopicConfigManager:
         for listener in self._listeners:
             listener(name, config)
 
-    def _version_changed(self) -> None:
+    def version_changed(self) -> None:
+        """A new data version: name servers take the table again, topics.json is written."""
         self.data_version = DataVersion(
             counter=self.data_version.counter + 1, timestamp=self._clock.now()
         )
-        self._changed()
+        self.changed()
 
 
 def reply_topic(config: BrokerConfig) -> str:
@@ -246,3 +247,7 @@ def _built_in(config: BrokerConfig) -> list[TopicConfig]:
         TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
         for name, queues, perm in rows
     ]
+
+
+def _nobody_cares() -> None:
+    """What a manager without a file calls."""

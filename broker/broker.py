@@ -1,0 +1,331 @@
+"""The broker put together: the one module that knows all others (RocketMQ: BrokerController)."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from congreve.broker.admin_broker import BrokerAdminProcessor
+from congreve.broker.admin_consumers import ClientAdminProcessor
+from congreve.broker.admin_groups import GroupAdminProcessor
+from congreve.broker.admin_topics import TopicAdminProcessor
+from congreve.broker.broker2client import notify_consumer_ids_changed
+from congreve.broker.client_manage import ClientManageProcessor
+from congreve.broker.clients import CHANNEL_EXPIRED_MS
+from congreve.broker.config import BrokerConfig
+from congreve.broker.consumer_manage import ConsumerManageProcessor
+from congreve.broker.consumers import ConsumerManager
+from congreve.broker.durability import DurabilityGate
+from congreve.broker.groups import SubscriptionGroupManager
+from congreve.broker.hold import PullRequestHold
+from congreve.broker.locks import RebalanceLockManager
+from congreve.broker.loopthread import LoopThread
+from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.periodic import Periodic
+from congreve.broker.producers import ProducerManager
+from congreve.broker.pull import PullMessageProcessor
+from congreve.broker.query import QueryMessageProcessor
+from congreve.broker.refusals import answer_refusals
+from congreve.broker.registration import NameServerRegistration
+from congreve.broker.runtimeinfo import RuntimeInfo
+from congreve.broker.send import SendMessageProcessor
+from congreve.broker.sendback import SendBackProcessor
+from congreve.broker.statewriter import StateWriter
+from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
+from congreve.broker.topics import TopicConfigManager
+from congreve.engine.clock import Clock
+from congreve.engine.consumequeue import ConsumeQueue
+from congreve.engine.statefile import StateFile
+from congreve.engine.store import MessageStore
+from congreve.io_backends.backend import Backend
+from congreve.remoting.codes import RequestCode
+from congreve.remoting.connection import Connection
+from congreve.remoting.server import Handler, RemotingServer, ServerLimits
+
+logger = logging.getLogger(__name__)
+
+HOUSEKEEPING_S = 10
+VIP_DISTANCE = 2
+_NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+
+class Broker:
+    """One broker: a store, its listeners and its registration at the name servers.
+
+    ``async with Broker(config)`` runs on the caller's loop, ``with Broker(config)`` on a loop and
+    thread of its own. The given config is copied; `address` is what clients are told.
+    StoreError, OSError or ConfigError when it cannot start, and then nothing is left running.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        config_path: Path | None = None,
+        clock: Clock | None = None,
+        backend: Backend | None = None,
+        on_ready: Callable[["Broker"], None] | None = None,
+    ) -> None:
+        self.config = msgspec.structs.replace(config)
+        self._clock = clock or Clock()
+        self._on_ready = on_ready
+        self._config_path = config_path
+        self.store = MessageStore(
+            self.config.store, clock=self._clock, backend=backend, on_arrival=self._arrived
+        )
+        self._make_managers()
+        self._hold: PullRequestHold | None = None
+        self._gate: DurabilityGate | None = None
+        self._servers: list[RemotingServer] = []
+        self._thread: LoopThread | None = None
+        self._periodic = (
+            Periodic(HOUSEKEEPING_S, self._housekeep),
+            Periodic(SAMPLE_INTERVAL_S, self.stats.sample),
+            Periodic(self.config.flush_consumer_offset_interval / 1000, self._save_offsets),
+        )
+
+    def _make_managers(self) -> None:
+        config, clock, folder = self.config, self._clock, Path(self.config.store.config_dir)
+        self.topics = TopicConfigManager(config, clock)
+        self.groups = SubscriptionGroupManager(config, clock)
+        self.offsets = ConsumerOffsetManager()
+        self.consumers = ConsumerManager(clock, notify_consumer_ids_changed)
+        self.producers = ProducerManager(clock)
+        self.locks = RebalanceLockManager(clock)
+        self.stats = BrokerStats(clock, lambda: self.store.queues)
+        self._state = {
+            "topics.json": self.topics,
+            "subscriptionGroup.json": self.groups,
+            "consumerOffset.json": self.offsets,
+        }
+        self._files = {name: StateFile(str(folder / name)) for name in self._state}
+        self._topics_file, self._groups_file, self._offsets_file = (
+            StateWriter(self._files[name], manager.wrapper) for name, manager in self._state.items()
+        )
+        self.topics.changed = self._topics_file.changed
+        self.groups.changed = self._groups_file.changed
+        self._registration = NameServerRegistration(config, self.topics)
+
+    @property
+    def port(self) -> int:
+        return self.config.listen_port
+
+    @property
+    def address(self) -> str:
+        """`ip:port`, as the name servers hand it out."""
+        return f"{self.config.broker_ip1}:{self.config.listen_port}"
+
+    async def start(self) -> None:
+        """Open the store, listen, register. Everything is undone when a step fails."""
+        try:
+            await asyncio.to_thread(self.store.start)
+            for name, manager in self._state.items():
+                self._files[name].load(manager.load)
+            handlers = answer_refusals(self._handlers())
+            assert self._gate is not None
+            self._gate.start()
+            await self._listen(handlers)
+            await self._registration.start()
+            for periodic in self._periodic:
+                periodic.start()
+        except BaseException:
+            await self.stop()
+            raise
+        logger.info("broker %s ready at %s", self.config.broker_name, self.address)
+        if self._on_ready is not None:
+            self._on_ready(self)
+
+    async def stop(self) -> None:
+        """Take no more requests, save what is in memory, close the store. Idempotent."""
+        for periodic in self._periodic:
+            periodic.stop()
+        await self._registration.stop()
+        for server in self._servers:
+            await server.stop()
+        self._servers.clear()
+        if self._hold is not None:
+            self._hold.stop()
+        if self._gate is not None:
+            self._gate.stop()
+        self._save_offsets()
+        for file in (self._topics_file, self._groups_file, self._offsets_file):
+            await file.settled()
+        await asyncio.to_thread(self.store.close)
+
+    def _handlers(self) -> dict[int, Handler]:
+        """Processors get exactly what they need; the table of all request codes comes out."""
+        config, clock, store = self.config, self._clock, self.store
+        topics, groups, offsets = self.topics, self.groups, self.offsets
+        self._gate = DurabilityGate(store.log.backend, config.store.sync_flush_timeout / 1000)
+        pulls = PullMessageProcessor(
+            config=config,
+            topics=topics,
+            groups=groups,
+            consumers=self.consumers,
+            offsets=offsets,
+            store=store,
+            stats=self.stats,
+            clock=clock,
+        )
+        self._hold = pulls.hold
+        gate, hold = self._gate, self._hold
+        processors = (
+            SendMessageProcessor(
+                config=config, topics=topics, groups=groups, store=store, gate=gate, clock=clock
+            ),
+            SendBackProcessor(config=config, topics=topics, groups=groups, store=store),
+            pulls,
+            QueryMessageProcessor(store),
+            ClientManageProcessor(
+                config=config,
+                topics=topics,
+                groups=groups,
+                consumers=self.consumers,
+                producers=self.producers,
+            ),
+            ConsumerManageProcessor(
+                consumers=self.consumers,
+                offsets=offsets,
+                locks=self.locks,
+                store=store,
+                memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            ),
+            TopicAdminProcessor(
+                config=config,
+                topics=topics,
+                offsets=offsets,
+                store=store,
+                stats=self.stats,
+                saved=self._topics_file.settled,
+            ),
+            GroupAdminProcessor(
+                config=config,
+                topics=topics,
+                groups=groups,
+                consumers=self.consumers,
+                offsets=offsets,
+                store=store,
+                stats=self.stats,
+                clock=clock,
+                saved=self._groups_file.settled,
+            ),
+            ClientAdminProcessor(
+                config=config,
+                topics=topics,
+                consumers=self.consumers,
+                producers=self.producers,
+                offsets=offsets,
+                store=store,
+            ),
+            BrokerAdminProcessor(
+                config=config,
+                config_path=self._config_path,
+                topics=topics,
+                store=store,
+                stats=self.stats,
+                runtime_info=RuntimeInfo(
+                    config=config,
+                    store=store,
+                    stats=self.stats,
+                    clock=clock,
+                    waiting=lambda: (len(gate), len(hold)),
+                ),
+                clock=clock,
+                config_changed=self._config_changed,
+            ),
+        )
+        return {
+            code: handler
+            for processor in processors
+            for code, handler in processor.handlers().items()
+        }
+
+    async def _listen(self, handlers: Mapping[int, Handler]) -> None:
+        config = self.config
+        main = self._server(handlers, config.listen_port)
+        await main.start()
+        if config.listen_port == 0:
+            config.listen_port = main.port
+            return
+        vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
+        await self._server(vip, config.listen_port - VIP_DISTANCE).start()
+
+    def _server(self, handlers: Mapping[int, Handler], port: int) -> RemotingServer:
+        server = RemotingServer(
+            handlers,
+            host=self.config.bind_address,
+            port=port,
+            limits=ServerLimits(idle_timeout_s=self.config.server_channel_max_idle_time_seconds),
+            on_close=self._connection_closed,
+        )
+        self._servers.append(server)
+        return server
+
+    def _arrived(self, queue: ConsumeQueue) -> None:
+        if self._hold is not None:
+            self._hold.arrived(queue)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.consumers.connection_closed(connection)
+        self.producers.connection_closed(connection)
+        if self._hold is not None:
+            self._hold.connection_closed(connection)
+
+    def _config_changed(self, keys: set[str]) -> None:
+        if "brokerPermission" in keys:
+            self.topics.version_changed()
+
+    def _housekeep(self) -> None:
+        self.locks.drop_expired()
+        silent = self.consumers.expired(CHANNEL_EXPIRED_MS)
+        for connection in {*silent, *self.producers.expired(CHANNEL_EXPIRED_MS)}:
+            logger.warning("no heartbeat from %s:%d for 120 s, closed", *connection.peer)
+            connection.close()
+
+    def _save_offsets(self) -> None:
+        if self.offsets.dirty:
+            self.offsets.dirty = False
+            self._offsets_file.changed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._thread = LoopThread(f"broker {self.config.broker_name}")
+        try:
+            self._thread.run(self.start())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._thread is not None:
+            try:
+                self._thread.run(self.stop())
+            finally:
+                self._end_thread()
+
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None

@@ -1,0 +1,140 @@
+"""What `mqadmin brokerStatus` shows (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo)."""
+
+import os
+import shutil
+from collections.abc import Callable
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.stats import BrokerStats, Totals
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+from congreve.remoting.codes import VERSION
+
+VERSION_NAME = "V4_9_4"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_POOLS = ("send", "pull", "query")
+
+
+class RuntimeInfo:
+    """Collects the key-value table of code 28.
+
+    `waiting` gives how many (sends wait for the disk, pulls are held). Requests do not queue up
+    for threads here, so the numbers of thread pools are those two or 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        waiting: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._waiting = waiting
+        self._boot_ms = clock.now()
+
+    def table(self) -> dict[str, str]:
+        sections = (self._general(), self._traffic(), self._pools(), self._log(), self._disk())
+        return {key: str(value) for section in sections for key, value in section.items()}
+
+    def _general(self) -> dict[str, object]:
+        seconds = (self._clock.now() - self._boot_ms) // 1000
+        minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86_400
+        store = self._store
+        return {
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": VERSION,
+            "bootTimestamp": self._boot_ms,
+            "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]",
+            "startAcceptSendRequestTimeStamp": self._config.start_accept_send_request_time_stamp,
+            "storeWritable": "true" if store.writable else f"false ({store.read_only_reason})",
+        }
+
+    def _traffic(self) -> dict[str, object]:
+        stats, now = self._stats, self._stats.totals()
+        size = self._store.log.max_offset - self._store.log.min_offset
+        return {
+            "msgPutTotalYesterdayMorning": stats.put_yesterday_morning,
+            "msgPutTotalTodayMorning": stats.put_today_morning,
+            "msgPutTotalTodayNow": now.put,
+            "msgGetTotalYesterdayMorning": stats.get_yesterday_morning,
+            "msgGetTotalTodayMorning": stats.get_today_morning,
+            "msgGetTotalTodayNow": now.transferred,
+            "putMessageTimesTotal": now.put,
+            "putMessageSizeTotal": size,
+            "putMessageAverageSize": size / now.put if now.put else 0.0,
+            "putMessageFailedTimes": 0,
+            "putMessageEntireTimeMax": 0,
+            "putMessageDistributeTime": "",
+            "getMessageEntireTimeMax": 0,
+            "putTps": stats.averages(lambda t: t.put),
+            "getFoundTps": stats.averages(lambda t: t.found),
+            "getMissTps": stats.averages(lambda t: t.missed),
+            "getTotalTps": stats.averages(_pulls),
+            "getTransferedTps": stats.averages(lambda t: t.transferred),
+            "putLatency99": 0,
+            "putLatency999": 0,
+        }
+
+    def _pools(self) -> dict[str, object]:
+        sizes = dict(zip(_POOLS, (*self._waiting(), 0), strict=True))
+        table: dict[str, object] = {
+            "EndTransactionQueueSize": 0,
+            "EndTransactionThreadPoolQueueCapacity": 0,
+            "dispatchMaxBuffer": 0,
+            "pageCacheLockTimeMills": 0,
+            "remainTransientStoreBufferNumbs": 0,
+        }
+        for name, size in sizes.items():
+            table[f"{name}ThreadPoolQueueSize"] = size
+            table[f"{name}ThreadPoolQueueCapacity"] = 0
+            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
+        return table
+
+    def _log(self) -> dict[str, object]:
+        log = self._store.log
+        behind = max(log.max_offset - log.backend.durable_offset, 0)
+        return {
+            "commitLogMinOffset": log.min_offset,
+            "commitLogMaxOffset": log.max_offset,
+            "dispatchBehindBytes": 0,
+            "remainHowManyDataToFlush": _readable(behind),
+            "earliestMessageTimeStamp": self._store.earliest_message_time(),
+        }
+
+    def _disk(self) -> dict[str, object]:
+        config = self._config.store
+        log, queues = _used(config.commit_log_dir), _used(config.consume_queue_dir)
+        usage = shutil.disk_usage(config.root_dir)
+        return {
+            "commitLogDirCapacity": f"Total : {_readable(usage.total)},"
+            f" Free : {_readable(usage.free)}.",
+            "commitLogDiskRatio": log,
+            f"commitLogDiskRatio_{config.commit_log_dir}": log,
+            "consumeQueueDiskRatio": queues,
+        }
+
+
+def _pulls(totals: Totals) -> int:
+    return totals.found + totals.missed
+
+
+def _used(folder: str) -> float:
+    """Share of the file system under `folder` that is used, -1 where there is no such folder."""
+    if not os.path.isdir(folder):
+        return -1.0
+    usage = shutil.disk_usage(folder)
+    return usage.used / usage.total
+
+
+def _readable(size: float) -> str:
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}"

@@ -1,0 +1,91 @@
+"""RocketMQ's own broker.conf is taken as it is, and bad values are named."""
+
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.config import BrokerConfig, load_config
+from congreve.broker.errors import ConfigError
+
+SHIPPED = """\
+# as the reference ships it
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+sendMessageThreadPoolNums=128
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    return path
+
+
+def test_the_shipped_file_is_understood(tmp_path: Path) -> None:
+    config, unknown = load_config(write(tmp_path, SHIPPED))
+    assert config.broker_name == "broker-a"
+    assert config.store.file_reserved_time == 48
+    assert config.store.flush_disk_type == "ASYNC_FLUSH"
+    assert unknown == [(9, "sendMessageThreadPoolNums")]
+
+
+def test_sync_flush_is_the_default_where_the_file_says_nothing(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "brokerName=a")).config.store.sync_flush
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("listenPort=abc", r"broker\.conf:2: listenPort='abc'"),
+        ("listenPort=70000", r"broker\.conf:2: listenPort=70000"),
+        ("autoCreateTopicEnable=maybe", r"broker\.conf:2: autoCreateTopicEnable='maybe'"),
+        ("flushDiskType=NEVER", r"broker\.conf:2: flushDiskType is 'NEVER'"),
+        ("brokerRole=KING", r"broker\.conf:2: brokerRole='KING'"),
+        ("messageDelayLevel=1s 5x", r"broker\.conf:2: messageDelayLevel has '5x'"),
+    ],
+)
+def test_a_bad_value_is_named_with_file_line_and_key(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(tmp_path, f"brokerName=a\n{line}\n"))
+
+
+def test_an_unreadable_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.conf"):
+        load_config(tmp_path / "nowhere.conf")
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    config = BrokerConfig(broker_name="a")
+    before = config.as_properties()
+    with pytest.raises(ConfigError):
+        config.apply({"traceOn": "false", "brokerRole": "KING"})
+    assert config.as_properties() == before
+
+
+def test_the_log_moves_with_the_root_unless_it_was_named() -> None:
+    config = BrokerConfig()
+    config.apply({"storePathRootDir": "/data/a"})
+    assert config.store.commit_log_dir == "/data/a/commitlog"
+    config.apply({"storePathRootDir": "/data/b", "storePathCommitLog": "/fast"})
+    assert config.store.commit_log_dir == "/fast"
+
+
+def test_unknown_keys_are_kept_for_get_broker_config() -> None:
+    config = BrokerConfig()
+    assert config.apply({"sendMessageThreadPoolNums": "9"}) == ["sendMessageThreadPoolNums"]
+    assert config.as_properties()["sendMessageThreadPoolNums"] == "9"
+    assert config.as_properties()["brokerIP1"] == config.broker_ip1
+
+
+def test_what_is_shown_can_be_read_again() -> None:
+    config = BrokerConfig(broker_name="x", listen_port=1234)
+    other = BrokerConfig()
+    assert other.apply(config.as_properties()) == []
+    assert other == config
