@@ -25,14 +25,13 @@ class Flight(NamedTuple):
 
 def flights(limit: int) -> Iterator[Flight]:
     """The first `limit` flights of the year; CongreveError when the package is not installed."""
-    with zipfile.ZipFile(_archive()) as archive:
-        with archive.open(archive.namelist()[0]) as raw:
-            rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
-            for row in islice(rows, limit):
-                number = f"{row['carrier']}{row['flight']}"
-                keys = f"{number} {row['tailnum']}" if row["tailnum"] not in ("", "NA") else number
-                body = json.dumps(row, separators=(",", ":")).encode()
-                yield Flight(row["carrier"], keys, body)
+    with zipfile.ZipFile(_archive()) as archive, archive.open(archive.namelist()[0]) as raw:
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
+        for row in islice(rows, limit):
+            number = f"{row['carrier']}{row['flight']}"
+            keys = f"{number} {row['tailnum']}" if row["tailnum"] not in ("", "NA") else number
+            body = json.dumps(row, separators=(",", ":")).encode()
+            yield Flight(row["carrier"], keys, body)
 
 
 def _archive() -> Path:

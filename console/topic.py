@@ -1,0 +1,104 @@
+"""``congreve topic``: what topics there are, where they live, how full they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from congreve.client.admin import AdminClient
+from congreve.console.report import namesrv_option, output_option, show
+
+Rows = list[dict[str, Any]]
+
+
+@click.group(help="List, create, delete and look into topics.")
+def topic() -> None:
+    """Every subcommand asks the name server first."""
+
+
+def _ask(namesrv: str, question: Callable[[AdminClient], Awaitable[Rows]]) -> Rows:
+    async def run() -> Rows:
+        async with AdminClient(namesrv) as admin:
+            return await question(admin)
+
+    return asyncio.run(run())
+
+
+@topic.command("list", help="Names of all topics.")
+@namesrv_option
+@output_option
+def list_topics(namesrv: str, output: str) -> None:
+    async def question(admin: AdminClient) -> Rows:
+        return [{"topic": name} for name in await admin.topics()]
+
+    show(_ask(namesrv, question), output)
+
+
+@topic.command(help="Create a topic, or change its queue counts, on every master of a cluster.")
+@click.argument("name")
+@click.option("-q", "--queues", default=8, show_default=True, help="Read and write queues.")
+@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@namesrv_option
+@output_option
+def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> None:
+    async def question(admin: AdminClient) -> Rows:
+        brokers = await admin.create_topic(name, queues=queues, cluster=cluster)
+        return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
+
+    show(_ask(namesrv, question), output)
+
+
+@topic.command(help="Delete a topic on every broker of a cluster and at the name servers.")
+@click.argument("name")
+@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@namesrv_option
+@output_option
+def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
+    async def question(admin: AdminClient) -> Rows:
+        brokers = await admin.delete_topic(name, cluster=cluster)
+        return [{"topic": name, "deleted on": broker} for broker in brokers]
+
+    show(_ask(namesrv, question), output)
+
+
+@topic.command(help="Offsets and last store time of each queue.")
+@click.argument("name")
+@namesrv_option
+@output_option
+def stats(name: str, namesrv: str, output: str) -> None:
+    async def question(admin: AdminClient) -> Rows:
+        return [
+            {
+                "broker": row.broker_name,
+                "queue": row.queue_id,
+                "min": row.min_offset,
+                "max": row.max_offset,
+                "last stored (ms)": row.last_update_ms,
+            }
+            for row in await admin.topic_stats(name)
+        ]
+
+    show(_ask(namesrv, question), output)
+
+
+@topic.command(help="Brokers that serve a topic.")
+@click.argument("name")
+@namesrv_option
+@output_option
+def route(name: str, namesrv: str, output: str) -> None:
+    async def question(admin: AdminClient) -> Rows:
+        return [
+            {
+                "broker": row.broker_name,
+                "addresses": ", ".join(row.addresses),
+                "read queues": row.read_queues,
+                "write queues": row.write_queues,
+                "perm": row.perm,
+            }
+            for row in await admin.topic_route(name)
+        ]
+
+    show(_ask(namesrv, question), output)
