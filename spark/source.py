@@ -120,5 +120,7 @@ def _batch(records: list[Record]) -> pa.RecordBatch:
         [record.born_timestamp * 1000 for record in records],
         [record.store_timestamp * 1000 for record in records],
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)

