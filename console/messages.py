@@ -1,4 +1,4 @@
-"""``congreve send`` and ``congreve cat``: messages in and out of the terminal, as kcat users know."""
+"""``congreve send`` and ``congreve cat``: messages in and out of the terminal, kcat style."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import socket
 
 
 def notify_ready(notify_socket: str | None) -> None:
-    """Send READY=1; `notify_socket` is the environment's NOTIFY_SOCKET, None where there is none."""
+    """Send READY=1 to the socket that the environment's NOTIFY_SOCKET names, if any."""
     if not notify_socket:
         return
     address = "\0" + notify_socket[1:] if notify_socket.startswith("@") else notify_socket
