@@ -13,7 +13,7 @@ cdef struct Appended:
 
 cdef enum AppendStatus:
     APPEND_OK = 0
-    APPEND_NEXT_SEGMENT = 1     # a blank was written (or no segment is open): call next_segment(), retry
+    APPEND_NEXT_SEGMENT = 1     # the segment was ended, or none is open: next_segment(), retry
     APPEND_QUEUE_ROOM = 2       # nothing was written: call queue.make_room(), retry
     APPEND_TOO_LARGE = 3        # the record can never fit into a segment (defect D1)
     APPEND_ILLEGAL = 4          # a length is over the format's limit, or a batch body is malformed
@@ -21,14 +21,17 @@ cdef enum AppendStatus:
 
 cdef class CommitLog:
     # The log: segments in order, one writer. Offsets are born here and nowhere else.
+    cdef readonly str folder
     cdef readonly int64_t segment_size
     cdef readonly Backend backend
     cdef Clock clock
     cdef Segment active
-    cdef list segments          # of Segment, ordered; replaced as a whole, never edited in place
-    cdef int64_t max_offset     # physical offset where the next record goes
-    cdef int64_t min_offset
-    cdef int64_t last_store_timestamp
+    cdef readonly tuple segments    # of Segment, ordered; replaced as a whole, never edited
+    cdef readonly int64_t max_offset    # physical offset where the next record goes
+    cdef readonly int64_t min_offset
+    cdef readonly int64_t last_store_timestamp
+    cdef int64_t prepare_at         # from here on the next segment is being made
+    cdef object preparation
 
     # Encodes one record into the open segment and its entry into `queue`, in one pass: offset,
     # queue offset, store time and CRC are given here. Prepared and rolled-back transaction types
@@ -36,10 +39,18 @@ cdef class CommitLog:
     cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
                              Appended *appended) noexcept nogil
     # A whole batch body (storage.md 2.7), all or nothing within one segment. `message` gives
-    # everything but body, properties, flag and tags code.
-    cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch, int32_t length,
-                                   ConsumeQueue queue, Appended *appended) noexcept nogil
+    # everything but body, properties, flag and tags code. Where a batch needs more room in the
+    # queue than there is, the rest is made on the way, with the GIL; should that fail, the records
+    # so far stay, and APPEND_QUEUE_ROOM leads the caller to the same failure.
+    cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
+                                   int32_t length, ConsumeQueue queue,
+                                   Appended *appended) noexcept nogil
     # Opens the next segment (prepared ahead where possible); BackendError.
     cpdef next_segment(self)
     # The segment holding a physical offset, or None.
     cpdef Segment segment_at(self, int64_t physical_offset)
+
+    cdef bint has_room(self, int64_t size) noexcept nogil
+    cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
+                    int64_t store_timestamp) noexcept nogil
+    cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1

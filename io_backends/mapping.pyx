@@ -118,37 +118,47 @@ cdef class Mapping:
             raise BackendError(f"cannot sync {self.path}: {os.strerror(failed)}")
 
     def reserve(self, int64_t start, int64_t end):
-        cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
+        cdef int64_t length = min(end, self.size) - start
         cdef int failed = 0
+        cdef int fd
+        if length <= 0:
+            return
+        fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
         if fd < 0:
             raise BackendError(f"cannot reserve room in {self.path}: {os.strerror(errno)}")
-        if fallocate(fd, FALLOC_FL_KEEP_SIZE, start, min(end, self.size) - start) != 0:
-            failed = errno
-        c_close(fd)
+        with nogil:
+            if fallocate(fd, FALLOC_FL_KEEP_SIZE, start, length) != 0:
+                failed = errno
+            c_close(fd)
         if failed and failed != EOPNOTSUPP:
             raise BackendError(
                 f"cannot reserve bytes {start} to {end} of {self.path}: {os.strerror(failed)}"
             )
 
     def zero_from(self, int64_t start):
-        cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, self.size)
-        cdef int fd
-        cdef int failed = 0
-        memset(self.data + start, 0, aligned - start)
-        fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
+        cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
+        cdef int failed
         if fd < 0:
             raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(errno)}")
-        if aligned < self.size and fallocate(
-            fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, aligned, self.size - aligned
-        ) != 0:
-            if errno == EOPNOTSUPP:
-                memset(self.data + aligned, 0, self.size - aligned)
-            else:
-                failed = errno
-        if not failed:
-            failed = self.sync(start - start % PAGE, self.size)
-        if not failed and fdatasync(fd) != 0:
-            failed = errno
-        c_close(fd)
+        with nogil:
+            failed = zero_tail(self, fd, start)
+            c_close(fd)
         if failed:
             raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")
+
+
+# The blocks behind the first whole page are given back to the file system, which reads as zero.
+cdef int zero_tail(Mapping mapping, int fd, int64_t start) noexcept nogil:
+    cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, mapping.size)
+    cdef int failed
+    memset(mapping.data + start, 0, aligned - start)
+    if aligned < mapping.size and fallocate(
+        fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, aligned, mapping.size - aligned
+    ) != 0:
+        if errno != EOPNOTSUPP:
+            return errno
+        memset(mapping.data + aligned, 0, mapping.size - aligned)
+    failed = mapping.sync(start, mapping.size)
+    if failed == 0 and fdatasync(fd) != 0:
+        return errno
+    return failed

@@ -85,3 +85,7 @@ cdef const uint8_t *find_property(const uint8_t *properties, int32_t length, con
 
 # The tags code of a stored record: hash of TAGS, 0 without.
 cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil
+
+# Reads one element of a batch body, of which `left` bytes are there, into body, properties and
+# flag of `element`; its size, or 0 where it is malformed.
+cdef int32_t read_batch_element(const uint8_t *at, int32_t left, Message *element) noexcept nogil

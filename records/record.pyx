@@ -199,6 +199,27 @@ cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil
     return 0 if tags == NULL else checksum.string_hash(0, tags, tags_length)
 
 
+cdef int32_t read_batch_element(const uint8_t *at, int32_t left,
+                                Message *element) noexcept nogil:
+    cdef int32_t size
+    cdef int64_t rest
+    if left < layout.BATCH_ELEMENT_FIXED:
+        return 0
+    size = load_i32(at)
+    if size < layout.BATCH_ELEMENT_FIXED or size > left:
+        return 0
+    rest = size - layout.BATCH_ELEMENT_FIXED
+    element.flag = load_i32(at + 12)
+    element.body_length = load_i32(at + 16)
+    element.body = at + 20
+    if element.body_length < 0 or element.body_length > rest:
+        return 0
+    at = element.body + element.body_length
+    element.properties_length = load_i16(at)
+    element.properties = at + 2
+    return size if element.properties_length == rest - element.body_length else 0
+
+
 cdef int fill_host(Host *host, tuple pair) except -1:
     cdef bytes packed
     name, host.port = pair

@@ -1,0 +1,324 @@
+"""The commit log: all messages of all topics, one behind the other, in segments."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+from congreve.engine.clock cimport Clock
+from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.io_backends.atomic cimport store_release
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.records cimport layout
+from congreve.records.record cimport (
+    RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
+    find_property, is_legal, read_batch_element, tags_code as hash_tags,
+)
+
+import os
+from collections import namedtuple
+
+from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
+from congreve.engine.preparation import SegmentPreparation
+from congreve.engine.segmentfiles import find_segments, segment_path
+from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.errors import BackendError
+
+cdef int64_t PREPARE_AT_ONCE = 64 << 20  # smaller segments fill too quickly to wait for half
+
+AppendResult = namedtuple(
+    "AppendResult", "physical_offset end queue_offset store_timestamp records"
+)
+
+
+cdef inline bint has_entry(const Message *message) noexcept nogil:
+    cdef int32_t kind = message.sys_flag & layout.SYS_TRANSACTION_MASK
+    return kind == 0 or kind == layout.SYS_TRANSACTION_COMMIT
+
+
+@cython.final
+cdef class CommitLog:
+    def __cinit__(self, str folder, int64_t segment_size, Backend backend, Clock clock):
+        if not layout.RECORD_FIXED + layout.BLANK_MIN <= segment_size < 1 << 31:
+            raise StoreFormatError(
+                f"a segment of {segment_size} bytes is not possible: "
+                f"{layout.RECORD_FIXED + layout.BLANK_MIN} to 2147483647 are"
+            )
+        self.folder = folder
+        self.segment_size = segment_size
+        self.backend = backend
+        self.clock = clock
+        self.segments = ()
+        self.prepare_at = INT64_MAX
+        self.preparation = SegmentPreparation(folder, segment_size, backend)
+
+    # --- appending
+
+    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
+                             Appended *appended) noexcept nogil:
+        cdef int64_t size = encoded_size(message)
+        if not is_legal(message):
+            return APPEND_ILLEGAL
+        if size + layout.BLANK_MIN > self.segment_size:
+            return APPEND_TOO_LARGE
+        if queue.room == 0 and has_entry(message):
+            return APPEND_QUEUE_ROOM
+        if not self.has_room(size):
+            return APPEND_NEXT_SEGMENT
+        appended.physical_offset = self.max_offset
+        appended.queue_offset = queue.max_offset if has_entry(message) else 0
+        appended.store_timestamp = self.clock.now_ms()
+        appended.count = 1
+        self.write(message, size, queue, appended.store_timestamp)
+        appended.end = self.max_offset
+        return APPEND_OK
+
+    cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
+                                   int32_t length, ConsumeQueue queue,
+                                   Appended *appended) noexcept nogil:
+        cdef Message element = message[0]
+        cdef int64_t total = 0
+        cdef int32_t position = 0
+        cdef int32_t size
+        if message.sys_flag & layout.SYS_TRANSACTION_MASK or length <= 0:
+            return APPEND_ILLEGAL
+        element.prepared_offset = 0
+        while position < length:
+            size = read_batch_element(batch + position, length - position, &element)
+            if size == 0 or not is_legal(&element):
+                return APPEND_ILLEGAL
+            total += encoded_size(&element)
+            position += size
+        if total + layout.BLANK_MIN > self.segment_size:
+            return APPEND_TOO_LARGE
+        if queue.room == 0:
+            return APPEND_QUEUE_ROOM
+        if not self.has_room(total):
+            return APPEND_NEXT_SEGMENT
+        appended.physical_offset = self.max_offset
+        appended.queue_offset = queue.max_offset
+        appended.store_timestamp = self.clock.now_ms()
+        appended.count = 0
+        position = 0
+        while position < length:
+            if queue.room == 0 and not made_room(queue):
+                return APPEND_QUEUE_ROOM
+            position += read_batch_element(batch + position, length - position, &element)
+            element.tags_code = element_tags_code(&element)
+            self.write(&element, encoded_size(&element), queue, appended.store_timestamp)
+            appended.count += 1
+        appended.end = self.max_offset
+        return APPEND_OK
+
+    # Ends the open segment with a blank where `size` bytes and a later blank do not fit.
+    cdef bint has_room(self, int64_t size) noexcept nogil:
+        cdef int64_t used, left
+        if self.active is None:
+            return False
+        used = self.max_offset - self.active.base_offset
+        left = self.active.size - used
+        if size + layout.BLANK_MIN <= left:
+            return True
+        if left >= layout.BLANK_MIN:
+            encode_blank(self.active.data + used, left)
+        self.active.publish(self.active.size)
+        store_release(&self.max_offset, self.active.base_offset + self.active.size)
+        return False
+
+    # Bytes, then the log's end, then the queue's entry: nobody sees an entry without its record.
+    cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
+                    int64_t store_timestamp) noexcept nogil:
+        cdef int64_t start = self.max_offset
+        cdef int64_t used = start - self.active.base_offset
+        cdef bint entry = has_entry(message)
+        encode(self.active.data + used, message, size, queue.max_offset if entry else 0, start,
+               store_timestamp)
+        self.active.publish(used + size)
+        store_release(&self.max_offset, start + size)
+        self.last_store_timestamp = store_timestamp
+        if entry:
+            queue.put(start, <int32_t> size, message.tags_code)
+        if self.max_offset >= self.prepare_at:
+            prepare(self)
+
+    cpdef next_segment(self):
+        cdef int64_t base = self.max_offset
+        cdef Segment segment
+        if self.active is not None and base < self.active.base_offset + self.active.size:
+            return
+        segment = self.preparation.take(segment_path(self.folder, base), base)
+        self.backend.attach(segment)
+        self.open_segment(segment)
+        self.segments = (*self.segments, segment)
+
+    def open_segment(self, Segment segment):
+        self.active = segment
+        self.prepare_at = segment.base_offset
+        if self.segment_size >= PREPARE_AT_ONCE:
+            self.prepare_at += self.segment_size // 2
+
+    # --- reading
+
+    cpdef Segment segment_at(self, int64_t physical_offset):
+        cdef tuple segments = self.segments
+        cdef int64_t first
+        if not segments:
+            return None
+        first = (<Segment> segments[0]).base_offset
+        if not first <= physical_offset < first + len(segments) * self.segment_size:
+            return None
+        return segments[(physical_offset - first) // self.segment_size]
+
+    def read(self, int64_t physical_offset):
+        cdef Segment segment = self.segment_at(physical_offset)
+        cdef RecordView view
+        cdef int64_t at
+        if segment is None:
+            return None
+        at = physical_offset - segment.base_offset
+        if check(segment.data + at, segment.published() - at, physical_offset, True,
+                 &view) != RECORD_OK:
+            return None
+        return memoryview(segment)[at:at + view.size]
+
+    # --- opening, cutting, closing
+
+    def load(self):
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            bases = find_segments(self.folder, self.segment_size)
+        except OSError as error:
+            raise StoreError(f"cannot read the log's folder {self.folder}: {error}") from error
+        self.segments = tuple(
+            self.backend.open(
+                segment_path(self.folder, base), base, self.segment_size, self.segment_size
+            )
+            for base in bases
+        )
+        if bases:
+            self.min_offset = bases[0]
+            self.max_offset = bases[len(bases) - 1] + self.segment_size
+
+    def set_end(self, int64_t physical_offset):
+        cdef Segment segment
+        cdef Segment active = None
+        if not self.segments or not self.min_offset <= physical_offset <= self.max_offset:
+            raise StoreFormatError(
+                f"the log spans {self.min_offset} to {self.max_offset}, "
+                f"it cannot end at {physical_offset}"
+            )
+        kept = []
+        for segment in self.segments:
+            if segment.base_offset <= physical_offset:
+                kept.append(segment)
+                active = segment
+        self.remove_files(reversed(self.segments[len(kept):]))
+        active.written = physical_offset - active.base_offset
+        active.zero_tail()
+        for segment in kept:
+            segment.flush()
+        self.segments = tuple(kept)
+        self.max_offset = physical_offset
+        self.backend.attach(active)
+        self.open_segment(active)
+
+    def delete_oldest(self):
+        if len(self.segments) < 2:
+            raise StoreError("the log's last segment is in use and cannot be deleted")
+        oldest = self.segments[0]
+        self.segments = self.segments[1:]
+        self.min_offset = (<Segment> self.segments[0]).base_offset
+        self.remove_files([oldest])
+
+    def remove_files(self, segments):
+        try:
+            for segment in segments:
+                os.unlink(segment.path)
+            sync_folder(self.folder)
+        except OSError as error:
+            raise BackendError(f"cannot remove segments of {self.folder}: {error}") from error
+
+    def close(self):
+        self.preparation.close()
+
+    # --- for Python callers
+
+    def append_record(self, record, ConsumeQueue queue, tags_code=None):
+        cdef Outgoing outgoing = Outgoing(record)
+        cdef Appended appended
+        cdef AppendStatus status = APPEND_NEXT_SEGMENT
+        if tags_code is not None:
+            outgoing.message.tags_code = tags_code
+        while True:
+            status = self.append(&outgoing.message, queue, &appended)
+            if not self.retry(status, queue):
+                return result(status, &appended, &outgoing.message, self.segment_size)
+
+    def append_records(self, record, batch, ConsumeQueue queue):
+        cdef Outgoing outgoing = Outgoing(record)
+        cdef Appended appended
+        cdef AppendStatus status = APPEND_NEXT_SEGMENT
+        cdef Py_buffer body
+        outgoing.message.properties_more = outgoing.message.properties
+        outgoing.message.properties_more_length = outgoing.message.properties_length
+        PyObject_GetBuffer(batch, &body, PyBUF_SIMPLE)
+        try:
+            if body.len > 0x7FFFFFFF:
+                raise MessageIllegalError(f"a batch of {body.len} bytes is over 2147483647")
+            while True:
+                status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
+                                           <int32_t> body.len, queue, &appended)
+                if not self.retry(status, queue):
+                    return result(status, &appended, &outgoing.message, self.segment_size)
+        finally:
+            PyBuffer_Release(&body)
+
+    cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1:
+        if status == APPEND_NEXT_SEGMENT:
+            self.next_segment()
+            return True
+        if status == APPEND_QUEUE_ROOM:
+            queue.make_room()
+            return True
+        return False
+
+
+cdef object result(AppendStatus status, const Appended *appended, const Message *message,
+                   int64_t segment_size):
+    if status == APPEND_TOO_LARGE:
+        raise MessageIllegalError(
+            f"a message or batch with {message.body_length} bytes of body does not fit into a "
+            f"segment of {segment_size} bytes: raise mappedFileSizeCommitLog"
+        )
+    if status == APPEND_ILLEGAL:
+        raise MessageIllegalError(
+            f"topic of {message.topic_length} bytes (1 to {layout.TOPIC_MAX} are allowed), "
+            f"properties of {message.properties_length + message.properties_more_length} bytes "
+            f"(at most {layout.PROPERTIES_MAX}), or a malformed batch"
+        )
+    return AppendResult(
+        appended.physical_offset, appended.end, appended.queue_offset,
+        appended.store_timestamp, appended.count,
+    )
+
+
+# The batch's properties stand behind the element's own: theirs wins, as in a record read back.
+cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
+    cdef int32_t length
+    if find_property(element.properties_more, element.properties_more_length, b"TAGS", 4,
+                     &length) != NULL:
+        return hash_tags(element.properties_more, element.properties_more_length)
+    return hash_tags(element.properties, element.properties_length)
+
+
+# False leaves the reason to the caller, who makes room itself and meets it again.
+cdef bint made_room(ConsumeQueue queue) noexcept with gil:
+    try:
+        queue.make_room()
+    except BackendError:
+        return False
+    return queue.room > 0
+
+
+cdef void prepare(CommitLog log) noexcept with gil:
+    log.prepare_at = INT64_MAX
+    log.preparation.begin()

@@ -1,0 +1,52 @@
+"""The files of a commit log's folder: which are segments, and what else lies there."""
+
+import logging
+import os
+import re
+from itertools import pairwise
+
+from congreve.engine.errors import StoreFormatError
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[0-9]{20}")
+
+
+def segment_path(folder: str, base_offset: int) -> str:
+    """A segment is named by the physical offset of its first byte, in 20 digits."""
+    return os.path.join(folder, f"{base_offset:020d}")
+
+
+def find_segments(folder: str, segment_size: int) -> list[int]:
+    """Base offsets of the segments in `folder`, ascending and without a gap.
+
+    What is no segment is left alone, with a warning (defect D27). A last segment that was cut
+    short gets its size back, so that recovery can judge what it still holds. Any other wrong size,
+    or a segment that is missing between others, is a StoreFormatError.
+    """
+    entries = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if _NAME.fullmatch(entry.name) and entry.is_file():
+            entries.append(entry)
+        else:
+            log.warning("%s is no segment of a commit log: not looked at", entry.path)
+    bases = [int(entry.name) for entry in entries]
+    for before, base in pairwise(bases):
+        if base != before + segment_size:
+            raise StoreFormatError(
+                f"{segment_path(folder, base)} does not follow {segment_path(folder, before)}: "
+                "restore the segments between them, or move the later ones away"
+            )
+    for entry in entries:
+        size = entry.stat().st_size
+        # A lone short file may as well be one of a store with other settings.
+        cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
+        if cut_short:
+            log.warning("%s was cut short to %d bytes: made whole again", entry.path, size)
+            os.truncate(entry.path, segment_size)
+        elif size != segment_size:
+            raise StoreFormatError(
+                f"{entry.path} has {size} bytes, the settings ask for {segment_size}: open the "
+                "store with the mappedFileSizeCommitLog that it was written with"
+            )
+    return bases
