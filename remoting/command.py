@@ -153,13 +153,24 @@ def _texts(head: _JsonHeader) -> dict[str, str]:
     return fields
 
 
+def json_fields(fields: dict[str, str]) -> bytes:
+    """Ext fields as they stand in a JSON header, braces included."""
+    return msgspec.json.encode(fields)
+
+
+def binary_fields(fields: dict[str, str]) -> bytes:
+    """Ext fields as they stand in a binary header, without their length in front."""
+    out = bytearray()
+    for key, value in fields.items():
+        name, text = key.encode(), value.encode()
+        out += _SHORT.pack(len(name)) + name + _INT.pack(len(text)) + text
+    return bytes(out)
+
+
 def _binary_header(command: RemotingCommand) -> bytes:
     remark = (command.remark or "").encode()
-    fields = bytearray()
     try:
-        for key, value in command.ext_fields.items():
-            name, text = key.encode(), value.encode()
-            fields += _SHORT.pack(len(name)) + name + _INT.pack(len(text)) + text
+        fields = binary_fields(command.ext_fields)
         head = _BINARY_HEAD.pack(
             command.code,
             command.language,

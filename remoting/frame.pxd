@@ -1,5 +1,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.remoting.answers cimport (
+    PULL_RESPONSE_MAX,
+    SEND_RESPONSE_MAX,
+    encode_pull_response,
+    encode_send_response,
+)
+from congreve.remoting.slices cimport Scratch, Slice
+
 # One frame, as it lies in a connection's bytes (all big endian):
 #
 #    0 total i32 (bytes behind this field)   4 serializeType u8 (0 JSON, 1 binary)
@@ -24,10 +32,6 @@ cdef enum HeaderStatus:
     HEADER_SLOW = 1             # fine perhaps, but not for compiled code: let Python decode it
     HEADER_BAD = 2              # cannot be a header
 
-cdef struct Slice:
-    const uint8_t *data
-    int32_t length
-
 cdef struct Field:
     Slice key
     Slice value                 # unescaped text
@@ -46,12 +50,6 @@ cdef struct Header:
     int32_t flag
     int32_t count
     Field fields[HEADER_FIELDS_MAX]
-
-# Room for unescaped JSON text. decode_header() never writes more than the header's length into it.
-cdef struct Scratch:
-    uint8_t *data
-    Py_ssize_t capacity
-    Py_ssize_t used
 
 cdef struct SendHeader:         # protocol.md 4.1, long and short names alike
     Slice producer_group
@@ -89,23 +87,3 @@ cdef HeaderStatus decode_header(const Frame *frame, Scratch *scratch, Header *he
 
 cdef void read_send_header(const Header *header, bint short_names, SendHeader *send) noexcept nogil
 cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil
-
-# A whole response frame to a send, in the request's serialize type; returns bytes written (below
-# SEND_RESPONSE_MAX + len(more)). `more` is the constant ext fields MSG_REGION and TRACE_ON,
-# prepared by send_response_constants() for that serialize type.
-cdef enum:
-    SEND_RESPONSE_MAX = 512
-
-cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
-                                     const char *message_id, int32_t message_id_length,
-                                     int32_t queue_id, int64_t queue_offset,
-                                     Slice more) noexcept nogil
-
-# Frame head and header of a response to a pull; the body of `body_length` bytes follows it.
-cdef enum:
-    PULL_RESPONSE_MAX = 512
-
-cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
-                                     int32_t code, Slice remark, int64_t suggest_broker_id,
-                                     int64_t next_offset, int64_t min_offset, int64_t max_offset,
-                                     int32_t body_length) noexcept nogil

@@ -1,15 +1,16 @@
-"""The compiled side of the wire. Its C interface is in frame.pxd; this is what Python sees of it."""
-
 from typing_extensions import Buffer
 
-def send_response_constants(fields: dict[str, str]) -> tuple[bytes, bytes]:
-    """The ext fields that every answer to a send carries, prepared for JSON and binary headers."""
+def split(data: Buffer) -> tuple[list[bytes], int, bool]:
+    """Whole frames at the head of a stream, the bytes that they are, and whether what follows is
+    no frame (RocketMQ: NettyDecoder)."""
 
-def split_frame(data: Buffer) -> int | None:
-    """Bytes of the whole frame at the head of `data`; None when more are needed, -1 for no frame."""
+def decode(
+    data: bytes, hot: int = 0
+) -> tuple[int, int, int, int, dict[str, str]] | tuple[str | int | bool | None, ...] | None:
+    """What compiled code makes of one whole frame; None: it leaves the frame to Python.
 
-def decode_compiled(data: Buffer) -> tuple[int, int, int, int, list[tuple[str, str]]] | None:
-    """(code, version, opaque, flag, ext fields) of a whole frame; None where Python has to decide.
-
-    For tests, which hold it against `command.RemotingCommand.decode`.
+    (code, version, opaque, flag, ext fields). With `hot` a request code, the fields of its typed
+    header instead: 11 a pull (PullMessageRequestHeader, optional fields last), 10 a send
+    (SendMessageRequestHeader without unitMode and maxReconsumeTimes), any other a send with short
+    names (SendMessageRequestHeaderV2).
     """

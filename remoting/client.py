@@ -1,0 +1,114 @@
+"""Requests to any address over one connection each (RocketMQ: NettyRemotingClient)."""
+
+import asyncio
+import ssl as tls
+from collections.abc import Callable, Mapping
+
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection, ConnectionLimits, Handler
+from congreve.remoting.errors import ConnectError, ConnectionLostError
+from congreve.remoting.inbox import CommandSink
+from congreve.remoting.readbuffer import ReadBuffer
+
+
+class RemotingClient:
+    """Connects when first asked to, and again after a connection was lost.
+
+    `handlers` serve what servers ask of us, ``{code: handler}``. All coroutines belong to one
+    event loop. `timeout_s` is for an answer, `connect_timeout_s` for a connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 3.0,
+        connect_timeout_s: float = 3.0,
+        handlers: Mapping[int, Handler] | None = None,
+        limits: ConnectionLimits | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        ssl: tls.SSLContext | None = None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.connect_timeout_s = connect_timeout_s
+        self._handlers = handlers or {}
+        self._limits = limits or ConnectionLimits()
+        self._on_close = on_close
+        self._ssl = ssl
+        self._sink = CommandSink()
+        self._read_buffer = ReadBuffer()
+        self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        """Ask ``host:port`` and wait for the answer.
+
+        Raises ConnectError, RequestTimeoutError, ConnectionLostError, TooManyRequestsError or
+        FrameError.
+        """
+        connection = await self.connection(address)
+        return await connection.invoke(command, self.timeout_s if timeout_s is None else timeout_s)
+
+    async def oneway(self, address: str, command: RemotingCommand) -> None:
+        """Ask ``host:port`` for what has no answer. Raises ConnectError or FrameError."""
+        (await self.connection(address)).oneway(command)
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address, made anew where there is none. Raises ConnectError."""
+        if self._closed:
+            raise ConnectionLostError(f"no request to {address}: this client is closed")
+        task = self._connections.get(address)
+        if task is None or (task.done() and _is_over(task)):
+            task = asyncio.create_task(self._connect(address))
+            self._connections[address] = task
+        return task.result() if task.done() else await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Close all connections; what still waits for an answer gets ConnectionLostError."""
+        self._closed = True
+        tasks = list(self._connections.values())
+        self._connections.clear()
+        for task in tasks:
+            task.cancel()
+        made = await asyncio.gather(*tasks, return_exceptions=True)
+        open_ones = [each for each in made if isinstance(each, Connection) and not each.closed]
+        for connection in open_ones:
+            connection.cancel()
+            connection.close()
+        await asyncio.gather(*(connection.finish() for connection in open_ones))
+
+    async def _connect(self, address: str) -> Connection:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConnectError(f"{address!r} is no address: write host:port")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    self._connection, host.strip("[]"), int(port), ssl=self._ssl
+                )
+        except TimeoutError as error:
+            raise ConnectError(
+                f"no connection to {address} within {self.connect_timeout_s:g} s"
+            ) from error
+        except (OSError, OverflowError) as error:
+            raise ConnectError(f"no connection to {address}: {error}") from error
+        return connection
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._handlers,
+            self._sink,
+            self._read_buffer,
+            limits=self._limits,
+            on_close=self._on_close or _ignore,
+        )
+
+
+def _is_over(task: asyncio.Task[Connection]) -> bool:
+    return task.cancelled() or task.exception() is not None or task.result().closed
+
+
+def _ignore(connection: Connection) -> None:
+    """Nobody wants to know that this connection ended."""

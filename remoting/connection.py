@@ -1,0 +1,351 @@
+"""One connection, either end of it (RocketMQ: NettyRemotingAbstract, NettyDecoder).
+
+Requests come from both ends. Answers are matched by opaque with the requests sent from this end;
+only the response bit of the flag tells a request from an answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any, cast
+
+import msgspec
+
+from congreve.remoting.codes import CommandFlag, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.errors import (
+    ConnectionLostError,
+    FrameError,
+    HeaderError,
+    RequestTimeoutError,
+    TooManyRequestsError,
+)
+from congreve.remoting.inbox import FrameSink
+from congreve.remoting.readbuffer import ReadBuffer, Stash
+
+logger = logging.getLogger(__name__)
+
+REMARK_MAX = 2048
+"""Characters of an exception's text that an answer carries."""
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection may hold."""
+
+    unanswered_requests: int = 256
+    """Requests of the peer whose handlers are at work; reading pauses beyond it."""
+    awaited_answers: int = 65_535
+    """Requests of ours without an answer yet; more raise TooManyRequestsError."""
+    write_high_water: int = 1024 * 1024
+    """Bytes that wait to be sent; reading pauses beyond it."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A peer. Reading goes through `sink`, which calls `on_frame` or `on_command`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_close_callback",
+        "_expiry",
+        "_handlers",
+        "_limits",
+        "_loop",
+        "_next_opaque",
+        "_read_buffer",
+        "_reading_paused",
+        "_sink",
+        "_stash",
+        "_tasks",
+        "_transport",
+        "_waiting",
+        "_writable",
+        "active",
+        "closed",
+        "idle_scans",
+        "peer",
+        "peer_bytes",
+    )
+
+    def __init__(
+        self,
+        handlers: "Mapping[int, Handler]",
+        sink: FrameSink,
+        read_buffer: ReadBuffer,
+        *,
+        limits: ConnectionLimits,
+        on_close: "Callable[[Connection], None]",
+    ) -> None:
+        self._handlers = handlers
+        self._sink = sink
+        self._read_buffer = read_buffer
+        self._limits = limits
+        self._close_callback = on_close
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._stash: Stash | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+        self._next_opaque = 0
+        self._writable: asyncio.Event | None = None
+        self._reading_paused = False
+        self.active = True
+        self.idle_scans = 0
+        self.closed = False
+        self.peer: tuple[str, int] = ("", 0)
+        self.peer_bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer[0]}:{self.peer[1]}{' closed' if self.closed else ''}>"
+
+    @property
+    def reading_paused(self) -> bool:
+        """Whether the peer is ahead of us; a sink takes no further frame then."""
+        return self._reading_paused
+
+    # ---- the event loop's calls ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
+        self.peer = transport.get_extra_info("peername")[:2]
+        address = ip_address(self.peer[0].partition("%")[0]).packed
+        self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._stash = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for _, future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLostError(f"{self!r}: {exc or 'ended'}"))
+        if self._writable is not None:
+            self._writable.set()
+        self._close_callback(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._stash is None:
+            return self._read_buffer.view
+        return self._stash.room(self._read_buffer)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active = True
+        if self._stash is None:
+            self._take(self._read_buffer.view, nbytes)
+        else:
+            self._take(*self._stash.arrived(self._read_buffer, nbytes))
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.Event()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+        self._resume_reading()
+
+    # ---- reading -------------------------------------------------------------------------------
+
+    def _take(self, data: memoryview, end: int) -> None:
+        try:
+            taken = self._sink.feed(self, data, end)
+        except FrameError as error:
+            logger.warning("%r: %s: closing it", self, error)
+            self._stash = None
+            self.close()
+            return
+        self._stash = None if taken == end else Stash(data[taken:end])
+
+    def _pause_reading(self) -> None:
+        transport = self._transport
+        if not self._reading_paused and transport is not None and not transport.is_closing():
+            self._reading_paused = True
+            transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._writable is not None or self._transport is None or self._transport.is_closing():
+            return
+        if not self._reading_paused or len(self._tasks) * 2 > self._limits.unanswered_requests:
+            return
+        self._reading_paused = False
+        if self._stash is not None:
+            self._take(*self._stash.held())
+        if not self._reading_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def on_frame(self, frame: bytes) -> None:
+        """Take one whole frame. Raises FrameError where its header cannot be read."""
+        self.on_command(RemotingCommand.decode(frame))
+
+    def on_command(self, command: RemotingCommand) -> None:
+        """Hand an answer to who waits for it, a request to its handler."""
+        if not command.is_response:
+            self._serve(command)
+            return
+        waiting = self._waiting.pop(command.opaque, None)
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_result(command)
+
+    def _serve(self, request: RemotingCommand) -> None:
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            remark = f" request type {request.code} not supported"
+            self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            answer = handler(request, self)
+            if answer is None or isinstance(answer, RemotingCommand):
+                self._answer(request, answer)
+            else:
+                self._serve_as_task(request, answer)
+        except HeaderError as error:
+            self._refuse(request, error)
+        except Exception as error:
+            logger.exception("%r: request code %d failed", self, request.code)
+            self._answer_failure(request, error)
+
+    def _serve_as_task(self, request: RemotingCommand, answer: "Awaitable[Answer]") -> None:
+        task = self._loop.create_task(self._serve_later(request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._served)
+        if len(self._tasks) >= self._limits.unanswered_requests:
+            self._pause_reading()
+
+    async def _serve_later(self, request: RemotingCommand, answer: "Awaitable[Answer]") -> None:
+        try:
+            self._answer(request, await answer)
+        except HeaderError as error:
+            self._refuse(request, error)
+        except Exception as error:
+            logger.exception("%r: request code %d failed", self, request.code)
+            self._answer_failure(request, error)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._resume_reading()
+
+    def _answer(self, request: RemotingCommand, answer: "Answer") -> None:
+        if answer is not None and not request.is_oneway:
+            self.send(answer)
+
+    def _refuse(self, request: RemotingCommand, error: HeaderError) -> None:
+        logger.warning("%r: %s", self, error)
+        self._answer_failure(request, error)
+
+    def _answer_failure(self, request: RemotingCommand, error: Exception) -> None:
+        if not request.is_oneway:
+            text = f"{type(error).__name__}: {error}"[:REMARK_MAX]
+            remark = text.encode("utf-8", "replace").decode()
+            self.send(request.reply(ResponseCode.SYSTEM_ERROR, remark))
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a command as it is; what a closed connection is given is dropped. FrameError."""
+        self.write(command.encode())
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """Send bytes of whole frames; what a closed connection is given is dropped."""
+        if not self.closed and self._transport is not None:
+            self.active = True
+            self._transport.write(data)
+
+    def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
+        """Send bytes of whole frames, in pieces; a closed connection drops them."""
+        if not self.closed and self._transport is not None:
+            self.active = True
+            self._transport.writelines(pieces)
+
+    def oneway(self, command: RemotingCommand) -> None:
+        """Send a request that gets no answer; its opaque and flag are set here."""
+        self._number(command)
+        command.flag = int(CommandFlag.ONEWAY)
+        self.send(command)
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request, whose opaque and flag are set here, and wait for its answer.
+
+        Raises RequestTimeoutError, ConnectionLostError, TooManyRequestsError or FrameError.
+        """
+        deadline = self._loop.time() + timeout_s
+        if self._writable is not None:
+            await self._wait_writable(timeout_s)
+        if self.closed:
+            raise ConnectionLostError(f"{self!r}: closed before the request was sent")
+        if len(self._waiting) >= self._limits.awaited_answers:
+            raise TooManyRequestsError(f"{self!r}: {len(self._waiting)} requests without answer")
+        opaque = self._number(command)
+        command.flag = 0
+        frame = command.encode()
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._waiting[opaque] = (deadline, future)
+        self._expire_by(deadline)
+        self.write(frame)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(opaque, None)
+
+    def _number(self, command: RemotingCommand) -> int:
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & 0x7FFFFFFF
+        command.opaque = opaque
+        return opaque
+
+    async def _wait_writable(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._writable is not None and not self.closed:
+                    await self._writable.wait()
+        except TimeoutError as error:
+            raise RequestTimeoutError(
+                f"{self!r}: the peer took no bytes for {timeout_s:g} s"
+            ) from error
+
+    def _expire_by(self, deadline: float) -> None:
+        if self._expiry is None or deadline < self._expiry.when():
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._expiry = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """End what waited too long. One timer for all requests: they mostly have one timeout."""
+        self._expiry = None
+        now = self._loop.time()
+        due = [future for deadline, future in self._waiting.values() if deadline <= now]
+        for future in due:
+            if not future.done():
+                future.set_exception(RequestTimeoutError(f"{self!r}: no answer in time"))
+        later = [deadline for deadline, _ in self._waiting.values() if deadline > now]
+        if later:
+            self._expire_by(min(later))
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close when what was written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def finish(self) -> None:
+        """Wait for the handlers that are still at work."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """Cancel the handlers that are still at work."""
+        for task in self._tasks:
+            task.cancel()
+
+
+Answer = RemotingCommand | None
+Handler = Callable[[RemotingCommand, Connection], Answer | Awaitable[Answer]]
+"""Serves a request. None: it gets no answer, or one that is sent later by other means."""

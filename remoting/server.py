@@ -1,0 +1,138 @@
+"""Listens, and serves requests by their code (RocketMQ: NettyRemotingServer)."""
+
+import asyncio
+import logging
+import ssl as tls
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from congreve.remoting.connection import Connection, ConnectionLimits, Handler
+from congreve.remoting.errors import ConnectError
+from congreve.remoting.inbox import CommandSink, FrameSink
+from congreve.remoting.readbuffer import ReadBuffer
+
+logger = logging.getLogger(__name__)
+
+IDLE_SCANS = 8
+"""Scans in one idle time; a connection is closed after as many without a byte in either way."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server holds, for each connection and for all."""
+
+    idle_s: float = 120.0
+    backlog: int = 1024
+    read_buffer: int = 512 * 1024
+    stop_s: float = 3.0
+    """Seconds that stop() gives to handlers at work and to answers on their way."""
+    connection: ConnectionLimits = ConnectionLimits()
+
+
+class RemotingServer:
+    """Serves `handlers`, ``{code: handler}``. With port 0 the system picks one: see `port`.
+
+    A handler's exception is answered with code 1, a code without handler with code 3. `sink` takes
+    the frames where another than the handlers is to see them first. `on_close` is called once for
+    each connection that ended, whoever ended it.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        sink: FrameSink | None = None,
+        limits: ServerLimits | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        ssl: tls.SSLContext | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.connections: set[Connection] = set()
+        self._handlers = handlers
+        self._sink = sink or CommandSink()
+        self._limits = limits or ServerLimits()
+        self._on_close = on_close
+        self._ssl = ssl
+        self._server: asyncio.Server | None = None
+        self._read_buffer: ReadBuffer | None = None
+        self._scan: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen. Raises ConnectError where the address cannot be had."""
+        self._read_buffer = ReadBuffer(self._limits.read_buffer)
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
+            )
+        except OSError as error:
+            raise ConnectError(
+                f"cannot listen on {self.host}:{self.port}: {error}; is it taken?"
+            ) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._scan_later()
+
+    async def stop(self) -> None:
+        """Stop listening, let handlers end and answers leave for a while, close all connections."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        if self._scan is not None:
+            self._scan.cancel()
+        try:
+            async with asyncio.timeout(self._limits.stop_s):
+                await asyncio.gather(*(each.finish() for each in self.connections))
+                for connection in self.connections:
+                    connection.close()
+                await self._wait_closed()
+        except TimeoutError:
+            for connection in self.connections:
+                connection.cancel()
+                connection.abort()
+            await self._wait_closed()
+
+    def _connection(self) -> Connection:
+        assert self._read_buffer is not None
+        connection = Connection(
+            self._handlers,
+            self._sink,
+            self._read_buffer,
+            limits=self._limits.connection,
+            on_close=self._closed,
+        )
+        self.connections.add(connection)
+        return connection
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_closed.set()
+        if self._on_close is not None:
+            self._on_close(connection)
+
+    async def _wait_closed(self) -> None:
+        while self.connections:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+
+    def _scan_later(self) -> None:
+        period = self._limits.idle_s / IDLE_SCANS
+        self._scan = asyncio.get_running_loop().call_later(period, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """One scan for all, instead of a timer set anew for every chunk that arrives."""
+        for connection in self.connections:
+            if connection.active:
+                connection.active = False
+                connection.idle_scans = 0
+                continue
+            connection.idle_scans += 1
+            if connection.idle_scans >= IDLE_SCANS:
+                logger.info("%r: idle for %g s: closing it", connection, self._limits.idle_s)
+                connection.close()
+        self._scan_later()
