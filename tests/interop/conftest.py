@@ -1,0 +1,84 @@
+"""A name server, a broker and the official clients for every test here.
+
+The suites run on ours. INTEROP_SERVER=java in the environment runs them on the reference, which
+proves the tests themselves; INTEROP_SERVER=both does one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import build, servers
+from harness.cluster import Cluster
+from harness.drivers import Driver, java_driver
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        choice = os.environ.get("INTEROP_SERVER", "congreve")
+        kinds = ["congreve", "java"] if choice == "both" else [choice]
+        metafunc.parametrize("kind", kinds, scope="session")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jvm() -> None:
+    """Skip where there is no Java; build the driver once."""
+    if missing := build.missing_tools("java", "mvn"):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    build.classpath()
+
+
+@pytest.fixture(scope="session")
+def namesrv(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """A started name server, for brokers of any kind."""
+    server = servers.namesrv(kind, tmp_path_factory.mktemp(f"{kind}-namesrv"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    kind: str, namesrv: servers.Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A name server and a broker that live as long as the run: each test takes its own topics."""
+    broker = servers.broker(kind, tmp_path_factory.mktemp(f"{kind}-broker"), namesrv.address)
+    broker.start()
+    yield Cluster(namesrv, broker)
+    assert broker.stop() in (0, 143), broker.tail()
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The Java client and mqadmin with JSON headers."""
+    driver = java_driver(tmp_path_factory.mktemp("java-driver"), "JSON")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def java_binary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The Java client and mqadmin with binary headers."""
+    driver = java_driver(tmp_path_factory.mktemp("java-driver-binary"), "ROCKETMQ")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, java: Driver) -> str:
+    """A new topic of four queues."""
+    name = f"interop-{uuid.uuid4().hex[:12]}"
+    cluster.create_topic(java, name, queues=4)
+    return name
