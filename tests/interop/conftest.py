@@ -82,3 +82,13 @@ def topic(cluster: Cluster, java: Driver) -> str:
     name = f"interop-{uuid.uuid4().hex[:12]}"
     cluster.create_topic(java, name, queues=4)
     return name
+
+
+@pytest.fixture(scope="session")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The Go client v2."""
+    if build.missing_tools("go"):
+        pytest.skip("not installed: go")
+    driver = Driver([str(build.go_driver())], tmp_path_factory.mktemp("go-driver"), "go-driver")
+    yield driver
+    driver.close()

@@ -26,9 +26,7 @@ def client(request: pytest.FixtureRequest) -> Driver:
 
 def drain(client: Driver, cluster: Cluster, topic: str, **options: object) -> list[Json]:
     """Every message of the topic."""
-    answer = client.call(
-        "drain", namesrv=cluster.namesrv.address, topics=[topic], **options
-    )
+    answer = client.call("drain", namesrv=cluster.namesrv.address, topics=[topic], **options)
     messages: list[Json] = answer["messages"]
     return messages
 
@@ -112,23 +110,24 @@ def test_a_stored_message_comes_back_whole(client: Driver, cluster: Cluster, top
     assert got["msgId"] == sent["msgId"]
     assert got["offsetMsgId"] == sent["offsetMsgId"]
     assert got["storeHost"] == f"/{cluster.broker.address}"
-    assert got["properties"].items() >= {
-        "TAGS": "TagÄ",
-        "KEYS": "key-1 key-2",
-        "UNIQ_KEY": sent["msgId"],
-        "CLUSTER": "InteropCluster",
-        **fields["properties"],
-    }.items()
-    (viewed,) = client.call(
-        "view", namesrv=cluster.namesrv.address, ids=[sent["offsetMsgId"]]
-    )["messages"]
+    assert (
+        got["properties"].items()
+        >= {
+            "TAGS": "TagÄ",
+            "KEYS": "key-1 key-2",
+            "UNIQ_KEY": sent["msgId"],
+            "CLUSTER": "InteropCluster",
+            **fields["properties"],
+        }.items()
+    )
+    (viewed,) = client.call("view", namesrv=cluster.namesrv.address, ids=[sent["offsetMsgId"]])[
+        "messages"
+    ]
     for name in ("body", "flag", "bodyCrc", "queueOffset", "physicalOffset", "storeTimestamp"):
         assert viewed[name] == got[name]
 
 
-def test_a_large_compressed_body_comes_back(
-    client: Driver, cluster: Cluster, topic: str
-) -> None:
+def test_a_large_compressed_body_comes_back(client: Driver, cluster: Cluster, topic: str) -> None:
     text = b"compress me " * 50_000
     client.call(
         "send",
@@ -142,9 +141,7 @@ def test_a_large_compressed_body_comes_back(
     assert got["size"] < len(text) // 10
 
 
-def test_a_batch_gets_an_id_for_each_message(
-    client: Driver, cluster: Cluster, topic: str
-) -> None:
+def test_a_batch_gets_an_id_for_each_message(client: Driver, cluster: Cluster, topic: str) -> None:
     messages = [
         message(topic, f"{i}|b".encode(), keys=f"batch-{i}", tags=f"T{i % 2}") for i in range(5)
     ]
@@ -197,9 +194,9 @@ def test_long_polling_answers_at_once_and_not_before(
 def test_offsets_and_times(client: Driver, cluster: Cluster, topic: str) -> None:
     def offsets(at: int | None = None) -> Json:
         options = {} if at is None else {"time": at}
-        queues = client.call(
-            "offsets", namesrv=cluster.namesrv.address, topic=topic, **options
-        )["queues"]
+        queues = client.call("offsets", namesrv=cluster.namesrv.address, topic=topic, **options)[
+            "queues"
+        ]
         assert [one["queueId"] for one in queues] == [0, 1, 2, 3]
         one: Json = queues[2]
         return one
@@ -298,22 +295,16 @@ def test_orderly_consumption_keeps_each_queue_in_order(
         **{"namesrv": cluster.namesrv.address, "topic": topic, "mode": "ordered"},
         **{"count": 400, "size": 32, "lanes": 4},
     )
-    seen = java.call(
-        "consumerWait", id=group, expected=400, timeoutMs=TIMEOUT_MS, quietMs=QUIET_MS
-    )
+    seen = java.call("consumerWait", id=group, expected=400, timeoutMs=TIMEOUT_MS, quietMs=QUIET_MS)
     java.call("consumerStop", id=group)
     assert (seen["distinct"], seen["total"], seen["outOfOrder"]) == (400, 400, 0), seen
 
 
-def test_a_tag_subscription_gets_only_its_tags(
-    java: Driver, cluster: Cluster, topic: str
-) -> None:
+def test_a_tag_subscription_gets_only_its_tags(java: Driver, cluster: Cluster, topic: str) -> None:
     group = start_consumers(java, cluster, topic, new_group(), expression="A || C", instances=1)
     messages = [message(topic, f"{i}|t".encode(), tags="ABCD"[i % 4]) for i in range(40)]
     java.call("send", namesrv=cluster.namesrv.address, messages=messages)
-    seen = java.call(
-        "consumerWait", id=group, expected=20, timeoutMs=TIMEOUT_MS, quietMs=QUIET_MS
-    )
+    seen = java.call("consumerWait", id=group, expected=20, timeoutMs=TIMEOUT_MS, quietMs=QUIET_MS)
     java.call("consumerStop", id=group)
     assert (seen["distinct"], seen["total"]) == (20, 20), seen
 
@@ -329,8 +320,6 @@ def test_a_hundred_thousand_messages_none_lost_none_doubled(
         **{"count": 100_000, "size": 128},
     )
     assert sent["ok"] == 100_000, sent
-    seen = java.call(
-        "consumerWait", id=group, expected=100_000, timeoutMs=120_000, quietMs=1000
-    )
+    seen = java.call("consumerWait", id=group, expected=100_000, timeoutMs=120_000, quietMs=1000)
     java.call("consumerStop", id=group)
     assert (seen["distinct"], seen["total"], seen["doubled"]) == (100_000, 100_000, []), seen
