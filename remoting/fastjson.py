@@ -128,6 +128,7 @@ def dumps_pretty(value: Any) -> str:
 
 
 def _compact(value: Any) -> Iterator[str]:
+    value = _members(value)
     if isinstance(value, Mapping):
         separator = "{"
         for key, item in _entries(value):
@@ -147,6 +148,7 @@ def _compact(value: Any) -> Iterator[str]:
 
 
 def _pretty(value: Any, depth: int) -> Iterator[str]:
+    value = _members(value)
     if not isinstance(value, Mapping) or all(item is None for item in value.values()):
         yield from _compact(value)
         return
@@ -161,6 +163,14 @@ def _pretty(value: Any, depth: int) -> Iterator[str]:
     yield "\n" + "\t" * depth + "}"
 
 
+def _members(value: Any) -> Any:
+    """A struct's fields under their names on the wire, sorted; any other value as it is."""
+    if not isinstance(value, msgspec.Struct):
+        return value
+    names = sorted(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
+    return {wire: getattr(value, name) for wire, name in names}
+
+
 def _entries(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     entries = [(key, item) for key, item in value.items() if item is not None]
     if all(isinstance(key, str) for key, _ in entries):
@@ -173,7 +183,7 @@ def _key(key: Any) -> str:
         return key if key.startswith("{") and key.endswith("}") else _quoted(key)
     if isinstance(key, int):
         return str(int(key))
-    return dumps(msgspec.to_builtins(key))
+    return dumps(key)
 
 
 def _quoted(text: str) -> str:
