@@ -17,9 +17,8 @@ from congreve.engine.store import MessageStore
 from congreve.remoting.bodies import DataVersion, DelayOffsetSerializeWrapper, KVTable
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import ViewBrokerStatsDataRequestHeader
-from congreve.remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 

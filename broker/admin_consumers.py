@@ -24,7 +24,7 @@ from congreve.remoting.bodies import (
 )
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
 from congreve.remoting.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
@@ -34,7 +34,6 @@ from congreve.remoting.headers import (
     GetProducerConnectionListRequestHeader,
     ResetOffsetRequestHeader,
 )
-from congreve.remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
@@ -25,7 +24,7 @@ from congreve.remoting.bodies import (
 )
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -34,7 +33,6 @@ from congreve.remoting.headers import (
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from congreve.remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 
@@ -212,9 +210,6 @@ class GroupAdminProcessor:
             max_time_stamp=latest,
             consume_time_stamp=consume_time,
             delay_time=delay,
-            min_time_stamp_str=_time_text(earliest),
-            max_time_stamp_str=_time_text(latest),
-            consume_time_stamp_str=_time_text(consume_time),
         )
 
     def clone_offsets(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -230,9 +225,3 @@ class GroupAdminProcessor:
 
 def _lag(stats: ConsumeStats) -> int:
     return sum(o.broker_offset - o.consumer_offset for o in stats.offset_table.values())
-
-
-def _time_text(time_ms: int) -> str:
-    """RocketMQ's UtilAll.timeMillisToHumanString3 with its odd separators, local time."""
-    moment = datetime.fromtimestamp(max(time_ms, 0) / 1000).astimezone()
-    return f"{moment:%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03d}"

@@ -18,13 +18,12 @@ from congreve.remoting.bodies import (
 )
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from congreve.remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 

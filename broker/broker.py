@@ -44,14 +44,16 @@ from congreve.engine.statefile import StateFile
 from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
 from congreve.remoting.codes import RequestCode
-from congreve.remoting.connection import Connection
-from congreve.remoting.server import Handler, RemotingServer, ServerLimits
+from congreve.remoting.connection import Connection, Handler
+from congreve.remoting.server import RemotingServer, ServerLimits
 
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
 VIP_DISTANCE = 2
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+_Saved = TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager
 
 
 class Broker:
@@ -98,7 +100,7 @@ class Broker:
         self.producers = ProducerManager(clock)
         self.locks = RebalanceLockManager(clock)
         self.stats = BrokerStats(clock, lambda: self.store.queues)
-        self._state = {
+        self._state: dict[str, _Saved] = {
             "topics.json": self.topics,
             "subscriptionGroup.json": self.groups,
             "consumerOffset.json": self.offsets,
@@ -161,7 +163,7 @@ class Broker:
         """Processors get exactly what they need; the table of all request codes comes out."""
         config, clock, store = self.config, self._clock, self.store
         topics, groups, offsets = self.topics, self.groups, self.offsets
-        self._gate = DurabilityGate(store.log.backend, config.store.sync_flush_timeout / 1000)
+        self._gate = DurabilityGate(store.backend, config.store.sync_flush_timeout / 1000)
         pulls = PullMessageProcessor(
             config=config,
             topics=topics,
@@ -180,7 +182,7 @@ class Broker:
             ),
             SendBackProcessor(config=config, topics=topics, groups=groups, store=store),
             pulls,
-            QueryMessageProcessor(store),
+            QueryMessageProcessor(store, self.consumers),
             ClientManageProcessor(
                 config=config,
                 topics=topics,
@@ -278,7 +280,7 @@ class Broker:
 
     def _config_changed(self, keys: set[str]) -> None:
         if "brokerPermission" in keys:
-            self.topics.version_changed()
+            self.topics.tell_again()
 
     def _housekeep(self) -> None:
         self.locks.drop_expired()

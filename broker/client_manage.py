@@ -14,9 +14,8 @@ from congreve.broker.topics import TopicConfigManager, retry_topic
 from congreve.remoting.bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import UnregisterClientRequestHeader
-from congreve.remoting.server import Handler
 
 
 class ClientManageProcessor:

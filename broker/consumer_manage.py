@@ -14,14 +14,13 @@ from congreve.remoting.bodies import (
 )
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import (
     GetConsumerListByGroupRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from congreve.remoting.server import Handler
 
 
 class ConsumerManageProcessor:

@@ -97,7 +97,7 @@ class SubscriptionGroupManager:
 
     def load(self, text: str) -> None:
         """Take what subscriptionGroup.json holds on top of the system groups."""
-        stored = msgspec.convert(fastjson.loads(text), SubscriptionGroupWrapper)
+        stored = SubscriptionGroupWrapper.from_tree(fastjson.loads(text))
         self.table |= stored.subscription_group_table
         self.data_version = stored.data_version
 

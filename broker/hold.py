@@ -2,18 +2,18 @@
 
 import asyncio
 import heapq
-import logging
 from collections.abc import Callable
 from itertools import count
+from typing import TypeVar
 
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
 
-logger = logging.getLogger(__name__)
+K = TypeVar("K")
 
 HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
-_SLOW_TURN = 64
+_STALE_MAX = 64  # answered pulls that the heap may keep, beyond twice the live ones
 
 
 class HeldPull:
@@ -115,18 +115,15 @@ class PullRequestHold:
             return
         held.done = True
         self._live -= 1
-        for table, key in ((self._queues, held.queue), (self._connections, held.connection)):
-            waiting = table[key]  # type: ignore[index]
-            waiting.discard(held)
-            if not waiting:
-                del table[key]  # type: ignore[arg-type]
+        _discard(self._queues, held.queue, held)
+        _discard(self._connections, held.connection, held)
         if held.queue not in self._queues:
             held.queue.watched = False
         self._compact()
 
     def _compact(self) -> None:
         # Pulls that were answered early stay in the heap until their time; not too many of them.
-        if len(self._by_deadline) > _SLOW_TURN + 2 * self._live:
+        if len(self._by_deadline) > _STALE_MAX + 2 * self._live:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
             heapq.heapify(self._by_deadline)
 
@@ -149,3 +146,11 @@ class PullRequestHold:
             if not held.done:
                 self._finish(held)
         self._set_timer(loop)
+
+
+def _discard(table: dict[K, set[HeldPull]], key: K, held: HeldPull) -> None:
+    """Take it out of its set, and an emptied set out of the table."""
+    waiting = table[key]
+    waiting.discard(held)
+    if not waiting:
+        del table[key]

@@ -2,8 +2,6 @@
 
 import logging
 
-import msgspec
-
 from congreve.remoting import fastjson
 from congreve.remoting.bodies import ConsumerOffsetSerializeWrapper
 
@@ -70,7 +68,7 @@ class ConsumerOffsetManager:
 
     def load(self, text: str) -> None:
         """Take what consumerOffset.json holds."""
-        stored = msgspec.convert(fastjson.loads(text), ConsumerOffsetSerializeWrapper, strict=False)
+        stored = ConsumerOffsetSerializeWrapper.from_tree(fastjson.loads(text))
         self.table = stored.offset_table
 
     def _keys(self) -> list[tuple[str, str]]:

@@ -20,9 +20,8 @@ from congreve.records.message import Record
 from congreve.remoting.bodies import MessageQueue, OffsetMovedEvent, SubscriptionGroupConfig
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from congreve.remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 
+from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
 from congreve.engine.store import MessageStore
+from congreve.remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import (
     OffsetResponseHeader,
+    QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     QueueRequestHeader,
@@ -16,14 +19,16 @@ from congreve.remoting.headers import (
     TimestampResponseHeader,
     ViewMessageRequestHeader,
 )
-from congreve.remoting.server import Handler
+
+ENTRIES_MAX = 10_000  # of one answer
 
 
 class QueryMessageProcessor:
-    """Messages by key and by id; offsets by time; ends of queues."""
+    """Messages by key and by id; offsets by time; ends and entries of queues."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, consumers: ConsumerManager) -> None:
         self._store = store
+        self._consumers = consumers
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -33,6 +38,7 @@ class QueryMessageProcessor:
             RequestCode.GET_MAX_OFFSET: self.get_max_offset,
             RequestCode.GET_MIN_OFFSET: self.get_min_offset,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.get_earliest_time,
+            RequestCode.QUERY_CONSUME_QUEUE: self.query_consume_queue,
         }
 
     def query_message(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -78,7 +84,7 @@ class QueryMessageProcessor:
 
     def get_min_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = QueueRequestHeader.read(request)
-        offset = self._store.min_offset(header.topic, header.queue_id)
+        offset = max(self._store.min_offset(header.topic, header.queue_id), 0)
         fields = OffsetResponseHeader(offset=offset).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
 
@@ -89,3 +95,31 @@ class QueryMessageProcessor:
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
         fields = TimestampResponseHeader(timestamp=timestamp).fields()
         return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
+
+    def query_consume_queue(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Entries of a queue as they lie on disk."""
+        header = QueryConsumeQueueRequestHeader.read(request)
+        topic, queue_id = header.topic or "", header.queue_id
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        if not queue.min <= header.index < queue.max:
+            remark = f"Index {header.index} of {queue_id}@{topic} is not exist!"
+            return request.reply(ResponseCode.SUCCESS, remark)
+        count = min(max(header.count, 0), ENTRIES_MAX)
+        entries = queue.entries(header.index, header.index + count).tolist()
+        subscription = None
+        if header.consumer_group is not None:
+            subscription = self._consumers.find_subscription(header.consumer_group, topic)
+        body = QueryConsumeQueueResponseBody(
+            min_queue_index=queue.min,
+            max_queue_index=queue.max,
+            subscription_data=subscription,
+            queue_data=[
+                ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=tags_code)
+                for offset, size, tags_code in entries
+            ],
+        )
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())

@@ -4,14 +4,12 @@ import inspect
 import logging
 from collections.abc import Awaitable, Mapping
 from functools import wraps
-from typing import cast
 
 from congreve.broker.errors import RefusedError
 from congreve.errors import CongreveError
 from congreve.remoting.codes import ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
-from congreve.remoting.server import Handler
+from congreve.remoting.connection import Connection, Handler
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ def _answering(handler: Handler) -> Handler:
             return _refusal(request, error)
         if inspect.isawaitable(answer):
             return _awaited(request, answer)
-        return cast("RemotingCommand | None", answer)
+        return answer
 
     return answering
 

@@ -1,6 +1,5 @@
 """What `mqadmin brokerStatus` shows (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo)."""
 
-import os
 import shutil
 from collections.abc import Callable
 
@@ -97,39 +96,28 @@ class RuntimeInfo:
         return table
 
     def _log(self) -> dict[str, object]:
-        log = self._store.log
-        behind = max(log.max_offset - log.backend.durable_offset, 0)
+        seen = self._store.stats()
         return {
-            "commitLogMinOffset": log.min_offset,
-            "commitLogMaxOffset": log.max_offset,
+            "commitLogMinOffset": seen.log_begin,
+            "commitLogMaxOffset": seen.log_end,
             "dispatchBehindBytes": 0,
-            "remainHowManyDataToFlush": _readable(behind),
+            "remainHowManyDataToFlush": _readable(max(seen.log_end - seen.durable, 0)),
             "earliestMessageTimeStamp": self._store.earliest_message_time(),
+            "commitLogDiskRatio": seen.commit_log_disk_use,
+            f"commitLogDiskRatio_{self._config.store.commit_log_dir}": seen.commit_log_disk_use,
+            "consumeQueueDiskRatio": seen.consume_queue_disk_use,
         }
 
     def _disk(self) -> dict[str, object]:
-        config = self._config.store
-        log, queues = _used(config.commit_log_dir), _used(config.consume_queue_dir)
-        usage = shutil.disk_usage(config.root_dir)
+        usage = shutil.disk_usage(self._config.store.root_dir)
         return {
             "commitLogDirCapacity": f"Total : {_readable(usage.total)},"
             f" Free : {_readable(usage.free)}.",
-            "commitLogDiskRatio": log,
-            f"commitLogDiskRatio_{config.commit_log_dir}": log,
-            "consumeQueueDiskRatio": queues,
         }
 
 
 def _pulls(totals: Totals) -> int:
     return totals.found + totals.missed
-
-
-def _used(folder: str) -> float:
-    """Share of the file system under `folder` that is used, -1 where there is no such folder."""
-    if not os.path.isdir(folder):
-        return -1.0
-    usage = shutil.disk_usage(folder)
-    return usage.used / usage.total
 
 
 def _readable(size: float) -> str:

@@ -28,14 +28,13 @@ from congreve.records.record import decode_properties
 from congreve.remoting.bodies import TopicConfig
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from congreve.remoting.server import Handler
 
 PROPERTIES_MAX = 32_767  # bytes
 MULTI_TAG = "MULTI_TAG"

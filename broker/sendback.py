@@ -16,9 +16,8 @@ from congreve.records.record import decode_record, offset_message_id
 from congreve.remoting.bodies import SubscriptionGroupConfig
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
+from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import ConsumerSendMsgBackRequestHeader
-from congreve.remoting.server import Handler
 
 FIRST_RETRY_LEVEL = 3
 

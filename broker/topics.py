@@ -96,6 +96,12 @@ class TopicConfigManager:
         for name, config in self.table.items():
             listener(name, config)
 
+    def tell_again(self) -> None:
+        """Tell listeners all topics anew: a setting changed that they depend on."""
+        for name, config in self.table.items():
+            self._tell(name, config)
+        self.version_changed()
+
     def get(self, topic: str) -> TopicConfig | None:
         return self.table.get(topic)
 
@@ -106,7 +112,7 @@ class TopicConfigManager:
     def is_system_topic(self, topic: str) -> bool:
         return topic in self.system_topics() or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
-    def system_topics(self) -> set[str]:
+    def system_topics(self) -> frozenset[str]:
         config = self._config
         names = {config.broker_cluster_name, config.broker_name, reply_topic(config)}
         if config.trace_topic_enable:
@@ -202,7 +208,7 @@ class TopicConfigManager:
 
     def load(self, text: str) -> None:
         """Take what topics.json holds on top of the built-in topics."""
-        stored = msgspec.convert(fastjson.loads(text), TopicConfigSerializeWrapper)
+        stored = TopicConfigSerializeWrapper.from_tree(fastjson.loads(text))
         self.table |= stored.topic_config_table
         self.data_version = stored.data_version
         for name, config in self.table.items():

@@ -24,7 +24,6 @@ from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
 
 cdef int64_t PREPARE_AT_ONCE = 64 << 20  # smaller segments fill too quickly to wait for half
-cdef int64_t MILE = 1 << 20  # bytes between two words to the backend of how far the log is
 
 AppendResult = namedtuple(
     "AppendResult", "physical_offset end queue_offset store_timestamp records"
@@ -138,12 +137,6 @@ cdef class CommitLog:
         self.last_store_timestamp = store_timestamp
         if entry:
             queue.put(start, <int32_t> size, message.tags_code)
-        if self.max_offset >= self.milestone:
-            self.pass_milestone()
-
-    cdef void pass_milestone(self) noexcept nogil:
-        self.milestone = self.max_offset + MILE
-        self.backend.reached(self.max_offset)
         if self.max_offset >= self.prepare_at:
             prepare(self)
 
@@ -159,7 +152,6 @@ cdef class CommitLog:
 
     def open_segment(self, Segment segment):
         self.active = segment
-        self.milestone = segment.base_offset
         self.prepare_at = segment.base_offset
         if self.segment_size >= PREPARE_AT_ONCE:
             self.prepare_at += self.segment_size // 2

@@ -21,11 +21,5 @@ class MmapBackend(Backend):
     when the last one ended. After the first failed sync nothing becomes durable any more.
     """
 
-    def __init__(self, fault_ahead: int = 16 << 20) -> None:
-        """`fault_ahead`: bytes of fresh pages kept ready in front of the writer; 0 for none."""
-    @property
-    def fault_ahead(self) -> int: ...
-    def run_flush(self) -> None:
+    def run(self) -> None:
         """The flush thread's body; start() runs it."""
-    def run_faults(self) -> None:
-        """The body of the thread that has pages faulted in ahead of the writer."""

@@ -1,8 +1,9 @@
 """The hot path's topic table against a dict."""
 
-from congreve.broker.topictable import TopicTable
 from hypothesis import given
 from hypothesis import strategies as st
+
+from congreve.broker.topictable import TopicTable
 
 names = st.text(alphabet="abcT_%", min_size=1, max_size=3)
 

@@ -1,0 +1,106 @@
+"""Stand-ins for what a network would bring."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable
+
+import pytest
+
+from congreve.remoting.command import RemotingCommand
+
+
+class FakeConnection:
+    """Remembers what the broker wrote to one client."""
+
+    def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
+        self.peer = peer
+        self.closed = False
+        self.written: list[bytes] = []
+        self.asked: list[RemotingCommand] = []
+        self.answer: Callable[[RemotingCommand], RemotingCommand] | None = None
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+    def send(self, command: RemotingCommand) -> None:
+        self.write(command.encode())
+
+    def oneway(self, command: RemotingCommand) -> None:
+        self.asked.append(command)
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.asked.append(command)
+        assert self.answer is not None
+        return self.answer(command)
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def answers(self) -> list[RemotingCommand]:
+        """All answers so far, decoded."""
+        stream = b"".join(self.written)
+        found = []
+        while stream:
+            size = 4 + int.from_bytes(stream[:4], "big")
+            found.append(RemotingCommand.decode(stream[:size]))
+            stream = stream[size:]
+        return found
+
+
+class FakeBackend:
+    """A disk that becomes durable when the test says so."""
+
+    def __init__(self) -> None:
+        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.durable_offset = 0
+        self.failure_errno = 0
+        self.requested: list[int] = []
+
+    def request(self, upto: int) -> None:
+        self.requested.append(upto)
+
+    def becomes_durable(self, upto: int) -> None:
+        self.durable_offset = upto
+        os.eventfd_write(self.event_fd, 1)
+
+    def fails(self, errno: int) -> None:
+        self.failure_errno = errno
+        os.eventfd_write(self.event_fd, 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def` tests on a loop of their own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True
+
+
+@pytest.fixture
+def connection() -> FakeConnection:
+    return FakeConnection()
+
+
+@pytest.fixture
+def another_connection() -> FakeConnection:
+    return FakeConnection(("127.0.0.1", 40_001))
+
+
+@pytest.fixture
+def fake_backend() -> FakeBackend:
+    return FakeBackend()
+
+
+@pytest.fixture
+def turn() -> Callable[[], object]:
+    """Let the loop do what is ready."""
+
+    async def turns() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    return turns

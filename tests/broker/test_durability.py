@@ -1,0 +1,84 @@
+"""No answer says yes before its message is on disk."""
+
+import asyncio
+import errno
+
+from congreve.broker.durability import DurabilityGate, recode
+from congreve.remoting.codes import ResponseCode
+from congreve.remoting.command import RemotingCommand
+
+
+def answers(*opaques: int) -> bytes:
+    return b"".join(
+        RemotingCommand(code=i, opaque=i).reply(0, None, {"msgId": f"{i}"}).encode()
+        for i in opaques
+    )
+
+
+def started(gate: DurabilityGate) -> DurabilityGate:
+    gate.start()
+    return gate
+
+
+async def test_answers_wait_for_the_disk_and_leave_together(connection, fake_backend, turn):
+    gate = started(DurabilityGate(fake_backend, timeout_s=60))
+    gate.park(connection, answers(1), 100)
+    gate.park(connection, answers(2, 3), 200)
+    gate.park(connection, answers(4), 300)
+    assert connection.written == []
+    assert fake_backend.requested == [100, 200, 300]
+    fake_backend.becomes_durable(250)
+    await asyncio.sleep(0.05)
+    assert len(connection.written) == 1
+    assert [a.opaque for a in connection.answers] == [1, 2, 3]
+    assert len(gate) == 1
+    gate.stop()
+
+
+async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
+    fake_backend.durable_offset = 500
+    gate = started(DurabilityGate(fake_backend, timeout_s=60))
+    gate.park(connection, answers(1), 500)
+    assert [a.opaque for a in connection.answers] == [1]
+    gate.stop()
+
+
+async def test_a_failed_disk_turns_every_yes_into_a_no(connection, fake_backend):
+    gate = started(DurabilityGate(fake_backend, timeout_s=60))
+    gate.park(connection, answers(1, 2), 100)
+    fake_backend.fails(errno.EIO)
+    await asyncio.sleep(0.05)
+    gate.park(connection, answers(3), 200)
+    codes = {a.opaque: a.code for a in connection.answers}
+    assert codes == dict.fromkeys((1, 2, 3), ResponseCode.SERVICE_NOT_AVAILABLE)
+    assert "errno 5" in connection.answers[0].remark
+    gate.stop()
+
+
+async def test_a_slow_disk_is_told_apart_from_a_stored_message(connection, fake_backend):
+    gate = started(DurabilityGate(fake_backend, timeout_s=0.02))
+    gate.park(connection, answers(1), 100)
+    await asyncio.sleep(0.1)
+    (answer,) = connection.answers
+    assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    assert answer.ext_fields == {"msgId": "1"}
+    gate.stop()
+
+
+async def test_a_closed_connection_does_not_hold_up_the_others(
+    connection, another_connection, fake_backend
+):
+    gate = started(DurabilityGate(fake_backend, timeout_s=60))
+    gate.park(connection, answers(1), 100)
+    gate.park(another_connection, answers(2), 200)
+    connection.closed = True
+    fake_backend.becomes_durable(200)
+    await asyncio.sleep(0.05)
+    assert connection.written == []
+    assert [a.opaque for a in another_connection.answers] == [2]
+    gate.stop()
+
+
+def test_a_no_stays_the_no_that_it_was():
+    refused = RemotingCommand(code=10, opaque=7).reply(ResponseCode.NO_PERMISSION, "no").encode()
+    assert recode(refused, ResponseCode.FLUSH_DISK_TIMEOUT, "late") == refused

@@ -1,0 +1,151 @@
+"""Held pulls: woken by their own queue, answered once, forgotten with their connection."""
+
+import asyncio
+import tracemalloc
+
+import pytest
+
+pytest.importorskip("congreve.engine.consumequeue")
+
+from congreve.broker import hold as hold_module
+from congreve.broker.hold import HeldPull, PullRequestHold
+from congreve.engine.consumequeue import ConsumeQueue
+from congreve.remoting.command import RemotingCommand
+
+
+class Watch:
+    """What a pull processor would do, written down."""
+
+    def __init__(self) -> None:
+        self.matching: set[HeldPull] = set()
+        self.looked: list[HeldPull] = []
+        self.resumed: list[HeldPull] = []
+        self.hold = PullRequestHold(self._look, self.resumed.append)
+
+    def _look(self, held: HeldPull) -> bool:
+        self.looked.append(held)
+        return held in self.matching
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def queue(tmp_path) -> ConsumeQueue:
+    return ConsumeQueue(str(tmp_path / "T" / "0"), "T", 0)
+
+
+@pytest.fixture
+def other_queue(tmp_path) -> ConsumeQueue:
+    return ConsumeQueue(str(tmp_path / "T" / "1"), "T", 1)
+
+
+def pull(connection, queue) -> HeldPull:
+    return HeldPull(connection, RemotingCommand(code=11), queue, 0, None)
+
+
+async def test_a_message_wakes_only_the_pulls_of_its_queue(
+    watch, connection, queue, other_queue, turn
+):
+    mine, theirs = pull(connection, queue), pull(connection, other_queue)
+    watch.matching = {mine, theirs}
+    for held in (mine, theirs):
+        watch.hold.suspend(held, 60)
+    assert queue.watched and other_queue.watched
+    watch.hold.arrived(queue)
+    await turn()
+    assert watch.looked == watch.resumed == [mine]
+    assert not queue.watched
+    watch.hold.stop()
+
+
+async def test_a_pull_without_match_stays_held(watch, connection, queue, turn):
+    held = pull(connection, queue)
+    watch.hold.suspend(held, 60)
+    watch.hold.arrived(queue)
+    await turn()
+    assert watch.looked == [held] and watch.resumed == []
+    assert queue.watched and len(watch.hold) == 1
+    watch.hold.stop()
+
+
+async def test_an_expired_pull_is_answered_once(watch, connection, queue, turn):
+    held = pull(connection, queue)
+    watch.matching = {held}
+    watch.hold.suspend(held, 0.02)
+    await asyncio.sleep(0.1)
+    watch.hold.arrived(queue)
+    await turn()
+    assert watch.resumed == [held]
+    assert len(watch.hold) == 0
+
+
+async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, queue):
+    long, short = pull(connection, queue), pull(connection, queue)
+    watch.hold.suspend(long, 60)
+    watch.hold.suspend(short, 0.02)
+    await asyncio.sleep(0.1)
+    assert watch.resumed == [short]
+    watch.hold.stop()
+
+
+async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, queue):
+    watch.hold.suspend(pull(connection, queue), 0.02)
+    connection.closed = True
+    watch.hold.connection_closed(connection)
+    assert len(watch.hold) == 0 and not queue.watched
+    await asyncio.sleep(0.1)
+    assert watch.resumed == []
+
+
+async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):
+    monkeypatch.setattr(hold_module, "HELD_MAX", 2)
+    assert [watch.hold.suspend(pull(connection, queue), 60) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+    watch.hold.stop()
+
+
+async def test_pulls_that_were_answered_early_do_not_pile_up(watch, connection, queue, turn):
+    for _ in range(2_000):
+        held = pull(connection, queue)
+        watch.matching = {held}
+        watch.hold.suspend(held, 3_600)
+        watch.hold.arrived(queue)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(watch.resumed) == 2_000
+    assert len(watch.hold._by_deadline) < 200
+
+
+async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue):
+    frame = RemotingCommand(
+        code=11,
+        ext_fields={
+            "consumerGroup": "a_group_with_a_long_name",
+            "topic": "a_topic_with_a_long_name",
+            "queueId": "0",
+            "queueOffset": "123456789",
+            "maxMsgNums": "32",
+            "sysFlag": "6",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "15000",
+            "subscription": "TagA || TagB",
+            "subVersion": "1700000000000",
+            "expressionType": "TAG",
+        },
+    ).encode()
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            request = RemotingCommand.decode(frame)
+            watch.hold.suspend(HeldPull(connection, request, queue, 0, frozenset((1, 2))), 3_600)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 50 * 1024 * 1024
+    watch.hold.stop()
