@@ -1,0 +1,224 @@
+"""The route table without a network."""
+
+import msgspec
+import pytest
+
+from congreve.namesrv.routes import EXPIRY_S, BrokerIdentity, RouteTable
+from congreve.remoting.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def routes(clock: Clock) -> RouteTable:
+    return RouteTable(clock)
+
+
+A = BrokerIdentity("C", "a", 0, "10.0.0.1:10911", "10.0.0.1:10912")
+A_SLAVE = BrokerIdentity("C", "a", 1, "10.0.0.2:10911", "10.0.0.2:10912")
+B = BrokerIdentity("C", "b", 0, "10.0.0.3:10911", "10.0.0.3:10912")
+OTHER = BrokerIdentity("D", "d", 0, "10.0.0.4:10911", "10.0.0.4:10912")
+
+
+def topics(*names: str, counter: int = 1, **settings: int) -> TopicConfigSerializeWrapper:
+    return TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=counter, timestamp=7),
+        topic_config_table={name: TopicConfig(topic_name=name, **settings) for name in names},
+    )
+
+
+def register(
+    routes: RouteTable,
+    broker: BrokerIdentity,
+    wrapper: TopicConfigSerializeWrapper,
+    channel: object = None,
+    filter_servers: tuple[str, ...] = (),
+) -> object:
+    return routes.register(broker, wrapper, list(filter_servers), channel or broker.address)
+
+
+def test_route_names_every_broker_that_has_the_topic(routes: RouteTable) -> None:
+    register(routes, A, topics("T", read_queue_nums=3, write_queue_nums=2, perm=4))
+    register(routes, B, topics("T", "U"))
+    route = routes.route("T")
+    assert route is not None
+    assert {data.broker_name: data.broker_addrs for data in route.broker_datas} == {
+        "a": {0: A.address},
+        "b": {0: B.address},
+    }
+    (of_a,) = [queue for queue in route.queue_datas if queue.broker_name == "a"]
+    assert (of_a.read_queue_nums, of_a.write_queue_nums, of_a.perm) == (3, 2, 4)
+
+
+def test_unknown_topic_has_no_route(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    assert routes.route("U") is None
+
+
+def test_slave_adds_its_address_and_not_its_topics(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    master = register(routes, A_SLAVE, topics("T", "only-on-slave"))
+    assert master is not None
+    assert (master.address, master.ha_address) == (A.address, A.ha_address)
+    route = routes.route("T")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: A.address, 1: A_SLAVE.address}
+    assert routes.route("only-on-slave") is None
+
+
+def test_slave_without_master_is_told_of_none(routes: RouteTable) -> None:
+    assert register(routes, A_SLAVE, topics()) is None
+
+
+def test_unchanged_data_version_keeps_wiped_permission(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    assert routes.wipe_write_perm("a") == 1
+    register(routes, A, topics("T"))
+    assert routes.route("T").queue_datas[0].perm == 4
+    register(routes, A, topics("T", counter=2))
+    assert routes.route("T").queue_datas[0].perm == 6
+
+
+def test_write_permission_can_be_given_back(routes: RouteTable) -> None:
+    register(routes, A, topics("T", "U"))
+    register(routes, B, topics("T"))
+    assert routes.wipe_write_perm("a") == 2
+    assert routes.add_write_perm("a") == 2
+    assert {queue.perm for queue in routes.route("T").queue_datas} == {6}
+    assert routes.wipe_write_perm("nobody") == 0
+
+
+def test_registration_never_removes_a_topic(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    register(routes, A, topics("U", counter=2))
+    assert set(routes.topics().topic_list) == {"T", "U"}
+
+
+def test_slave_that_becomes_master_leaves_its_old_id(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    register(routes, A_SLAVE, topics("T"))
+    register(routes, msgspec.structs.replace(A_SLAVE, broker_id=0), topics("T"))
+    assert routes.route("T").broker_datas[0].broker_addrs == {0: A_SLAVE.address}
+
+
+def test_closed_connection_removes_its_broker_at_once(routes: RouteTable) -> None:
+    register(routes, A, topics("T", "U"), channel="x")
+    register(routes, B, topics("T"), channel="y")
+    routes.channel_closed("x")
+    assert [data.broker_name for data in routes.route("T").broker_datas] == ["b"]
+    assert routes.route("U") is None
+    assert "U" not in routes.topics().topic_list
+    assert routes.cluster_info().cluster_addr_table == {"C": ["b"]}
+
+
+def test_closing_an_old_connection_keeps_a_broker_that_came_back(routes: RouteTable) -> None:
+    register(routes, A, topics("T"), channel="old")
+    register(routes, A, topics("T"), channel="new")
+    routes.channel_closed("old")
+    assert routes.route("T") is not None
+
+
+def test_lost_master_leaves_its_slave_and_topics(routes: RouteTable) -> None:
+    register(routes, A, topics("T"), channel="x")
+    register(routes, A_SLAVE, topics("T"), channel="y")
+    routes.channel_closed("x")
+    assert routes.route("T").broker_datas[0].broker_addrs == {1: A_SLAVE.address}
+
+
+def test_silent_broker_expires_and_its_connection_is_named(
+    routes: RouteTable, clock: Clock
+) -> None:
+    register(routes, A, topics("T"), channel="x")
+    register(routes, B, topics("T"), channel="y")
+    clock.now += EXPIRY_S
+    assert routes.drop_expired() == []
+    register(routes, B, topics("T"), channel="y")
+    clock.now += 1
+    assert routes.drop_expired() == ["x"]
+    assert [data.broker_name for data in routes.route("T").broker_datas] == ["b"]
+
+
+def test_unchanged_version_query_keeps_a_broker_alive(routes: RouteTable, clock: Clock) -> None:
+    register(routes, A, topics("T"))
+    clock.now += EXPIRY_S
+    assert not routes.is_changed(A.address, DataVersion(counter=1, timestamp=7))
+    routes.touch(A.address)
+    clock.now += EXPIRY_S
+    assert routes.drop_expired() == []
+
+
+@pytest.mark.parametrize(("counter", "timestamp"), [(2, 7), (1, 8)])
+def test_other_counter_or_timestamp_is_a_change(
+    routes: RouteTable, counter: int, timestamp: int
+) -> None:
+    register(routes, A, topics("T"))
+    version = DataVersion(counter=counter, timestamp=timestamp)
+    assert routes.is_changed(A.address, version)
+    assert routes.is_changed("10.9.9.9:1", version)
+
+
+def test_unregistered_broker_takes_its_queues_along(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    register(routes, B, topics("T"))
+    routes.unregister(A.address)
+    assert [queue.broker_name for queue in routes.route("T").queue_datas] == ["b"]
+    routes.unregister(B.address)
+    assert routes.topics().topic_list == []
+    assert routes.cluster_info().broker_addr_table == {}
+
+
+def test_broker_that_was_replaced_cannot_unregister_its_successor(routes: RouteTable) -> None:
+    register(routes, A, topics("T"))
+    successor = msgspec.structs.replace(A, address="10.0.0.9:10911")
+    register(routes, successor, topics("T"))
+    routes.unregister(A.address)
+    assert routes.route("T").broker_datas[0].broker_addrs == {0: successor.address}
+
+
+def test_topic_can_be_deleted_for_one_cluster(routes: RouteTable) -> None:
+    register(routes, A, topics("T", "U"))
+    register(routes, OTHER, topics("T"))
+    routes.delete_topic("T", "C")
+    assert [queue.broker_name for queue in routes.route("T").queue_datas] == ["d"]
+    routes.delete_topic("T")
+    assert routes.topics().topic_list == ["U"]
+    routes.delete_topic("never-was")
+
+
+def test_lists_by_cluster_and_of_the_system(routes: RouteTable) -> None:
+    register(routes, A, topics("T", "U"))
+    register(routes, OTHER, topics("V"))
+    assert set(routes.topics_of_cluster("C").topic_list) == {"T", "U"}
+    assert routes.topics_of_cluster("nowhere").topic_list == []
+    listed = routes.system_topics()
+    assert set(listed.topic_list) == {"C", "a", "D", "d"}
+    assert listed.broker_addr in (A.address, OTHER.address)
+
+
+def test_unit_lists_follow_the_flags(routes: RouteTable) -> None:
+    wrapper = topics("plain", "unit", "sub", "both")
+    flags = {"plain": 0, "unit": 1, "sub": 2, "both": 3}
+    for name, flag in flags.items():
+        wrapper.topic_config_table[name].topic_sys_flag = flag
+    register(routes, A, wrapper)
+    assert set(routes.unit_topics().topic_list) == {"unit", "both"}
+    assert set(routes.unit_sub_topics().topic_list) == {"sub", "both"}
+    assert routes.unit_sub_ununit_topics().topic_list == ["sub"]
+
+
+def test_filter_servers_stand_in_the_route_until_the_broker_goes(routes: RouteTable) -> None:
+    register(routes, A, topics("T"), filter_servers=("10.0.0.1:30000",))
+    assert routes.route("T").filter_server_table == {A.address: ["10.0.0.1:30000"]}
+    register(routes, A, topics("T"))
+    assert routes.route("T").filter_server_table == {}
