@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
 from congreve.records.record cimport Host, Message
-from congreve.remoting.frame cimport Frame, Header, PullHeader, Scratch, SendHeader, Slice
+from congreve.remoting.frame cimport Frame, Header, PullHeader, SendHeader
 from congreve.remoting.inbox cimport FrameSink
+from congreve.remoting.slices cimport Scratch, Slice
 
 # Why run() came back to code that holds the GIL.
 cdef enum Stop:

@@ -32,20 +32,19 @@ from congreve.records.layout cimport (
     SYS_TRANSACTION_MASK,
 )
 from congreve.records.record cimport Host
+from congreve.remoting.answers cimport SEND_RESPONSE_MAX, encode_send_response
 from congreve.remoting.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     FRAME_BAD,
     FRAME_PARTIAL,
     HEADER_OK,
-    SEND_RESPONSE_MAX,
     FrameStatus,
-    Slice,
     decode_header,
-    encode_send_response,
     next_frame,
     read_send_header,
 )
+from congreve.remoting.slices cimport Slice
 
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.errors import FrameError
@@ -133,7 +132,7 @@ cdef class HotPath(FrameSink):
         self.out_used = 0
         self.appended_end = 0
         self.touched_count = 0
-        while True:
+        while not connection.reading_paused:
             with nogil:
                 stop = self.run(data, available)
             if stop == STOP_DONE:
