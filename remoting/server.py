@@ -12,6 +12,8 @@ from congreve.remoting.errors import ConnectError
 from congreve.remoting.inbox import CommandSink, FrameSink
 from congreve.remoting.readbuffer import ReadBuffer
 
+__all__ = ["Handler", "RemotingServer", "ServerLimits"]
+
 logger = logging.getLogger(__name__)
 
 IDLE_SCANS = 8
@@ -21,7 +23,7 @@ IDLE_SCANS = 8
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a server holds, for each connection and for all."""
 
-    idle_s: float = 120.0
+    idle_timeout_s: float = 120.0
     backlog: int = 1024
     read_buffer: int = 512 * 1024
     stop_s: float = 3.0
@@ -121,7 +123,7 @@ class RemotingServer:
             await self._all_closed.wait()
 
     def _scan_later(self) -> None:
-        period = self._limits.idle_s / IDLE_SCANS
+        period = self._limits.idle_timeout_s / IDLE_SCANS
         self._scan = asyncio.get_running_loop().call_later(period, self._close_idle)
 
     def _close_idle(self) -> None:
@@ -133,6 +135,6 @@ class RemotingServer:
                 continue
             connection.idle_scans += 1
             if connection.idle_scans >= IDLE_SCANS:
-                logger.info("%r: idle for %g s: closing it", connection, self._limits.idle_s)
+                logger.info("%r: idle too long: closing it", connection)
                 connection.close()
         self._scan_later()
