@@ -1,0 +1,219 @@
+"""Tells every name server what this broker serves (RocketMQ: BrokerOuterAPI, BrokerController)."""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
+from congreve.broker.topics import TopicConfigManager
+from congreve.remoting.bodies import (
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from congreve.remoting.client import RemotingClient
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+from congreve.remoting.errors import RemotingError
+from congreve.remoting.headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+)
+from congreve.remoting.registerbody import write_registration
+
+logger = logging.getLogger(__name__)
+
+PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
+RETRY_S = 5.0
+"""Seconds until a name server that failed is asked again."""
+UNREGISTER_TIMEOUT_S = 3.0
+
+
+class _NameServer:
+    """What one name server still has to be told. `changed` None stands for everything."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.changed: set[str] | None = None
+        self.wanted = asyncio.Event()
+        self.connection: Connection | None = None
+        self.order_topics: frozenset[str] | None = None
+        self.failing = False
+
+
+class NameServerRegistration:
+    """Registers at once when a topic changes, and every `registerNameServerPeriod`.
+
+    Each name server is told by a task of its own, so that a slow one delays no other. A change
+    sends the changed topics alone; over a new connection, and after a failure, all of them go, as
+    a name server that starts knows none. Nothing here raises into the broker.
+    """
+
+    def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
+        self._config = config
+        self._topics = topics
+        self._client: RemotingClient | None = None
+        self._servers: list[_NameServer] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        topics.listen(self._topic_changed)
+
+    async def start(self) -> None:
+        """Register everywhere; returns when every name server answered, or failed to."""
+        timeout_s = self._config.register_broker_timeout_mills / 1000
+        self._client = RemotingClient(
+            timeout_s=timeout_s, connect_timeout_s=timeout_s, on_close=self._connection_closed
+        )
+        self._servers = [_NameServer(address) for address in self._config.name_servers]
+        delays = await asyncio.gather(*(self._tell(server) for server in self._servers))
+        self._tasks = [
+            asyncio.create_task(self._keep_telling(server, delay))
+            for server, delay in zip(self._servers, delays, strict=True)
+        ]
+
+    async def stop(self) -> None:
+        """Unregister everywhere, as far as name servers can be reached."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        servers, self._servers, self._tasks = self._servers, [], []
+        await asyncio.gather(*(self._unregister(server) for server in servers))
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def register_soon(self) -> None:
+        """Tell all name servers everything: the broker's own rights have changed."""
+        for server in self._servers:
+            server.changed = None
+            server.wanted.set()
+
+    def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
+        for server in self._servers:
+            if server.changed is not None:
+                server.changed.add(topic)
+            server.wanted.set()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        for server in self._servers:
+            if server.connection is connection:
+                server.wanted.set()
+
+    async def _keep_telling(self, server: _NameServer, delay: float) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(delay):
+                    await server.wanted.wait()
+            except TimeoutError:
+                pass
+            server.wanted.clear()
+            delay = await self._tell(server)
+
+    async def _tell(self, server: _NameServer) -> float:
+        """Register at one name server; returns the seconds until the next time."""
+        try:
+            await self._register(server)
+        except RemotingError as error:
+            if not server.failing:
+                logger.warning("not registered at name server %s: %s", server.address, error)
+            server.failing = True
+            server.changed = None
+            return RETRY_S
+        if server.failing:
+            logger.warning("registered at name server %s again", server.address)
+            server.failing = False
+        period = self._config.register_name_server_period / 1000
+        return min(max(period, PERIOD_MIN_S), PERIOD_MAX_S)
+
+    async def _register(self, server: _NameServer) -> None:
+        assert self._client is not None
+        connection = await self._client.connection(server.address)
+        if connection is not server.connection:
+            server.connection = connection
+            server.changed = None
+        if server.changed == set():
+            if not self._config.force_register and await self._is_up_to_date(server):
+                return
+            server.changed = None
+        topics = self._wrapper(server.changed)
+        server.changed = set()
+        body = write_registration(
+            RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=[]),
+            compressed=self._config.compressed_register,
+        )
+        config = self._config
+        header = RegisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address(),
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=f"{config.broker_ip2}:{config.ha_listen_port}",
+            broker_id=config.broker_id,
+            compressed=config.compressed_register,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        answer = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
+        if answer.body:
+            server.order_topics = frozenset(KVTable.decode(answer.body).table)
+            self._take_order_topics()
+
+    def _wrapper(self, only: Iterable[str] | None) -> TopicConfigSerializeWrapper:
+        """The topics of these names, or all, with the broker's rights where it lacks some."""
+        whole = self._topics.wrapper()
+        table = whole.topic_config_table
+        if only is not None:
+            table = {name: table[name] for name in only if name in table}
+        perm = self._config.broker_permission
+        if perm & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
+            table = {n: msgspec.structs.replace(t, perm=perm) for n, t in table.items()}
+        return TopicConfigSerializeWrapper(
+            data_version=whole.data_version, topic_config_table=table
+        )
+
+    async def _is_up_to_date(self, server: _NameServer) -> bool:
+        version = self._topics.wrapper().data_version
+        answer = await self._ask(
+            server, RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode()
+        )
+        return not QueryDataVersionResponseHeader.read(answer).changed
+
+    async def _unregister(self, server: _NameServer) -> None:
+        try:
+            async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
+                await self._ask(server, RequestCode.UNREGISTER_BROKER, self._identity(), b"")
+        except (RemotingError, TimeoutError) as error:
+            logger.warning("not unregistered at name server %s: %s", server.address, error)
+
+    def _identity(self) -> dict[str, str]:
+        """The header that QUERY_DATA_VERSION and UNREGISTER_BROKER share."""
+        return QueryDataVersionRequestHeader(
+            broker_name=self._config.broker_name,
+            broker_addr=self._address(),
+            cluster_name=self._config.broker_cluster_name,
+            broker_id=self._config.broker_id,
+        ).fields()
+
+    def _address(self) -> str:
+        return f"{self._config.broker_ip1}:{self._config.listen_port}"
+
+    async def _ask(
+        self, server: _NameServer, code: int, fields: dict[str, str], body: bytes
+    ) -> RemotingCommand:
+        assert self._client is not None
+        answer = await self._client.invoke(
+            server.address, RemotingCommand(code=code, ext_fields=fields, body=body)
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise RemotingError(f"code {answer.code}: {answer.remark}")
+        return answer
+
+    def _take_order_topics(self) -> None:
+        """Name servers may disagree; the first one in the configured list that answered wins."""
+        known = (server.order_topics for server in self._servers)
+        order_topics = next((topics for topics in known if topics is not None), None)
+        if order_topics is not None:
+            self._topics.update_order_topics(order_topics)

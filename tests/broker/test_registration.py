@@ -1,0 +1,212 @@
+"""Registration at name servers: ours, and ones that misbehave."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from congreve.broker import registration
+from congreve.broker.config import PERM_READ, BrokerConfig
+from congreve.broker.registration import NameServerRegistration
+from congreve.broker.topics import TopicConfigManager
+from congreve.engine.clock import Clock
+from congreve.namesrv.server import NameServer
+from congreve.remoting.bodies import TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection
+from congreve.remoting.registerbody import read_registration
+from congreve.remoting.server import RemotingServer
+
+
+def broker_config(*name_servers: str, **settings: object) -> BrokerConfig:
+    return BrokerConfig(
+        namesrv_addr=";".join(name_servers),
+        broker_name="broker-a",
+        broker_ip1="127.0.0.1",
+        broker_ip2="127.0.0.1",
+        **settings,
+    )
+
+
+@asynccontextmanager
+async def registered(
+    config: BrokerConfig,
+) -> AsyncIterator[tuple[NameServerRegistration, TopicConfigManager]]:
+    topics = TopicConfigManager(config, Clock())
+    subject = NameServerRegistration(config, topics)
+    await subject.start()
+    try:
+        yield subject, topics
+    finally:
+        await subject.stop()
+
+
+class Recorder:
+    """A name server that keeps what it was told; `answer_code` is what it says."""
+
+    def __init__(self) -> None:
+        self.registrations: list[TopicConfigSerializeWrapper] = []
+        self.queries = 0
+        self.changed = "false"
+        self.answer_code = 0
+        self.order_topics = b""
+        self._server = RemotingServer(
+            {
+                RequestCode.REGISTER_BROKER: self._register,
+                RequestCode.QUERY_DATA_VERSION: self._query,
+            }
+        )
+
+    async def __aenter__(self) -> "Recorder":
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.port}"
+
+    def drop_connections(self) -> None:
+        for connection in list(self._server.connections):
+            connection.abort()
+
+    def _register(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        compressed = request.ext_fields["compressed"] == "true"
+        body = read_registration(request.body, request.version, compressed=compressed)
+        self.registrations.append(body.topic_config_serialize_wrapper)
+        return request.reply(self.answer_code, "as told", body=self.order_topics)
+
+    def _query(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        self.queries += 1
+        return request.reply(ResponseCode.SUCCESS, ext_fields={"changed": self.changed})
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_registers_at_every_name_server_and_takes_itself_off_again() -> None:
+    async with NameServer(port=0) as one, NameServer(port=0) as two:
+        async with registered(broker_config(one.address, two.address)) as (_, topics):
+            for server in (one, two):
+                assert set(server.routes.topics().topic_list) == set(topics.table)
+        for server in (one, two):
+            assert server.routes.topics().topic_list == []
+
+
+async def test_new_topic_is_told_at_once_and_alone() -> None:
+    async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
+        assert set(server.registrations[0].topic_config_table) == set(topics.table)
+        topics.update(TopicConfig(topic_name="T"))
+        await eventually(lambda: len(server.registrations) == 2)
+        assert set(server.registrations[1].topic_config_table) == {"T"}
+        assert server.registrations[1].data_version == topics.data_version
+
+
+async def test_deleted_topic_moves_the_data_version() -> None:
+    async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
+        topics.update(TopicConfig(topic_name="T"))
+        await eventually(lambda: len(server.registrations) == 2)
+        topics.delete("T")
+        await eventually(lambda: len(server.registrations) == 3)
+        assert server.registrations[2].topic_config_table == {}
+        assert server.registrations[2].data_version == topics.data_version
+
+
+async def test_name_server_that_comes_back_is_told_everything() -> None:
+    async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
+        server.drop_connections()
+        await eventually(lambda: len(server.registrations) == 2)
+        assert set(server.registrations[1].topic_config_table) == set(topics.table)
+
+
+async def test_dead_and_refusing_name_servers_disturb_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with Recorder() as refusing, Recorder() as healthy:
+        refusing.answer_code = 1
+        config = broker_config("127.0.0.1:1", refusing.address, healthy.address)
+        async with registered(config):
+            assert len(healthy.registrations) == 1
+            assert "127.0.0.1:1" in caplog.text
+            assert "as told" in caplog.text
+
+
+async def test_failed_registration_is_repeated_with_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registration, "RETRY_S", 0.01)
+    async with Recorder() as server:
+        server.answer_code = 1
+        async with registered(broker_config(server.address)) as (_, topics):
+            await eventually(lambda: len(server.registrations) >= 2)
+            server.answer_code = 0
+            told = len(server.registrations)
+            await eventually(lambda: len(server.registrations) > told)
+            assert set(server.registrations[-1].topic_config_table) == set(topics.table)
+
+
+@pytest.mark.parametrize(
+    ("force", "changed", "told"),
+    [(True, "false", True), (False, "false", False), (False, "true", True)],
+)
+async def test_unforced_registration_asks_first(
+    monkeypatch: pytest.MonkeyPatch, force: bool, changed: str, told: bool
+) -> None:
+    monkeypatch.setattr(registration, "PERIOD_MIN_S", 0.01)
+    monkeypatch.setattr(registration, "PERIOD_MAX_S", 0.01)
+    async with Recorder() as server:
+        server.changed = changed
+        async with registered(broker_config(server.address, force_register=force)) as (_, topics):
+            if told:
+                await eventually(lambda: len(server.registrations) >= 3)
+                assert set(server.registrations[-1].topic_config_table) == set(topics.table)
+            else:
+                await eventually(lambda: server.queries >= 3)
+                assert len(server.registrations) == 1
+            assert bool(server.queries) is not force
+
+
+async def test_broker_that_may_not_be_written_says_so_for_every_topic() -> None:
+    async with Recorder() as server:
+        config = broker_config(server.address)
+        async with registered(config) as (subject, topics):
+            assert server.registrations[0].topic_config_table["BenchmarkTest"].perm == 6
+            config.broker_permission = PERM_READ
+            subject.register_soon()
+            await eventually(lambda: len(server.registrations) == 2)
+            perms = {t.perm for t in server.registrations[1].topic_config_table.values()}
+            assert perms == {PERM_READ}
+            assert topics.table["BenchmarkTest"].perm == 6
+
+
+async def test_compressed_registration_says_the_same() -> None:
+    async with Recorder() as server:
+        config = broker_config(server.address, compressed_register=True)
+        async with registered(config) as (_, topics):
+            (told,) = server.registrations
+            assert told.topic_config_table == topics.table
+            assert told.data_version == topics.data_version
+
+
+async def test_order_topics_come_from_the_first_name_server_that_answers() -> None:
+    async with Recorder() as silent, Recorder() as first, Recorder() as second:
+        first.order_topics = b'{"table":{"BenchmarkTest":"broker-a:4"}}'
+        second.order_topics = b'{"table":{"SELF_TEST_TOPIC":"broker-a:1"}}'
+        config = broker_config(silent.address, first.address, second.address)
+        async with registered(config) as (_, topics):
+            await eventually(lambda: topics.is_order_topic("BenchmarkTest"))
+            await eventually(lambda: not topics.is_order_topic("SELF_TEST_TOPIC"))
+
+
+async def test_without_name_servers_nothing_happens() -> None:
+    async with registered(broker_config()) as (_, topics):
+        topics.update(TopicConfig(topic_name="T"))
