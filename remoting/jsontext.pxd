@@ -85,7 +85,13 @@ cdef inline const uint8_t *utf8_character(const uint8_t *at, const uint8_t *end)
 
 cdef inline bint is_utf8(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     cdef const uint8_t *end = at + length
+    cdef uint64_t eight
     while at < end:
+        if end - at >= 8:
+            memcpy(&eight, at, 8)
+            if not eight & 0x8080808080808080ULL:
+                at += 8
+                continue
         if at[0] < 0x80:
             at += 1
             continue
