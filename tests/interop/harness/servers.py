@@ -190,10 +190,11 @@ def broker(
     *,
     broker_name: str = "broker-a",
     store: Path | None = None,
+    port: int | None = None,
     settings: dict[str, str] | None = None,
 ) -> BrokerServer:
     """A broker of that kind ("congreve" or "java"), not started."""
-    port = free_port()
+    port = port or free_port()
     store = store or folder / "store"
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / f"{kind}-broker.conf"

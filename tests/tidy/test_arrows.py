@@ -1,0 +1,137 @@
+"""The packages import each other one way only: docs/architecture.md draws it, this holds it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+FOLDERS = {package.removeprefix("congreve."): folder for package, folder in PACKAGES.items()}
+EVERYTHING = frozenset(FOLDERS) - {"congreve"}
+
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "io_backends": frozenset(),
+    "records": frozenset(),
+    "remoting": frozenset(),
+    "engine": frozenset({"io_backends", "records"}),
+    "namesrv": frozenset({"remoting"}),
+    "broker": frozenset({"engine", "remoting", "records"}),
+    "client": frozenset({"remoting", "records"}),
+    "spark": frozenset({"engine", "client", "records"}),
+    "console": EVERYTHING,
+}
+# The front door is everybody's: the version, the root of all errors.
+FRONT_DOOR = frozenset({"congreve", "congreve.errors", "congreve.__version__"})
+# spark reads stores, it writes none: these modules of the engine append or delete.
+WRITE_SIDE = frozenset({"engine.store", "engine.commitlog", "engine.retention"})
+
+FROM_CIMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+(?:cimport|import)\s+\(?([\w,\s]*)", re.MULTILINE)
+PLAIN_CIMPORT = re.compile(r"^\s*(?:cimport|import)\s+([\w.]+)", re.MULTILINE)
+
+
+def sources(folder: str) -> Iterator[Path]:
+    for pattern in ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.pxi"):
+        yield from sorted((ROOT / folder).rglob(pattern))
+
+
+def imported(path: Path, package: str) -> set[str]:
+    """Every module of ours that the file names in an import or cimport, wherever it stands."""
+    text = path.read_text()
+    names = cython_imports(text) if path.suffix in (".pyx", ".pxd", ".pxi") else imports(text)
+    absolute = {resolve(name, package) for name in names}
+    return {name for name in absolute if name == "congreve" or name.startswith("congreve.")}
+
+
+def imports(text: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            found |= {f"{base}:{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # The console names the modules that it imports later as "package.module:name".
+            found |= set(re.findall(r"^(congreve(?:\.\w+)+)(?::\w+)?$", node.value))
+    return found
+
+
+def cython_imports(text: str) -> set[str]:
+    found = set(PLAIN_CIMPORT.findall(text))
+    for base, names in FROM_CIMPORT.findall(text):
+        found |= {f"{base}:{name.split()[0]}" for name in names.split(",") if name.split()}
+        found.add(base)
+    return found
+
+
+def resolve(name: str, package: str) -> str:
+    """The absolute dotted name; `from a import b` (a:b) is a.b, for b may be a module."""
+    base, _, last = name.partition(":")
+    if base.startswith("."):
+        level = len(base) - len(base.lstrip("."))
+        parents = package.split(".")[: len(package.split(".")) - (level - 1)]
+        base = ".".join([*parents, base.lstrip(".")]).rstrip(".")
+    if last and base in PACKAGES:
+        return f"{base}.{last}"
+    return base
+
+
+def test_every_package_has_its_arrows_drawn() -> None:
+    assert set(MAY_IMPORT) == EVERYTHING
+
+
+@pytest.mark.parametrize("short", sorted(MAY_IMPORT))
+def test_a_package_imports_only_what_its_arrows_allow(short: str) -> None:
+    wrong = []
+    for path in sources(FOLDERS[short]):
+        for name in imported(path, f"congreve.{short}"):
+            if name in FRONT_DOOR:
+                continue
+            target = name.split(".")[1] if "." in name else name
+            if target not in MAY_IMPORT:
+                continue
+            if target != short and target not in MAY_IMPORT[short]:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong, wrong
+
+
+def test_the_front_door_imports_no_package_when_it_is_imported() -> None:
+    path = ROOT / FOLDERS["congreve"] / "__init__.py"
+    reached = {name.split(".")[1] for name in imported(path, "congreve") if "." in name}
+    assert not reached & EVERYTHING
+
+
+def test_spark_only_reads_stores() -> None:
+    wrong = []
+    for path in sources(FOLDERS["spark"]):
+        for name in imported(path, "congreve.spark"):
+            module = ".".join(name.split(".")[1:3])
+            if module in WRITE_SIDE:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong, wrong
+
+
+def test_the_engine_knows_no_sockets_and_remoting_no_files() -> None:
+    strangers = {
+        "engine": {"socket", "asyncio", "uvloop", "ssl", "selectors"},
+        "io_backends": {"socket", "asyncio", "uvloop", "ssl"},
+        "records": {"asyncio", "uvloop", "ssl", "os", "pathlib", "mmap"},
+        "remoting": {"pathlib", "mmap", "tempfile", "shutil"},
+    }
+    wrong = []
+    for short, forbidden in strangers.items():
+        for path in sources(FOLDERS[short]):
+            text = path.read_text()
+            cython = path.suffix in (".pyx", ".pxd", ".pxi")
+            names = cython_imports(text) if cython else imports(text)
+            tops = {name.partition(":")[0].split(".")[0] for name in names}
+            wrong += [f"{path.relative_to(ROOT)} imports {top}" for top in tops & forbidden]
+    assert not wrong, wrong

@@ -1,0 +1,93 @@
+"""What no linter looks at: sizes, stubs beside compiled modules, prints, paths of a machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".java", ".go", ".sh")
+TEXTS = (*SOURCES, ".md", ".toml", ".cfg", ".xml", ".json", ".yml", ".yaml")
+FOLDERS = sorted({*PACKAGES.values(), "bench", "tests", "docs"})
+MODULE_LINES = 600
+FUNCTION_LINES = 90
+COLUMNS = 100
+MAY_PRINT = ("console", "bench", "tests")
+
+MACHINE_PATH = re.compile(r"(?<![\w/.])/(?:work|home|root|Users)/\w")
+LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!X)")
+
+
+def files(suffixes: tuple[str, ...]) -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:])
+            if path.is_file() and path.suffix in suffixes and not hidden:
+                yield path
+    yield from (path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in TEXTS)
+
+
+def named(path: Path, line: int | None = None) -> str:
+    return f"{path.relative_to(ROOT)}" + (f":{line}" if line else "")
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in files(SOURCES)}
+    wrong = [f"{named(path)}: {size}" for path, size in sizes.items() if size > MODULE_LINES]
+    assert not wrong, wrong
+
+
+def test_no_function_is_too_long_to_read() -> None:
+    wrong = []
+    for path in files((".py",)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > FUNCTION_LINES:
+                    wrong.append(f"{named(path, node.lineno)} {node.name}: {size}")
+    assert not wrong, wrong
+
+
+def test_lines_fit_the_screen() -> None:
+    wrong = [
+        named(path, number)
+        for path in files(SOURCES)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > COLUMNS
+    ]
+    assert not wrong, wrong
+
+
+def test_every_compiled_module_says_what_python_sees() -> None:
+    wrong = [named(path) for path in files((".pyx",)) if not path.with_suffix(".pyi").is_file()]
+    assert not wrong, f"no .pyi beside {wrong}"
+
+
+def test_libraries_do_not_print() -> None:
+    wrong = []
+    for path in files((".py", ".pyx")):
+        relative = path.relative_to(ROOT)
+        if relative.parts[0] not in MAY_PRINT:
+            lines = enumerate(path.read_text().splitlines(), 1)
+            wrong += [named(path, n) for n, line in lines if re.match(r"\s*print\(", line)]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFT_OVER], ids=["machine path", "left over"])
+def test_nothing_of_one_machine_or_one_day_is_left_in(pattern: re.Pattern[str]) -> None:
+    wrong = [
+        f"{named(path, number)} {line.strip()[:60]}"
+        for path in files(TEXTS)
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not wrong, wrong
