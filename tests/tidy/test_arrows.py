@@ -59,8 +59,8 @@ def imports(text: str) -> set[str]:
             base = "." * node.level + (node.module or "")
             found |= {f"{base}:{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # The console names the modules that it imports later as "package.module:name".
-            found |= set(re.findall(r"^(congreve(?:\.\w+)+)(?::\w+)?$", node.value))
+            # The console names what it imports later as "package.module:name".
+            found |= set(re.findall(r"^(congreve(?:\.\w+)+):\w+$", node.value))
     return found
 
 

@@ -32,7 +32,7 @@ def files(suffixes: tuple[str, ...]) -> Iterator[Path]:
             hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:])
             if path.is_file() and path.suffix in suffixes and not hidden:
                 yield path
-    yield from (path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in TEXTS)
+    yield from (path for path in sorted(ROOT.glob("*.*")) if path.suffix in suffixes)
 
 
 def named(path: Path, line: int | None = None) -> str:
