@@ -1,0 +1,39 @@
+"""Each .pyi says what its compiled module has: mypy's stubtest imports and compares them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+
+
+def compiled_modules() -> list[str]:
+    return sorted(
+        f"{package}.{path.stem}"
+        for package, folder in PACKAGES.items()
+        for path in (ROOT / folder).glob("*.pyx")
+    )
+
+
+def test_stubs_say_what_the_compiled_modules_have() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy.stubtest", "--concise", "--ignore-unused-allowlist"),
+            *("--ignore-disjoint-bases", "--mypy-config-file", "pyproject.toml"),
+            *("--allowlist", str(Path(__file__).with_name("stubtest_allowlist.txt"))),
+            *compiled_modules(),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(ROOT / "build" / "namespace")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
