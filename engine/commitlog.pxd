@@ -30,6 +30,7 @@ cdef class CommitLog:
     cdef readonly int64_t max_offset    # physical offset where the next record goes
     cdef readonly int64_t min_offset
     cdef readonly int64_t last_store_timestamp
+    cdef int64_t milestone          # where the writer next tells others how far it is
     cdef int64_t prepare_at         # from here on the next segment is being made
     cdef object preparation
 
@@ -50,7 +51,9 @@ cdef class CommitLog:
     # The segment holding a physical offset, or None.
     cpdef Segment segment_at(self, int64_t physical_offset)
 
+    cdef object open_segment(self, Segment segment)
     cdef bint has_room(self, int64_t size) noexcept nogil
     cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
                     int64_t store_timestamp) noexcept nogil
+    cdef void pass_milestone(self) noexcept nogil
     cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1

@@ -1,4 +1,4 @@
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 from typing_extensions import Buffer
 
@@ -26,7 +26,7 @@ class CommitLog:
     start(), appends, the backend's stop(), close(). A log without a segment skips set_end().
     """
 
-    def __init__(self, folder: str, segment_size: int, backend: Backend, clock: Clock) -> None:
+    def __new__(cls, folder: str, segment_size: int, backend: Backend, clock: Clock) -> Self:
         """`segment_size` in bytes, below 2 GiB (StoreFormatError); nothing is opened yet."""
     @property
     def folder(self) -> str: ...

@@ -19,11 +19,11 @@ from collections import namedtuple
 
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
 from congreve.engine.preparation import SegmentPreparation
-from congreve.engine.segmentfiles import find_segments, segment_path
-from congreve.io_backends.backend import sync_folder
+from congreve.engine.segmentfiles import find_segments, remove_files, segment_path
 from congreve.io_backends.errors import BackendError
 
 cdef int64_t PREPARE_AT_ONCE = 64 << 20  # smaller segments fill too quickly to wait for half
+cdef int64_t MILE = 1 << 20  # bytes between two words to the backend of how far the log is
 
 AppendResult = namedtuple(
     "AppendResult", "physical_offset end queue_offset store_timestamp records"
@@ -137,6 +137,12 @@ cdef class CommitLog:
         self.last_store_timestamp = store_timestamp
         if entry:
             queue.put(start, <int32_t> size, message.tags_code)
+        if self.max_offset >= self.milestone:
+            self.pass_milestone()
+
+    cdef void pass_milestone(self) noexcept nogil:
+        self.milestone = self.max_offset + MILE
+        self.backend.reached(self.max_offset)
         if self.max_offset >= self.prepare_at:
             prepare(self)
 
@@ -150,8 +156,9 @@ cdef class CommitLog:
         self.open_segment(segment)
         self.segments = (*self.segments, segment)
 
-    def open_segment(self, Segment segment):
+    cdef object open_segment(self, Segment segment):
         self.active = segment
+        self.milestone = segment.base_offset
         self.prepare_at = segment.base_offset
         if self.segment_size >= PREPARE_AT_ONCE:
             self.prepare_at += self.segment_size // 2
@@ -211,7 +218,7 @@ cdef class CommitLog:
             if segment.base_offset <= physical_offset:
                 kept.append(segment)
                 active = segment
-        self.remove_files(reversed(self.segments[len(kept):]))
+        remove_files(self.folder, [segment.path for segment in reversed(self.segments[len(kept):])])
         active.written = physical_offset - active.base_offset
         active.zero_tail()
         for segment in kept:
@@ -227,15 +234,7 @@ cdef class CommitLog:
         oldest = self.segments[0]
         self.segments = self.segments[1:]
         self.min_offset = (<Segment> self.segments[0]).base_offset
-        self.remove_files([oldest])
-
-    def remove_files(self, segments):
-        try:
-            for segment in segments:
-                os.unlink(segment.path)
-            sync_folder(self.folder)
-        except OSError as error:
-            raise BackendError(f"cannot remove segments of {self.folder}: {error}") from error
+        remove_files(self.folder, [oldest.path])
 
     def close(self):
         self.preparation.close()

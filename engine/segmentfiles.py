@@ -6,6 +6,8 @@ import re
 from itertools import pairwise
 
 from congreve.engine.errors import StoreFormatError
+from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.errors import BackendError
 
 log = logging.getLogger(__name__)
 
@@ -50,3 +52,13 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
                 "store with the mappedFileSizeCommitLog that it was written with"
             )
     return bases
+
+
+def remove_files(folder: str, paths: list[str]) -> None:
+    """Unlink `paths`, one after the other, and make that durable; BackendError."""
+    try:
+        for path in paths:
+            os.unlink(path)
+        sync_folder(folder)
+    except OSError as error:
+        raise BackendError(f"cannot remove segments of {folder}: {error}") from error

@@ -35,6 +35,8 @@ cdef class Backend:
     # Asks that all below `upto` becomes durable; never blocks. Asking again while a group is on
     # its way makes the next group: it starts as soon as that one ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
+    # Tells how far appends are, about once a MiB: a backend may ready the memory in front of them.
+    cdef void reached(self, int64_t position) noexcept nogil
 
     # For subclasses, with `lock` held: what became of a group.
     cdef void succeed(self, int64_t durable) noexcept nogil

@@ -74,6 +74,9 @@ cdef class Backend:
     cdef void request_durable(self, int64_t upto) noexcept nogil:
         pass
 
+    cdef void reached(self, int64_t position) noexcept nogil:
+        pass
+
     cdef void succeed(self, int64_t durable) noexcept nogil:
         if self.failure == 0 and durable > self.durable:
             store_release(&self.durable, durable)

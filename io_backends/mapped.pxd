@@ -18,20 +18,29 @@ cdef struct Extent:
 
 
 cdef class MmapBackend(Backend):
-    # Appended bytes live in the page cache; one thread syncs the dirty range, group by group.
-    # Guarded by `lock`:
+    # Appended bytes live in the page cache; one thread syncs the dirty range, group by group,
+    # another has fresh pages faulted in ahead of the writer. Guarded by `lock`:
     #   first     attached segments in offset order, less those that are durable to their end
     #   target    everything below is asked for
     #   asleep    the thread waits for `wake`
     #   stopping  it ends as soon as `target` is reached
+    #   position  how far appends are; pages below `faulted` are in place already
+    #   resting   the other thread waits for `approach`
     # `attached` needs the GIL: the segments behind the extents, so that they stay mapped.
     cdef Extent *first
     cdef int64_t target
     cdef bint asleep
     cdef bint stopping
     cdef pthread_cond_t wake
+    cdef int64_t position
+    cdef int64_t faulted
+    cdef bint resting
+    cdef pthread_cond_t approach
+    cdef readonly int64_t fault_ahead   # bytes
     cdef list attached
-    cdef object thread
+    cdef list threads
 
     cdef Extent *next_extent(self) noexcept nogil
-    cdef void serve(self) noexcept nogil
+    cdef void sync_groups(self) noexcept nogil
+    cdef Extent *last_extent(self) noexcept nogil
+    cdef void fault_pages(self) noexcept nogil

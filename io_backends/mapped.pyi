@@ -1,6 +1,6 @@
 """The backend that maps files: appends are stores to memory, a thread makes them durable."""
 
-from typing import final
+from typing import Self, final
 
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.mapping import Mapping
@@ -9,7 +9,7 @@ from congreve.io_backends.mapping import Mapping
 class MappedSegment(Segment):
     """A segment in the page cache."""
 
-    def __init__(self, mapping: Mapping, base_offset: int, written: int) -> None: ...
+    def __new__(cls, mapping: Mapping, base_offset: int, written: int) -> Self: ...
     @property
     def mapping(self) -> Mapping: ...
 
@@ -21,5 +21,11 @@ class MmapBackend(Backend):
     when the last one ended. After the first failed sync nothing becomes durable any more.
     """
 
-    def run(self) -> None:
+    def __new__(cls, fault_ahead: int = 16 << 20) -> Self:
+        """`fault_ahead`: bytes of fresh pages kept ready in front of the writer; 0 for none."""
+    @property
+    def fault_ahead(self) -> int: ...
+    def run_flush(self) -> None:
         """The flush thread's body; start() runs it."""
+    def run_faults(self) -> None:
+        """The body of the thread that has pages faulted in ahead of the writer."""

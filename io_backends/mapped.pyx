@@ -1,7 +1,7 @@
 """The backend that maps files: appends are stores to memory, a thread makes them durable."""
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from congreve.io_backends.backend cimport Backend, Segment
@@ -16,6 +16,13 @@ import threading
 
 from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *addr, size_t length, int advice)
+
+cdef enum:
+    MADV_POPULATE_WRITE = 23
+    FAULT_STEP = 256 << 10  # bytes a call: the address space is locked meanwhile
 
 
 @cython.final
@@ -38,9 +45,12 @@ cdef class MappedSegment(Segment):
 
 @cython.final
 cdef class MmapBackend(Backend):
-    def __cinit__(self):
+    def __cinit__(self, int64_t fault_ahead=16 << 20):
         pthread_cond_init(&self.wake, NULL)
+        pthread_cond_init(&self.approach, NULL)
+        self.fault_ahead = fault_ahead
         self.attached = []
+        self.threads = []
 
     def __dealloc__(self):
         cdef Extent *extent
@@ -49,12 +59,16 @@ cdef class MmapBackend(Backend):
             self.first = extent.next
             free(extent)
         pthread_cond_destroy(&self.wake)
+        pthread_cond_destroy(&self.approach)
 
     def create(self, str path, int64_t base_offset, int64_t size):
-        mapping = Mapping(path, size, create=True)
+        cdef Mapping mapping = Mapping(path, size, create=True)
+        cdef int64_t at_once = min(self.fault_ahead, size)
         try:
             mapping.reserve(0, size)
             mapping.flush()
+            with nogil:
+                mapping.advise(0, at_once, MADV_POPULATE_WRITE)
             sync_folder(os.path.dirname(path))
         except (BackendError, OSError) as error:
             os.unlink(path)
@@ -91,18 +105,27 @@ cdef class MmapBackend(Backend):
         del self.attached[:forgotten]
 
     def start(self, int64_t durable_offset):
-        if self.thread is not None:
+        if self.threads:
             raise BackendError("the backend was started already: make a new one")
         pthread_mutex_lock(&self.lock)
         self.succeed(durable_offset)
         pthread_mutex_unlock(&self.lock)
-        # A daemon: a program that ends without stop() must not hang on the wait for more work.
-        self.thread = threading.Thread(target=self.run, name="flush", daemon=True)
-        self.thread.start()
+        # Daemons: a program that ends without stop() must not hang on their wait for more work.
+        self.threads = [threading.Thread(target=self.run_flush, name="flush", daemon=True)]
+        if self.fault_ahead:
+            self.threads.append(
+                threading.Thread(target=self.run_faults, name="fault-ahead", daemon=True)
+            )
+        for thread in self.threads:
+            thread.start()
 
-    def run(self):
+    def run_flush(self):
         with nogil:
-            self.serve()
+            self.sync_groups()
+
+    def run_faults(self):
+        with nogil:
+            self.fault_pages()
 
     cdef void request_durable(self, int64_t upto) noexcept nogil:
         pthread_mutex_lock(&self.lock)
@@ -120,7 +143,7 @@ cdef class MmapBackend(Backend):
             extent = extent.next
         return extent
 
-    cdef void serve(self) noexcept nogil:
+    cdef void sync_groups(self) noexcept nogil:
         cdef Extent *extent
         cdef int64_t start, end
         cdef int error
@@ -146,9 +169,48 @@ cdef class MmapBackend(Backend):
                 self.succeed(end)
         pthread_mutex_unlock(&self.lock)
 
+    cdef void reached(self, int64_t position) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        self.position = position
+        if self.resting:
+            pthread_cond_signal(&self.approach)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef Extent *last_extent(self) noexcept nogil:
+        cdef Extent *extent = self.first
+        while extent != NULL and extent.next != NULL:
+            extent = extent.next
+        return extent
+
+    # A first store to a page of a file costs a trap, the file system's journal and, in a virtual
+    # machine, often a page from the host: microseconds that need not be the writer's.
+    cdef void fault_pages(self) noexcept nogil:
+        cdef Extent *extent
+        cdef uint8_t *data
+        cdef int64_t start, end
+        pthread_mutex_lock(&self.lock)
+        while not self.stopping:
+            extent = self.last_extent()
+            if (extent == NULL
+                    or min(self.position + self.fault_ahead, extent.end) <= self.faulted):
+                self.resting = True
+                pthread_cond_wait(&self.approach, &self.lock)
+                self.resting = False
+                continue
+            # What the writer has passed by now needs no visit any more.
+            start = max(self.faulted, self.position, extent.base) - extent.base
+            start -= start % FAULT_STEP
+            end = min(start + FAULT_STEP, extent.end - extent.base)
+            data = extent.data + start
+            self.faulted = extent.base + end
+            pthread_mutex_unlock(&self.lock)
+            madvise(data, end - start, MADV_POPULATE_WRITE)
+            pthread_mutex_lock(&self.lock)
+        pthread_mutex_unlock(&self.lock)
+
     def stop(self):
         cdef Segment last
-        if self.thread is None:
+        if not self.threads or self.stopping:
             return
         if self.attached:
             last = self.attached[len(self.attached) - 1]
@@ -156,5 +218,7 @@ cdef class MmapBackend(Backend):
         pthread_mutex_lock(&self.lock)
         self.stopping = True
         pthread_cond_signal(&self.wake)
+        pthread_cond_signal(&self.approach)
         pthread_mutex_unlock(&self.lock)
-        self.thread.join()
+        for thread in self.threads:
+            thread.join()

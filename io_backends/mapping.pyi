@@ -1,4 +1,4 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -11,9 +11,7 @@ class Mapping:
     another size than asked for.
     """
 
-    def __init__(
-        self, path: str, size: int, *, create: bool = False, writable: bool = True
-    ) -> None:
+    def __new__(cls, path: str, size: int, *, create: bool = False, writable: bool = True) -> Self:
         """Map `size` bytes of `path`; with `create` the file must not exist and is made sparse."""
     @property
     def path(self) -> str: ...

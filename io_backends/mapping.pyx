@@ -37,6 +37,7 @@ cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
 cdef class Mapping:
     def __cinit__(self, str path, int64_t size, *, bint create=False, bint writable=True):
         cdef int fd = -1
+        cdef int failed
         cdef int flags = (O_RDWR if writable else O_RDONLY) | O_CLOEXEC
         cdef struct_stat info
         cdef void *at
@@ -54,8 +55,11 @@ cdef class Mapping:
                 raise BackendError(f"cannot open {path}: no such file or folder")
             raise BackendError(f"cannot open {path}: {os.strerror(errno)}")
         try:
-            if create and ftruncate(fd, size) != 0:
-                raise BackendError(f"cannot size {path} to {size} bytes: {os.strerror(errno)}")
+            if create:
+                with nogil:
+                    failed = errno if ftruncate(fd, size) != 0 else 0
+                if failed:
+                    raise BackendError(f"cannot size {path} to {size} bytes: {os.strerror(failed)}")
             if fstat(fd, &info) != 0:
                 raise BackendError(f"cannot stat {path}: {os.strerror(errno)}")
             if info.st_size != size:

@@ -6,7 +6,8 @@ cdef uint32_t crc32(uint32_t crc, const uint8_t *data, size_t length) noexcept n
 # What a record stores: CRC-32 of the body & 0x7FFFFFFF, 0 for an empty body.
 cdef int32_t body_crc(const uint8_t *body, size_t length) noexcept nogil
 
-# Java's String.hashCode of valid UTF-8 bytes (h = 31 h + UTF-16 unit, mod 2^32), continued from `h`.
+# Java's String.hashCode of UTF-8 bytes (h = 31 h + UTF-16 unit, mod 2^32), continued from `h`;
+# what is no UTF-8 counts as U+FFFD.
 cdef int32_t string_hash(int32_t h, const uint8_t *utf8, size_t length) noexcept nogil
 
 # The index's hash of "topic#key": abs(String.hashCode), 0 for -2^31.

@@ -1,9 +1,6 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-cdef struct Host:
-    uint8_t address[16]
-    int32_t length          # 4 or 16
-    int32_t port
+from congreve.records.host cimport Host
 
 # What a producer sends, as slices of memory that the caller keeps alive during the call.
 cdef struct Message:

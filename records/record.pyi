@@ -4,7 +4,21 @@ from collections.abc import Mapping
 
 from typing_extensions import Buffer
 
+from congreve.records.host import offset_message_id, parse_offset_message_id
 from congreve.records.message import Record
+
+__all__ = [
+    "crc32",
+    "decode_properties",
+    "decode_record",
+    "decode_records",
+    "encode_properties",
+    "encode_record",
+    "index_hash",
+    "offset_message_id",
+    "parse_offset_message_id",
+    "string_hash",
+]
 
 def encode_record(record: Record) -> bytes:
     """One record as the commit log stores it (RocketMQ: MessageExtEncoder).
@@ -43,9 +57,3 @@ def string_hash(text: str | bytes) -> int:
 
 def index_hash(topic: str | bytes, key: str | bytes) -> int:
     """Key hash of an index entry (RocketMQ: IndexFile.indexKeyHashMethod), never negative."""
-
-def offset_message_id(host: tuple[str, int], physical_offset: int) -> str:
-    """32 (IPv4) or 56 (IPv6) upper-case hex digits: address, port i32, physical offset i64."""
-
-def parse_offset_message_id(message_id: str) -> tuple[tuple[str, int], int]:
-    """Host and physical offset; RecordError for anything else than such an id."""

@@ -10,15 +10,16 @@ from congreve.records cimport checksum, layout
 from congreve.records.cursor cimport (
     load_i16, load_i32, load_i64, store_i16, store_i32, store_i64,
 )
-
-import socket
+from congreve.records.host cimport fill_host, is_v6, put_host, to_host
 
 from congreve.records.errors import RecordError
+from congreve.records.host import offset_message_id, parse_offset_message_id
 from congreve.records.message import Record
 
-
-cdef inline bint is_v6(const Host *host) noexcept nogil:
-    return host.length == 16
+__all__ = [
+    "crc32", "decode_properties", "decode_record", "decode_records", "encode_properties",
+    "encode_record", "index_hash", "offset_message_id", "parse_offset_message_id", "string_hash",
+]
 
 
 cdef inline bint wants_separator(const Message *message) noexcept nogil:
@@ -50,12 +51,6 @@ cdef int64_t encoded_size(const Message *message) noexcept nogil:
         + (is_v6(&message.born_host) + is_v6(&message.store_host))
         * (layout.HOST_V6 - layout.HOST_V4)
     )
-
-
-cdef inline uint8_t *put_host(uint8_t *at, const Host *host) noexcept nogil:
-    memcpy(at, host.address, host.length)
-    store_i32(at + host.length, host.port)
-    return at + host.length + 4
 
 
 cdef inline uint8_t *put_bytes(uint8_t *at, const uint8_t *data, int32_t length) noexcept nogil:
@@ -220,18 +215,6 @@ cdef int32_t read_batch_element(const uint8_t *at, int32_t left,
     return size if element.properties_length == rest - element.body_length else 0
 
 
-cdef int fill_host(Host *host, tuple pair) except -1:
-    cdef bytes packed
-    name, host.port = pair
-    try:
-        packed = socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
-    except OSError as error:
-        raise RecordError(f"{name!r} is no IPv4 or IPv6 address: resolve names first") from error
-    host.length = <int32_t> len(packed)
-    memcpy(host.address, PyBytes_AS_STRING(packed), host.length)
-    return 0
-
-
 cdef class Outgoing:
     def __cinit__(self, record):
         cdef Message *message = &self.message
@@ -276,14 +259,6 @@ def encode_record(record):
     encode(<uint8_t *> PyBytes_AS_STRING(encoded), &outgoing.message, size,
            record.queue_offset, record.physical_offset, record.store_timestamp)
     return encoded
-
-
-cdef tuple to_host(const uint8_t *at, int32_t length):
-    cdef int32_t address = length - 4
-    cdef int32_t port = load_i32(at + address)
-    if address == 4:
-        return f"{at[0]}.{at[1]}.{at[2]}.{at[3]}", port
-    return socket.inet_ntop(socket.AF_INET6, at[:address]), port
 
 
 cdef object to_record(const RecordView *view):
@@ -419,26 +394,3 @@ def index_hash(topic, key):
     cdef bytes second = to_utf8(key)
     return checksum.index_hash(<const uint8_t *> PyBytes_AS_STRING(first), len(first),
                                <const uint8_t *> PyBytes_AS_STRING(second), len(second))
-
-
-def offset_message_id(host, int64_t physical_offset):
-    cdef Host packed
-    cdef uint8_t raw[28]
-    fill_host(&packed, host)
-    store_i64(put_host(raw, &packed), physical_offset)
-    return raw[:packed.length + 12].hex().upper()
-
-
-def parse_offset_message_id(str message_id):
-    cdef bytes raw
-    if len(message_id) not in (32, 56):
-        raise RecordError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")
-    try:
-        raw = bytes.fromhex(message_id)
-    except ValueError as error:
-        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal") from error
-    if len(raw) * 2 != len(message_id):
-        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal throughout")
-    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(raw)
-    cdef int32_t host_length = <int32_t> len(raw) - 8
-    return to_host(at, host_length), load_i64(at + host_length)

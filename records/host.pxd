@@ -1,0 +1,25 @@
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memcpy
+
+from congreve.records.cursor cimport store_i32
+
+cdef struct Host:
+    uint8_t address[16]
+    int32_t length          # 4 or 16
+    int32_t port
+
+
+cdef inline bint is_v6(const Host *host) noexcept nogil:
+    return host.length == 16
+
+
+cdef inline uint8_t *put_host(uint8_t *at, const Host *host) noexcept nogil:
+    memcpy(at, host.address, host.length)
+    store_i32(at + host.length, host.port)
+    return at + host.length + 4
+
+
+# ("10.0.0.7", 10911) as a Host; RecordError where the first is no address.
+cdef int fill_host(Host *host, tuple pair) except -1
+# The reverse, of a record's 8 or 20 bytes.
+cdef tuple to_host(const uint8_t *at, int32_t length)

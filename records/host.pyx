@@ -1,0 +1,54 @@
+"""Hosts as records hold them, and the message ids that are made of a host and an offset."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from congreve.records.cursor cimport load_i32, load_i64, store_i64
+
+import socket
+
+from congreve.records.errors import RecordError
+
+
+cdef int fill_host(Host *host, tuple pair) except -1:
+    cdef bytes packed
+    name, host.port = pair
+    try:
+        packed = socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
+    except OSError as error:
+        raise RecordError(f"{name!r} is no IPv4 or IPv6 address: resolve names first") from error
+    host.length = <int32_t> len(packed)
+    memcpy(host.address, PyBytes_AS_STRING(packed), host.length)
+    return 0
+
+
+cdef tuple to_host(const uint8_t *at, int32_t length):
+    cdef int32_t address = length - 4
+    cdef int32_t port = load_i32(at + address)
+    if address == 4:
+        return f"{at[0]}.{at[1]}.{at[2]}.{at[3]}", port
+    return socket.inet_ntop(socket.AF_INET6, at[:address]), port
+
+
+def offset_message_id(host, int64_t physical_offset):
+    cdef Host packed
+    cdef uint8_t raw[28]
+    fill_host(&packed, host)
+    store_i64(put_host(raw, &packed), physical_offset)
+    return raw[:packed.length + 12].hex().upper()
+
+
+def parse_offset_message_id(str message_id):
+    cdef bytes raw
+    if len(message_id) not in (32, 56):
+        raise RecordError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError as error:
+        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal") from error
+    if len(raw) * 2 != len(message_id):
+        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal throughout")
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(raw)
+    cdef int32_t host_length = <int32_t> len(raw) - 8
+    return to_host(at, host_length), load_i64(at + host_length)
