@@ -23,7 +23,31 @@ from congreve.remoting.headers import ViewBrokerStatsDataRequestHeader
 logger = logging.getLogger(__name__)
 
 # Read once while the broker starts: a change is kept in the file, and works after a restart.
-_FIXED = frozenset(("listenPort", "bindAddress", "brokerName", "brokerClusterName", "brokerId"))
+_FIXED = frozenset(
+    (
+        "listenPort",
+        "bindAddress",
+        "haListenPort",
+        "brokerIP1",
+        "brokerName",
+        "brokerClusterName",
+        "brokerId",
+        "namesrvAddr",
+        "storePathRootDir",
+        "storePathCommitLog",
+        "mappedFileSizeCommitLog",
+        "mappedFileSizeConsumeQueue",
+        "maxHashSlotNum",
+        "maxIndexNum",
+        "messageIndexEnable",
+        "messageDelayLevel",
+        "ioBackend",
+        "flushDiskType",
+        "syncFlushTimeout",
+        "flushConsumerOffsetInterval",
+        "serverChannelMaxIdleTimeSeconds",
+    )
+)
 
 
 class BrokerAdminProcessor:
@@ -79,6 +103,7 @@ class BrokerAdminProcessor:
             if fixed and self._config_path is None:
                 raise ConfigError(f"{', '.join(sorted(fixed))} cannot change while running")
             now = {key: value for key, value in changes.items() if key not in fixed}
+            BrokerConfig().apply(changes)
             unknown = self._config.apply(now)
             if self._config_path is not None:
                 old = self._config_path.read_text(encoding="utf-8")
@@ -89,8 +114,9 @@ class BrokerAdminProcessor:
         if unknown:
             logger.warning("keys without effect here: %s", ", ".join(unknown))
         self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now())
-        self._config_changed(set(changes))
-        return request.reply(ResponseCode.SUCCESS)
+        self._config_changed(set(now))
+        remark = f"after a restart: {', '.join(sorted(fixed))}" if fixed else None
+        return request.reply(ResponseCode.SUCCESS, remark)
 
     def get_runtime_info(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = KVTable(table=self._runtime_info.table())

@@ -7,7 +7,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.stats import BrokerStats
-from congreve.broker.topics import TopicConfigManager, topic_name_fault
+from congreve.broker.topics import QUEUES_MAX, TopicConfigManager, topic_name_fault
 from congreve.engine.store import MessageStore
 from congreve.remoting.bodies import (
     MessageQueue,
@@ -26,8 +26,6 @@ from congreve.remoting.headers import (
 )
 
 logger = logging.getLogger(__name__)
-
-QUEUES_MAX = 65_536  # queues that one topic may be given by a tool
 
 
 class TopicAdminProcessor:

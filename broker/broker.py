@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.consumer_manage import ConsumerManageProcessor
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.durability import DurabilityGate
+from congreve.broker.errors import BrokerError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.hold import PullRequestHold
 from congreve.broker.locks import RebalanceLockManager
@@ -61,7 +63,7 @@ class Broker:
 
     ``async with Broker(config)`` runs on the caller's loop, ``with Broker(config)`` on a loop and
     thread of its own. The given config is copied; `address` is what clients are told.
-    StoreError, OSError or ConfigError when it cannot start, and then nothing is left running.
+    StoreError, BrokerError or RemotingError when it cannot start, and then nothing is left running.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Broker:
         backend: Backend | None = None,
         on_ready: Callable[["Broker"], None] | None = None,
     ) -> None:
-        self.config = msgspec.structs.replace(config)
+        self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
         self._clock = clock or Clock()
         self._on_ready = on_ready
         self._config_path = config_path
@@ -124,6 +126,7 @@ class Broker:
 
     async def start(self) -> None:
         """Open the store, listen, register. Everything is undone when a step fails."""
+        self._check_ports()
         try:
             await asyncio.to_thread(self.store.start)
             for name, manager in self._state.items():
@@ -191,6 +194,7 @@ class Broker:
                 producers=self.producers,
             ),
             ConsumerManageProcessor(
+                topics=topics,
                 consumers=self.consumers,
                 offsets=offsets,
                 locks=self.locks,
@@ -246,6 +250,20 @@ class Broker:
             for processor in processors
             for code, handler in processor.handlers().items()
         }
+
+    def _check_ports(self) -> None:
+        """A port that somebody else has shall stop us before anything is written."""
+        port = self.config.listen_port
+        for wanted in (port, port - VIP_DISTANCE) if port else ():
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((self.config.bind_address, wanted))
+                except OSError as error:
+                    raise BrokerError(
+                        f"cannot listen on {self.config.bind_address}:{wanted}"
+                        f" (listenPort={port}): {error.strerror}"
+                    ) from error
 
     async def _listen(self, handlers: Mapping[int, Handler]) -> None:
         config = self.config

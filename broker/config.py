@@ -143,7 +143,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         theirs = {
             stores[k].name: _typed(k, v, stores[k].type) for k, v in values.items() if k in stores
         }
-        store = _changed(self.store, theirs) if theirs else self.store
+        store = _changed(self.store, theirs)
         before = {name: getattr(self, name) for name in mine}
         try:
             for name, value in mine.items():
@@ -153,7 +153,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        self.store = store
+        for name in (*theirs, "commit_log_dir"):
+            # In place: a running store reads its settings anew each time.
+            setattr(self.store, name, getattr(store, name))
         unknown = {k: v for k, v in values.items() if k not in own and k not in stores}
         self.unknown = {**self.unknown, **unknown}
         return list(unknown)

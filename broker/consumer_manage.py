@@ -6,6 +6,7 @@ from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
 from congreve.broker.locks import RebalanceLockManager
 from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.topics import QUEUES_MAX, TopicConfigManager
 from congreve.engine.store import MessageStore
 from congreve.remoting.bodies import (
     GetConsumerListByGroupResponseBody,
@@ -32,12 +33,14 @@ class ConsumerManageProcessor:
     def __init__(
         self,
         *,
+        topics: TopicConfigManager,
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
         locks: RebalanceLockManager,
         store: MessageStore,
         memory: int,
     ) -> None:
+        self._topics = topics
         self._consumers = consumers
         self._offsets = offsets
         self._locks = locks
@@ -92,6 +95,13 @@ class ConsumerManageProcessor:
 
     def update_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = UpdateConsumerOffsetRequestHeader.read(request)
+        if header.topic not in self._topics.table:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        if not 0 <= header.queue_id < QUEUES_MAX or header.commit_offset < 0:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] or commitOffset[{header.commit_offset}] is illegal",
+            )
         self._offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )

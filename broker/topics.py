@@ -28,6 +28,7 @@ DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 
 TOPIC_NAME_MAX = 127
+QUEUES_MAX = 65_536  # of one topic, against slips of a tool
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 _NOT_FOR_PRODUCERS = frozenset(

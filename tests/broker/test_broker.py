@@ -183,6 +183,10 @@ async def test_config_is_shown_changed_and_kept(tmp_path):
         refused = await tool.ask(25, body=b"brokerPermission=x\n")
         assert refused.code == 1 and "brokerPermission='x'" in refused.remark
         assert path.read_text() == "# mine\nbrokerPermission=4\nmine=1\n"
+        later = await tool.ask(25, body=b"listenPort=1234\nmaxMessageSize=10\n")
+        assert (later.code, later.remark) == (0, "after a restart: listenPort")
+        assert broker.port != 1234 and broker.store.config.max_message_size == 10
+        assert "listenPort=1234\n" in path.read_text()
 
 
 async def test_runtime_info_has_what_mqadmin_reads(tmp_path):
@@ -396,5 +400,6 @@ async def test_a_taken_port_is_one_clear_error_and_lets_the_store_go(tmp_path):
     async with running(config_of(tmp_path / "a")) as (_, broker):
         with pytest.raises(CongreveError, match=str(broker.port)):
             await Broker(config_of(tmp_path / "b", listen_port=broker.port)).start()
+        assert not (tmp_path / "b").exists()
     async with running(config_of(tmp_path / "b")) as (tool, _):
         assert (await tool.create_topic("T")).code == 0
