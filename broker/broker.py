@@ -297,7 +297,7 @@ class Broker:
             self._hold.connection_closed(connection)
 
     def _config_changed(self, keys: set[str]) -> None:
-        if "brokerPermission" in keys:
+        if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             self.topics.tell_again()
 
     def _housekeep(self) -> None:

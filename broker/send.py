@@ -59,6 +59,14 @@ def put_code(status: PutStatus) -> ResponseCode:
     return _PUT_CODES.get(status, ResponseCode.SYSTEM_ERROR)
 
 
+def region_fields(config: BrokerConfig) -> dict[str, str]:
+    """Ext fields that every answer to a send carries: Java clients read them without a look."""
+    return {
+        properties.MSG_REGION: config.region_id,
+        properties.TRACE_SWITCH: "true" if config.trace_on else "false",
+    }
+
+
 class SendMessageProcessor:
     """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
 
@@ -116,10 +124,7 @@ class SendMessageProcessor:
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
     ) -> RemotingCommand:
-        # Java clients read these two without looking whether there are any.
-        fields[properties.MSG_REGION] = self._config.region_id
-        fields[properties.TRACE_SWITCH] = "true" if self._config.trace_on else "false"
-        return request.reply(code, remark, fields)
+        return request.reply(code, remark, fields | region_fields(self._config))
 
     def _check(
         self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection

@@ -129,6 +129,7 @@ class TopicConfigManager:
             and not name.startswith(RETRY_PREFIX)
             and config.topic_filter_type == "SINGLE_TAG"
             and (self._config.writable or not config.order)
+            and self._clock.now() >= self._config.start_accept_send_request_time_stamp
         )
 
     def create_on_send(

@@ -183,9 +183,9 @@ async def test_config_is_shown_changed_and_kept(tmp_path):
         refused = await tool.ask(25, body=b"brokerPermission=x\n")
         assert refused.code == 1 and "brokerPermission='x'" in refused.remark
         assert path.read_text() == "# mine\nbrokerPermission=4\nmine=1\n"
-        later = await tool.ask(25, body=b"listenPort=1234\nmaxMessageSize=10\n")
+        later = await tool.ask(25, body=b"listenPort=1234\nfileReservedTime=9\n")
         assert (later.code, later.remark) == (0, "after a restart: listenPort")
-        assert broker.port != 1234 and broker.store.config.max_message_size == 10
+        assert broker.port != 1234 and broker.store.config.file_reserved_time == 9
         assert "listenPort=1234\n" in path.read_text()
 
 
