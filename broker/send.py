@@ -19,7 +19,8 @@ from congreve.broker.topics import (
     topic_name_fault,
 )
 from congreve.engine.clock import Clock
-from congreve.engine.store import MessageStore, PutResult, PutStatus
+from congreve.engine.results import PutResult, PutStatus
+from congreve.engine.store import MessageStore
 from congreve.records import properties
 from congreve.records.errors import RecordError
 from congreve.records.flags import SysFlag

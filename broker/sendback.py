@@ -9,7 +9,8 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.send import MAX_RECONSUME_TIMES_VERSION, SYS_FLAG_UNIT_SUB
 from congreve.broker.topics import TopicConfigManager, dlq_topic, retry_topic
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.records import properties
 from congreve.records.message import Record
 from congreve.records.record import decode_record, offset_message_id
