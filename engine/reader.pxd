@@ -1,0 +1,77 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.engine.commitlog cimport CommitLog
+from congreve.engine.consumequeue cimport ConsumeQueue
+
+# Numbers of GetStatus.
+cdef enum GetCode:
+    GET_FOUND
+    GET_NO_MATCHED_MESSAGE
+    GET_MESSAGE_WAS_REMOVING
+    GET_OFFSET_FOUND_NULL
+    GET_OFFSET_OVERFLOW_BADLY
+    GET_OFFSET_OVERFLOW_ONE
+    GET_OFFSET_TOO_SMALL
+    GET_NO_MATCHED_LOGIC_QUEUE
+    GET_NO_MESSAGE_IN_QUEUE
+
+# Neighbouring records of one segment.
+cdef struct Span:
+    const uint8_t *data
+    int64_t length
+    int32_t segment
+
+cdef struct SegmentAt:
+    int64_t base
+    const uint8_t *data
+
+
+cdef class TagFilter:
+    # Tag hashes that pass, sorted: the low 32 bits of an entry's tags code.
+    cdef int32_t *codes
+    cdef Py_ssize_t count
+    cdef bint accepts(self, int64_t tags_code) noexcept nogil
+
+
+cdef class Limits:
+    # How much one answer may hold, near the end of the log (memory) and far behind it (disk).
+    cdef readonly int64_t memory_bytes
+    cdef readonly int32_t memory_count
+    cdef readonly int64_t disk_bytes
+    cdef readonly int32_t disk_count
+    cdef readonly int64_t memory_window
+
+
+cdef class Gather:
+    # One look into one queue, and what it found; used again and again by one thread.
+    cdef CommitLog log
+    cdef Limits limits
+    cdef tuple segments             # that `table` was made of
+    cdef SegmentAt *table
+    cdef Span *spans
+    cdef int32_t span_count
+    cdef int32_t segment_count
+    cdef int64_t log_begin
+    cdef int64_t log_end
+
+    cdef readonly GetCode status
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t min_offset
+    cdef readonly int64_t max_offset
+    cdef readonly int64_t size      # bytes found
+    cdef readonly int32_t count     # messages found
+    cdef readonly bint suggest_slave
+
+    # Looks from `offset` on for at most `max_count` messages; `tags` None lets all pass.
+    cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
+                  TagFilter tags) except -1
+    # What was found, as the answer's body: views on the log where pieces are large, else one bytes.
+    cdef list buffers(self)
+
+    cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
+                  TagFilter tags) except -1
+    cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
+                           TagFilter tags, int64_t *skip_to) noexcept nogil
+    cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
+    cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil
+    cdef int refresh(self) except -1

@@ -1,0 +1,309 @@
+"""Messages out of a queue: from entries to the bytes of an answer, in one pass without the GIL."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from congreve.engine.commitlog cimport CommitLog
+from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY
+from congreve.io_backends.backend cimport Segment
+from congreve.io_backends.mapping cimport Mapping
+from congreve.records.cursor cimport load_i32, load_i64
+from congreve.records.layout cimport (
+    AT_MAGIC,
+    AT_PHYSICAL_OFFSET,
+    AT_SIZE,
+    RECORD_FIXED,
+    RECORD_MAGIC,
+)
+
+import enum
+import os
+
+# Entries that one call looks at before it says "nothing matched so far" (D20; the reference: 800).
+cdef int64_t SCAN_MAX = 160_000
+# Pieces of at least this many bytes leave as views; smaller ones are cheaper to copy than to send
+# one by one.
+cdef int64_t VIEW_MIN = 4096
+
+
+class GetStatus(enum.IntEnum):
+    FOUND = GET_FOUND
+    NO_MATCHED_MESSAGE = GET_NO_MATCHED_MESSAGE
+    MESSAGE_WAS_REMOVING = GET_MESSAGE_WAS_REMOVING
+    OFFSET_FOUND_NULL = GET_OFFSET_FOUND_NULL
+    OFFSET_OVERFLOW_BADLY = GET_OFFSET_OVERFLOW_BADLY
+    OFFSET_OVERFLOW_ONE = GET_OFFSET_OVERFLOW_ONE
+    OFFSET_TOO_SMALL = GET_OFFSET_TOO_SMALL
+    NO_MATCHED_LOGIC_QUEUE = GET_NO_MATCHED_LOGIC_QUEUE
+    NO_MESSAGE_IN_QUEUE = GET_NO_MESSAGE_IN_QUEUE
+
+
+@cython.final
+cdef class TagFilter:
+    def __cinit__(self, codes):
+        cdef Py_ssize_t i
+        ordered = sorted(codes)
+        self.codes = <int32_t *> PyMem_Malloc(max(len(ordered), 1) * sizeof(int32_t))
+        if self.codes == NULL:
+            raise MemoryError()
+        self.count = len(ordered)
+        for i in range(self.count):
+            self.codes[i] = ordered[i]
+
+    def __dealloc__(self):
+        PyMem_Free(self.codes)
+
+    cdef bint accepts(self, int64_t tags_code) noexcept nogil:
+        cdef int32_t wanted = <int32_t> tags_code
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.count
+        cdef Py_ssize_t middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.codes[middle] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low < self.count and self.codes[low] == wanted
+
+
+@cython.final
+cdef class Limits:
+    def __cinit__(self, *, int64_t memory_bytes, int32_t memory_count, int64_t disk_bytes,
+                  int32_t disk_count, int64_t memory_window):
+        self.memory_bytes = memory_bytes
+        self.memory_count = max(memory_count, 1)
+        self.disk_bytes = disk_bytes
+        self.disk_count = max(disk_count, 1)
+        self.memory_window = memory_window
+
+
+@cython.final
+cdef class Gather:
+    def __cinit__(self, CommitLog log, Limits limits):
+        self.log = log
+        self.limits = limits
+        self.spans = <Span *> PyMem_Malloc(
+            max(limits.memory_count, limits.disk_count) * sizeof(Span)
+        )
+        if self.spans == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        PyMem_Free(self.spans)
+        PyMem_Free(self.table)
+
+    cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
+                  TagFilter tags) except -1:
+        self.min_offset = queue.min_offset
+        self.max_offset = queue.max_offset
+        self.count = self.span_count = 0
+        self.size = 0
+        self.suggest_slave = False
+        self.next_offset = offset
+        if self.max_offset == 0:
+            self.status = GET_NO_MESSAGE_IN_QUEUE
+            self.next_offset = 0
+        elif offset < self.min_offset:
+            self.status = GET_OFFSET_TOO_SMALL
+            self.next_offset = self.min_offset
+        elif offset == self.max_offset:
+            self.status = GET_OFFSET_OVERFLOW_ONE
+        elif offset > self.max_offset:
+            self.status = GET_OFFSET_OVERFLOW_BADLY
+            self.next_offset = self.max_offset
+        else:
+            self.scan(queue, offset, max_count, tags)
+        return 0
+
+    cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
+                  TagFilter tags) except -1:
+        cdef int64_t per_file = queue.file_size // CQ_ENTRY
+        cdef int64_t stop = min(self.max_offset, offset + SCAN_MAX)
+        cdef int64_t skip_to = -1       # entries below this physical offset name what is gone
+        cdef int64_t wanted, scanned
+        cdef Mapping mapping
+        cdef const uint8_t *entries
+        self.status = GET_NO_MATCHED_MESSAGE
+        self.refresh()
+        while self.next_offset < stop:
+            mapping = queue.mapping_at(self.next_offset // per_file * queue.file_size)
+            if mapping is None:
+                if self.next_offset == offset:
+                    self.status = GET_OFFSET_FOUND_NULL
+                    self.next_offset = queue.next_file_offset(offset)
+                return 0
+            wanted = min(stop, (self.next_offset // per_file + 1) * per_file) - self.next_offset
+            entries = mapping.data + self.next_offset % per_file * CQ_ENTRY
+            with nogil:
+                scanned = self.scan_file(entries, wanted, max_count, tags, &skip_to)
+            self.next_offset += scanned
+            if scanned < wanted:
+                break
+        if self.count:
+            self.status = GET_FOUND
+        return 0
+
+    cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
+                           TagFilter tags, int64_t *skip_to) noexcept nogil:
+        """Goes over entries of one file; returns how many were dealt with."""
+        cdef const uint8_t *entry = entries
+        cdef int64_t physical_offset = 0
+        cdef int64_t i
+        cdef int32_t size
+        for i in range(count):
+            physical_offset = load_i64(entry)
+            size = load_i32(entry + CQ_AT_SIZE)
+            if physical_offset >= skip_to[0]:
+                self.suggest_slave = self.log_end - physical_offset > self.limits.memory_window
+                if self.count and self.full(physical_offset, size, max_count):
+                    return i
+                if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
+                    if not self.take(physical_offset, size):
+                        if self.count == 0:
+                            self.status = GET_MESSAGE_WAS_REMOVING
+                        skip_to[0] = (
+                            physical_offset // self.log.segment_size + 1
+                        ) * self.log.segment_size
+            entry += CQ_ENTRY
+        return count
+
+    cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil:
+        """Whether a further message is too much (RocketMQ: isTheBatchFull)."""
+        if self.count >= max_count:
+            return True
+        if self.log_end - physical_offset > self.limits.memory_window:
+            return (
+                self.count >= self.limits.disk_count or self.size + size > self.limits.disk_bytes
+            )
+        return (
+            self.count >= self.limits.memory_count or self.size + size > self.limits.memory_bytes
+        )
+
+    cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil:
+        """Adds one record; False where the log has it no more, or something else lies there."""
+        cdef int64_t place = physical_offset - self.log_begin
+        cdef int32_t index
+        cdef const uint8_t *record
+        cdef Span *last
+        if place < 0 or self.segment_count == 0 or size < RECORD_FIXED or physical_offset + size > self.log_end:
+            return False
+        index = <int32_t> (place // self.log.segment_size)
+        place = place % self.log.segment_size
+        if place + size > self.log.segment_size:
+            return False
+        record = self.table[index].data + place
+        if (
+            load_i32(record + AT_SIZE) != size or load_i32(record + AT_MAGIC) != RECORD_MAGIC
+            or load_i64(record + AT_PHYSICAL_OFFSET) != physical_offset
+        ):
+            return False
+        last = &self.spans[self.span_count - 1]
+        if self.span_count and last.data + last.length == record and last.segment == index:
+            last.length += size
+        else:
+            last = &self.spans[self.span_count]
+            last.data = record
+            last.length = size
+            last.segment = index
+            self.span_count += 1
+        self.count += 1
+        self.size += size
+        return True
+
+    cdef int refresh(self) except -1:
+        """Take up the log's segments and end as they are now."""
+        cdef tuple segments = self.log.segments
+        cdef Py_ssize_t i
+        cdef Segment segment
+        self.log_end = self.log.max_offset
+        if segments is self.segments:
+            return 0
+        table = <SegmentAt *> PyMem_Realloc(self.table, (len(segments) + 1) * sizeof(SegmentAt))
+        if table == NULL:
+            raise MemoryError()
+        self.table = table
+        for i in range(len(segments)):
+            segment = segments[i]
+            table[i].base = segment.base_offset
+            table[i].data = segment.data
+        self.segments = segments
+        self.segment_count = <int32_t> len(segments)
+        self.log_begin = table[0].base if segments else 0
+        return 0
+
+    cdef list buffers(self):
+        cdef Span *span
+        cdef bytes copied
+        cdef char *at
+        cdef int32_t i
+        if self.span_count and self.size >= self.span_count * VIEW_MIN:
+            return [self.view(i) for i in range(self.span_count)]
+        copied = PyBytes_FromStringAndSize(NULL, self.size)
+        at = PyBytes_AS_STRING(copied)
+        for i in range(self.span_count):
+            span = &self.spans[i]
+            memcpy(at, span.data, span.length)
+            at += span.length
+        return [copied]
+
+    def view(self, int32_t i):
+        cdef Span *span = &self.spans[i]
+        cdef int64_t start = span.data - self.table[span.segment].data
+        return memoryview(self.segments[span.segment])[start:start + span.length]
+
+
+@cython.final
+cdef class GetResult:
+    cdef readonly object status
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t min_offset
+    cdef readonly int64_t max_offset
+    cdef readonly int64_t size
+    cdef readonly int32_t count
+    cdef readonly bint suggest_slave
+    cdef readonly list buffers
+
+    def __repr__(self):
+        return (
+            f"<GetResult {self.status.name} {self.count} messages, next {self.next_offset}, "
+            f"queue [{self.min_offset}, {self.max_offset})>"
+        )
+
+
+@cython.final
+cdef class Reader:
+    cdef readonly Limits limits
+    cdef CommitLog log
+
+    def __init__(self, config, CommitLog log):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.log = log
+        self.limits = Limits(
+            memory_bytes=config.max_transfer_bytes_on_message_in_memory,
+            memory_count=config.max_transfer_count_on_message_in_memory,
+            disk_bytes=config.max_transfer_bytes_on_message_in_disk,
+            disk_count=config.max_transfer_count_on_message_in_disk,
+            memory_window=memory * config.access_message_in_memory_max_ratio // 100,
+        )
+
+    def gather(self):
+        return Gather(self.log, self.limits)
+
+    def get(self, ConsumeQueue queue, int64_t offset, int32_t max_count, tag_codes=None):
+        cdef Gather gather = Gather(self.log, self.limits)
+        cdef GetResult result = GetResult.__new__(GetResult)
+        gather.look(queue, offset, max_count, None if tag_codes is None else TagFilter(tag_codes))
+        result.status = GetStatus(gather.status)
+        result.next_offset = gather.next_offset
+        result.min_offset = gather.min_offset
+        result.max_offset = gather.max_offset
+        result.size = gather.size
+        result.count = gather.count
+        result.suggest_slave = gather.suggest_slave
+        result.buffers = gather.buffers() if gather.count else []
+        return result
