@@ -48,7 +48,9 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
     shelf.log.close()
 
 
-def bodies(shelf: Shelf, offset: int, count: int, tags: frozenset[int] | None = None) -> list[bytes]:
+def bodies(
+    shelf: Shelf, offset: int, count: int, tags: frozenset[int] | None = None
+) -> list[bytes]:
     found = shelf.reader.get(shelf.queue, offset, count, tags)
     return [record.body for record in decode_records(b"".join(found.buffers))]
 
@@ -123,7 +125,7 @@ def test_an_entry_that_names_no_record_is_not_served(shelf: Shelf) -> None:
 def test_entries_of_a_deleted_segment_are_skipped(shelf: Shelf) -> None:
     for i in range(80):
         shelf.put(b"%d" % i * 50)
-    shelf.log.drop_first(1)
+    shelf.log.delete_oldest()
     found = shelf.reader.get(shelf.queue, 0, 32)
     assert found.status is GetStatus.FOUND
     first = decode_records(b"".join(found.buffers))[0]
