@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
+NAMESPACE = ROOT / "build" / "namespace"
 
 
 def compiled_modules() -> list[str]:
@@ -31,7 +32,12 @@ def test_stubs_say_what_the_compiled_modules_have() -> None:
             *compiled_modules(),
         ],
         cwd=ROOT,
-        env={**os.environ, "MYPYPATH": str(ROOT / "build" / "namespace")},
+        env={
+            **os.environ,
+            "MYPYPATH": str(NAMESPACE),
+            "PYTHONPATH": str(NAMESPACE),
+            "PYTHONSAFEPATH": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
