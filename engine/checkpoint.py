@@ -3,11 +3,15 @@
 import logging
 import os
 import struct
+from collections.abc import Callable
 
 import msgspec
 
+from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
+from congreve.engine.queuetable import QueueTable
 from congreve.engine.statefile import StateFile
+from congreve.io_backends.backend import Backend
 
 _TIMES = struct.Struct(">qqq")
 _FILE_SIZE = 4096
@@ -80,6 +84,7 @@ class QueueCheckpoint(msgspec.Struct, kw_only=True, rename="camel"):
     another broker is recognised.
     """
 
+    log_begin: int
     log_end: int
     last_record: int  # physical offset, -1 for an empty log
     last_store_timestamp: int
@@ -105,3 +110,76 @@ class QueueCheckpointFile:
     def replace(self, checkpoint: QueueCheckpoint) -> None:
         """Durable when it returns; StoreError."""
         self._file.replace(msgspec.json.encode(checkpoint).decode())
+
+
+class Checkpointer:
+    """Makes the store durable up to a record and writes both checkpoints.
+
+    Safe beside the one writer: a record's entry is put before the next record is appended, so the
+    newest entry of all queues says that everything before it is in its queue.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        backend: Backend,
+        queues: QueueTable,
+        *,
+        log_begin: Callable[[], int],
+        store_time: Callable[[int, int], int],
+    ) -> None:
+        """`store_time(physical_offset, size)` reads a record's store time in ms."""
+        self._file = QueueCheckpointFile(config.own_dir)
+        self._backend = backend
+        self._queues = queues
+        self.times = Checkpoint(config.checkpoint_path)
+        self._log_begin = log_begin
+        self._store_time = store_time
+        self._newest = (-1, 0)
+        self.log_end = 0  # of the last checkpoint written
+
+    def load(self) -> QueueCheckpoint | None:
+        """Read both; StoreError."""
+        self.times.load()
+        return self._file.load()
+
+    def resume(self, last_record: int, end: int) -> None:
+        """Recovery's word: all queues are complete up to `end`, where `last_record` ends."""
+        self._newest = (last_record, end - last_record) if last_record >= 0 else (-1, 0)
+
+    def note_newest(self) -> tuple[int, int]:
+        """(physical offset, size) of the last record that ever had an entry; (-1, 0) without one.
+
+        Called before queues are removed, too: their records must not come back.
+        """
+        newest = max(self._queues, key=lambda queue: queue.max_physical_offset, default=None)
+        if newest is not None and newest.max_physical_offset > 0:
+            physical_offset, size, _ = newest[newest.max - 1]
+            self._newest = max(self._newest, (physical_offset, size))
+        return self._newest
+
+    def write(self, timeout_s: float = 60.0) -> bool:
+        """False where the log did not become durable; BackendError, StoreError."""
+        promised: dict[str, dict[int, tuple[int, int]]] = {}
+        for queue in self._queues:
+            promised.setdefault(queue.topic, {})[queue.queue_id] = (queue.min, queue.max)
+        last_record, size = self.note_newest()
+        log_end = last_record + size if size else self._log_begin()
+        stored = self._store_time(last_record, size) if size else 0
+        if not self._backend.wait_durable(log_end, timeout_s):
+            return False
+        for queue in self._queues:
+            queue.flush()
+        self._file.replace(
+            QueueCheckpoint(
+                log_begin=self._log_begin(),
+                log_end=log_end,
+                last_record=last_record,
+                last_store_timestamp=stored,
+                queues=promised,
+            )
+        )
+        self.times.physic_msg_timestamp = self.times.logics_msg_timestamp = stored
+        self.times.flush()
+        self.log_end = log_end
+        return True

@@ -53,11 +53,12 @@ class CommitLog:
         Files that are no segments are skipped with a warning (D27). StoreFormatError where sizes
         or names cannot be a log's; BackendError, StoreError.
         """
-    def set_end(self, physical_offset: int) -> None:
+    def set_end(self, physical_offset: int, durable: int = 0) -> None:
         """Recovery's verdict: the log ends here (D6).
 
-        Later segments are removed, what stands behind the end is zeroed, and all before it is
-        durable when this returns. StoreFormatError where the log does not reach there.
+        Later segments are removed, and what stands behind the end is zeroed on disk. What lies
+        between `durable` and the end is the backend's to sync: start it with `durable`.
+        StoreFormatError where the log does not reach there.
         """
     def append_record(
         self, record: Record, queue: ConsumeQueue, tags_code: int | None = None

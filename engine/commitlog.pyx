@@ -205,7 +205,7 @@ cdef class CommitLog:
             self.min_offset = bases[0]
             self.max_offset = bases[len(bases) - 1] + self.segment_size
 
-    def set_end(self, int64_t physical_offset):
+    def set_end(self, int64_t physical_offset, int64_t durable=0):
         cdef Segment segment
         cdef Segment active = None
         if not self.segments or not self.min_offset <= physical_offset <= self.max_offset:
@@ -222,10 +222,10 @@ cdef class CommitLog:
         active.written = physical_offset - active.base_offset
         active.zero_tail()
         for segment in kept:
-            segment.flush()
+            if segment is active or segment.base_offset + segment.size > durable:
+                self.backend.attach(segment)
         self.segments = tuple(kept)
         self.max_offset = physical_offset
-        self.backend.attach(active)
         self.open_segment(active)
 
     def delete_oldest(self):

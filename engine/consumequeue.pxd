@@ -37,3 +37,5 @@ cdef class ConsumeQueue:
     cdef Mapping mapping_at(self, int64_t base)
     # First entry of the first file behind the one that holds `offset`.
     cdef int64_t next_file_offset(self, int64_t offset)
+    cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
+                              int32_t *size) except -1

@@ -1,7 +1,6 @@
 """Consume queues: for each queue of a topic, where in the log its messages lie."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memset
 
 from bisect import bisect_right
 
@@ -282,24 +281,28 @@ cdef class ConsumeQueue:
 
     def _first_not_below(self, int64_t physical_offset, bint by_end=False):
         # First entry whose record begins at or behind `physical_offset` (or ends behind it).
-        cdef int64_t low = self.min_offset, high = self.max_offset, middle, physical, tags_code
-        cdef int32_t size
-        cdef bint below
+        cdef int64_t low = self.min_offset, high = self.max_offset, middle, found
+        cdef int64_t physical = 0
+        cdef int32_t size = 0
         while low < high:
             middle = (low + high) // 2
-            if not self.entry(middle, &physical, &size, &tags_code):
-                below = True
-            elif size == CQ_FILLER_SIZE:
-                below = True
-            elif by_end:
-                below = physical + size <= physical_offset
-            else:
-                below = physical < physical_offset
-            if below:
-                low = middle + 1
+            found = self._next_record(middle, high, &physical, &size)
+            if found < high and (physical + size <= physical_offset if by_end
+                                 else physical < physical_offset):
+                low = found + 1
             else:
                 high = middle
-        return low
+        return self._next_record(low, self.max_offset, &physical, &size)
+
+    cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
+                              int32_t *size) except -1:
+        # First entry at or behind `offset` that is no filler; `end` where there is none before it.
+        cdef int64_t tags_code
+        while offset < end and self.entry(offset, physical_offset, size, &tags_code):
+            if size[0] != CQ_FILLER_SIZE:
+                return offset
+            offset += 1
+        return end
 
     def correct_min_offset(self, int64_t min_physical):
         """Move the begin to the first record that the log still has."""

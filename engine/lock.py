@@ -68,4 +68,4 @@ class StoreLock:
             kind, _, _, _, pid = struct.unpack(_FLOCK, answer)
             if kind != fcntl.F_UNLCK and pid > 0:
                 return f"process {pid}"
-        return f"another store in this process ({os.getpid()})"
+        return f"another broker, or another store of this process ({os.getpid()})"

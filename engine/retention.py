@@ -6,7 +6,7 @@ Decisions only: nothing here touches a file or a clock.
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from congreve.engine.config import StoreConfig, parse_hours
@@ -59,11 +59,11 @@ class Retention:
             return True
         return was_full and use > DISK_SPACE_CLEAN_FORCIBLY_RATIO
 
-    def expired(self, segments: Sequence[SegmentAge], now_ms: int, use: float) -> list[int]:
+    def expired(self, segments: Iterable[SegmentAge], now_ms: int, use: float) -> list[int]:
         """Base offsets to delete in this round, oldest first.
 
-        `segments` are all in order, the one being written last: that one never goes. A segment's
-        age is that of its last record: a file's mtime changes when a store is copied (D15).
+        `segments` are those that may go, in order: all but the one being written. A segment's age
+        is that of its last record: a file's mtime changes when a store is copied (D15).
         """
         by_hour = time.localtime(now_ms / 1000).tm_hour in parse_hours(self.config.delete_when)
         by_space = use < 0 or use > self.config.disk_max_used_space_ratio / 100
@@ -75,7 +75,7 @@ class Retention:
             return []
         oldest_kept = now_ms - self.config.file_reserved_time * _HOUR_MS
         chosen: list[int] = []
-        for segment in segments[:-1]:
+        for segment in segments:
             if len(chosen) == MAX_FILES_A_ROUND:
                 break
             if not forced and segment.last_store_timestamp > oldest_kept:

@@ -40,7 +40,11 @@ def test_queue_checkpoint_round_trip(tmp_path: Path) -> None:
     file = QueueCheckpointFile(str(tmp_path / "congreve"))
     assert file.load() is None
     written = QueueCheckpoint(
-        log_end=100, last_record=7, last_store_timestamp=9, queues={"T": {0: (1, 5), 11: (0, 2)}}
+        log_begin=0,
+        log_end=100,
+        last_record=7,
+        last_store_timestamp=9,
+        queues={"T": {0: (1, 5), 11: (0, 2)}},
     )
     file.replace(written)
     assert QueueCheckpointFile(str(tmp_path / "congreve")).load() == written

@@ -60,7 +60,7 @@ def test_two_stores_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     first = StoreLock(path)
     first.acquire()
-    with pytest.raises(StoreLockedError, match="this process"):
+    with pytest.raises(StoreLockedError, match="another store of this process"):
         StoreLock(path).acquire()
     # Closing another descriptor of the file must not drop the lock, as plain record locks do.
     with pytest.raises(StoreLockedError):

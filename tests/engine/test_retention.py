@@ -21,23 +21,22 @@ def ages(now: int, *hours: float) -> list[SegmentAge]:
 
 
 def test_expired_segments_go_at_the_hour_of_deletion_only() -> None:
-    assert retention().expired(ages(FOUR, 100, 73, 71, 0), FOUR, 0.1) == [0, 1 << 30]
-    assert retention().expired(ages(NOON, 100, 73, 71, 0), NOON, 0.1) == []
+    assert retention().expired(ages(FOUR, 100, 73, 71), FOUR, 0.1) == [0, 1 << 30]
+    assert retention().expired(ages(NOON, 100, 73, 71), NOON, 0.1) == []
 
 
 @pytest.mark.parametrize(("use", "gone"), [(0.75, 0), (0.76, 1), (-1.0, 1)])
 def test_a_filling_disk_deletes_expired_segments_at_any_hour(use: float, gone: int) -> None:
-    assert len(retention().expired(ages(NOON, 73, 71, 0), NOON, use)) == gone
+    assert len(retention().expired(ages(NOON, 73, 71), NOON, use)) == gone
 
 
-def test_a_nearly_full_disk_deletes_what_is_not_expired_but_never_the_last() -> None:
-    assert retention().expired(ages(NOON, 3, 2, 1), NOON, 0.86) == [0, 1 << 30]
+def test_a_nearly_full_disk_deletes_what_is_not_expired() -> None:
+    assert retention().expired(ages(NOON, 3, 2), NOON, 0.86) == [0, 1 << 30]
     assert retention(clean_file_forcibly_enable=False).expired(ages(NOON, 3, 2), NOON, 0.86) == []
-    assert retention().expired(ages(NOON, 999), NOON, 0.99) == []
 
 
 def test_a_younger_segment_stops_the_round() -> None:
-    assert retention().expired(ages(FOUR, 80, 1, 80, 0), FOUR, 0.1) == [0]
+    assert retention().expired(ages(FOUR, 80, 1, 80), FOUR, 0.1) == [0]
 
 
 def test_a_round_is_bounded() -> None:
@@ -48,15 +47,26 @@ def test_a_round_is_bounded() -> None:
 def test_manual_rounds_ignore_the_hour_and_run_out() -> None:
     rule = retention()
     rule.request_manually()
-    found = [len(rule.expired(ages(NOON, 80, 0), NOON, 0.1)) for _ in range(21)]
+    found = [len(rule.expired(ages(NOON, 80), NOON, 0.1)) for _ in range(21)]
     assert found == [1] * 20 + [0]
 
 
 def test_several_hours_of_deletion() -> None:
     rule = retention(delete_when="04;12")
-    assert rule.expired(ages(NOON, 80, 0), NOON, 0.1) == [0]
+    assert rule.expired(ages(NOON, 80), NOON, 0.1) == [0]
 
 
 def test_disk_use_of_nowhere_is_unknown() -> None:
     assert disk_use("/nonexistent/folder") == -1.0
     assert 0 <= disk_use("/") <= 1
+
+
+def test_puts_are_refused_above_090_and_taken_again_at_085() -> None:
+    """D26: one rule for both checks, no flapping between them."""
+    rule = retention()
+    seen = []
+    full = False
+    for use in (0.90, 0.91, 0.90, 0.86, 0.85, 0.90, -1.0):
+        full = rule.disk_full(use, full)
+        seen.append(full)
+    assert seen == [False, True, True, True, False, False, False]

@@ -1,0 +1,71 @@
+"""When ASYNC_FLUSH asks the disk side for durability (RocketMQ: FlushRealTimeService)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from congreve.engine.config import StoreConfig
+
+_PAGE = 4096
+
+log = logging.getLogger(__name__)
+
+
+class FlushPolicy:
+    """Decides, from what is written and what is durable; times in ms."""
+
+    def __init__(self, config: StoreConfig, now_ms: int) -> None:
+        self._config = config
+        self._last_thorough_ms = now_ms
+
+    def due(self, written: int, durable: int, now_ms: int) -> bool:
+        """Whether to ask now: enough whole pages wait, or anything waits since long."""
+        if written <= durable:
+            return False
+        if now_ms >= self._last_thorough_ms + self._config.flush_commit_log_thorough_interval:
+            self._last_thorough_ms = now_ms
+            return True
+        waiting = written // _PAGE - durable // _PAGE
+        return waiting >= self._config.flush_commit_log_least_pages
+
+
+class FlushTimer:
+    """The thread of ASYNC_FLUSH. Under SYNC_FLUSH every append asks by itself and none runs."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        written: Callable[[], int],
+        durable: Callable[[], int],
+        request: Callable[[int], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._written = written
+        self._durable = durable
+        self._request = request
+        self._monotonic = monotonic
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._config.sync_flush:
+            return
+        self._thread = threading.Thread(target=self._run, name="flush-timer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent; what is still waiting is the backend's to flush at its own stop."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        policy = FlushPolicy(self._config, int(self._monotonic() * 1000))
+        while not self._stopping.wait(self._config.flush_interval_commit_log / 1000):
+            written = self._written()
+            if policy.due(written, self._durable(), int(self._monotonic() * 1000)):
+                self._request(written)

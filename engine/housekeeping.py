@@ -1,0 +1,167 @@
+"""What a store does beside its messages: checkpoints, cleaning, watching the disk."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from congreve.engine.checkpoint import Checkpointer
+from congreve.engine.clock import Clock
+from congreve.engine.commitlog import CommitLog
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
+from congreve.engine.health import Health
+from congreve.engine.queuetable import QueueTable
+from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
+from congreve.engine.scan import LogScanner
+from congreve.io_backends.errors import BackendError
+
+#: A restart reads what was written behind the last checkpoint: this bounds how long that takes.
+CHECKPOINT_BYTES = 256 << 20
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """One thread (RocketMQ: FlushConsumeQueueService, CleanCommitLogService and their kin).
+
+    `maintenance` is held while files come and go; whoever else removes queues takes it too.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        checkpointer: Checkpointer,
+        health: Health,
+        clock: Clock,
+        disk_use: Callable[[str], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._log = commit_log
+        self._queues = queues
+        self._checkpointer = checkpointer
+        self._health = health
+        self._clock = clock
+        self._disk_use = disk_use
+        self._monotonic = monotonic
+        self._retention = Retention(config)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._next_checkpoint = self._next_clean = 0.0
+        self.maintenance = threading.RLock()
+
+    def start(self) -> None:
+        now = self._monotonic()
+        self._next_checkpoint = now + self._config.flush_consume_queue_thorough_interval / 1000
+        self._next_clean = now + self._config.clean_resource_interval / 1000
+        self.watch_disk()
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent; the last checkpoint is the caller's."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def clean_soon(self) -> None:
+        """Delete expired segments now, whatever the hour (RocketMQ: executeDeleteFilesManually)."""
+        self._retention.request_manually()
+        self._next_clean = 0.0
+        self._wake.set()
+
+    def _run(self) -> None:
+        pause = self._config.flush_interval_consume_queue / 1000
+        while not self._stopping.is_set():
+            self._wake.wait(pause)
+            self._wake.clear()
+            if not self._stopping.is_set():
+                self.round()
+
+    def round(self) -> None:
+        """Whatever is due; a failure makes the store read-only."""
+        now = self._monotonic()
+        try:
+            if self._checkpoint_due(now):
+                self.checkpoint()
+                thorough = self._config.flush_consume_queue_thorough_interval / 1000
+                self._next_checkpoint = now + thorough
+            if now >= self._next_clean:
+                self.watch_disk()
+                self.clean()
+                self._next_clean = now + self._config.clean_resource_interval / 1000
+        except BackendError as error:
+            self._health.fail(str(error))
+        except StoreError as error:
+            log.error("housekeeping: %s", error)
+
+    def _checkpoint_due(self, now: float) -> bool:
+        behind = self._log.max_offset - self._checkpointer.log_end
+        return behind >= CHECKPOINT_BYTES or (behind > 0 and now >= self._next_checkpoint)
+
+    def checkpoint(self) -> bool:
+        """Flush log and queues, then say so on disk; BackendError, StoreError."""
+        with self.maintenance:
+            return not self._health.failed and self._checkpointer.write()
+
+    def watch_disk(self) -> float:
+        """Refuse or allow puts by the fuller of the two partitions; its use (D26: one rule)."""
+        folders = (self._config.commit_log_dir, self._config.root_dir)
+        uses = [self._disk_use(folder) for folder in folders]
+        use = -1.0 if min(uses) < 0 else max(uses)
+        full = self._retention.disk_full(use, self._health.disk_full)
+        if full != self._health.disk_full:
+            limit = DISK_SPACE_WARNING_LEVEL_RATIO
+            self._health.set_disk_full(
+                f"the disk is {use:.0%} full, messages are taken up to {limit:.0%}"
+                if full
+                else None
+            )
+        return use
+
+    def clean(self) -> int:
+        """Delete segments that are old or in the way, and what pointed into them; how many."""
+        use = self.watch_disk()
+        chosen = self._retention.expired(self._ages(), self._clock.now(), use)
+        removed = 0
+        with self.maintenance:
+            for base_offset in chosen:
+                if removed and self._stopping.wait(
+                    self._config.delete_commit_log_files_interval / 1000
+                ):
+                    break
+                log.info("deleting the log's segment at %d", base_offset)
+                self._log.delete_oldest()
+                removed += 1
+            if removed:
+                self._follow_the_log()
+        return removed
+
+    def _ages(self) -> Iterator[SegmentAge]:
+        """All segments but the one being written, oldest first.
+
+        A segment's last record is no younger than the first one of the next: that one is read,
+        because it is found without a walk.
+        """
+        segments = self._log.segments
+        for segment, following in pairwise(segments):
+            base = following.base_offset
+            probe = LogScanner(verify_crc=False)
+            probe.scan(following, base, base, base + 1)
+            if not probe.records:
+                return
+            yield SegmentAge(segment.base_offset, probe.last_store_timestamp)
+
+    def _follow_the_log(self) -> None:
+        begin = self._log.min_offset
+        for queue in self._queues:
+            queue.delete_expired(begin)
+        self._checkpointer.write()

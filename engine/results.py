@@ -1,0 +1,52 @@
+"""What the store answers to a put, and what it tells of itself."""
+
+from enum import Enum, auto
+
+import msgspec
+
+
+class PutStatus(Enum):
+    """RocketMQ: PutMessageStatus."""
+
+    PUT_OK = auto()
+    FLUSH_DISK_TIMEOUT = auto()
+    FLUSH_SLAVE_TIMEOUT = auto()
+    SLAVE_NOT_AVAILABLE = auto()
+    SERVICE_NOT_AVAILABLE = auto()
+    CREATE_MAPEDFILE_FAILED = auto()
+    MESSAGE_ILLEGAL = auto()
+    PROPERTIES_SIZE_EXCEEDED = auto()
+    OS_PAGECACHE_BUSY = auto()
+    UNKNOWN_ERROR = auto()
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
+
+
+class PutResult(msgspec.Struct, frozen=True):
+    """Where a message (or a batch's first) lies; offsets are -1 where it was refused."""
+
+    status: PutStatus
+    physical_offset: int = -1
+    end: int = -1  # durable_offset at which it is safe
+    queue_offset: int = -1
+    store_timestamp: int = 0
+    message_ids: str = ""  # offset ids, joined by ','
+
+
+class StoreStats(msgspec.Struct, frozen=True):
+    """One look at a running store; offsets are physical, times in ms."""
+
+    log_begin: int
+    log_end: int
+    durable: int
+    queues: int
+    topics: int
+    commit_log_disk_use: float  # share of the partition, -1.0 unknown
+    consume_queue_disk_use: float
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """Records found by key (RocketMQ: QueryMessageResult); times in ms, offsets physical."""
+
+    buffers: list[memoryview] = []
+    index_last_update_timestamp: int = 0
+    index_last_update_phyoffset: int = 0

@@ -1,0 +1,207 @@
+"""A store's folder examined while no broker runs on it; nothing on disk changes."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from congreve.engine import scan
+from congreve.engine.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.queuetable import QueueTable
+from congreve.engine.scan import LogScanner
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.mapping import Mapping
+
+Segment = tuple[int, Path]  # base offset, file
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """One queue: offsets [min, max)."""
+
+    topic: str
+    queue_id: int
+    min: int
+    max: int
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """What lies in a store's folder; physical offsets [log_begin, log_end), times in ms."""
+
+    root: str
+    clean: bool  # the last stop was one
+    segment_size: int
+    segments: int
+    log_begin: int
+    log_end: int
+    first_store_timestamp: int
+    last_store_timestamp: int
+    checkpoint_timestamp: int
+    index_files: int
+    queues: list[QueueInfo]
+
+
+class VerifyReport(msgspec.Struct, frozen=True):
+    """What a whole reading of a store found; `problems` are sentences, at most `limit` of them."""
+
+    records: int
+    bytes: int
+    entries: int
+    problems: list[str]
+    more_problems: int
+
+
+class StoreExaminer:
+    """`congreve store info|verify`. Raises StoreError where there is no store to examine."""
+
+    def __init__(self, root: str, commit_log_dir: str = "") -> None:
+        self._root = Path(root)
+        self._log_folder = Path(commit_log_dir) if commit_log_dir else self._root / "commitlog"
+        if not self._log_folder.is_dir():
+            raise StoreError(f"{root} holds no store: there is no folder {self._log_folder}")
+        self._segments = list(_numbered(self._log_folder))
+        self._size = self._segments[0][1].stat().st_size if self._segments else 0
+        for base, path in self._segments:
+            if path.stat().st_size != self._size or base % self._size:
+                raise StoreFormatError(
+                    f"{path} has {path.stat().st_size} bytes, the first segment {self._size}: "
+                    "it is no segment of this log"
+                )
+
+    def info(self) -> StoreInfo:
+        """Quick: reads the heads of the files and the records of the last segment."""
+        times = Checkpoint(str(self._root / "checkpoint"))
+        times.load()
+        first = last = LogScanner(verify_crc=False)
+        end = 0
+        if self._segments:
+            base, path = self._segments[0]
+            first.scan(self._map(path), base, base, base + 1)
+            for base, path in reversed(self._segments):
+                last = LogScanner(verify_crc=False)
+                last.scan(self._map(path), base, base)
+                end = last.position
+                if last.records:
+                    break
+        index = self._root / "index"
+        return StoreInfo(
+            root=str(self._root),
+            clean=not (self._root / "abort").exists(),
+            segment_size=self._size,
+            segments=len(self._segments),
+            log_begin=self._segments[0][0] if self._segments else 0,
+            log_end=end,
+            first_store_timestamp=first.last_store_timestamp,
+            last_store_timestamp=last.last_store_timestamp,
+            checkpoint_timestamp=times.min_timestamp,
+            index_files=len(list(index.iterdir())) if index.is_dir() else 0,
+            queues=[
+                QueueInfo(queue.topic, queue.queue_id, queue.min, queue.max)
+                for queue in self._queues()
+            ],
+        )
+
+    def verify(
+        self,
+        delay_levels_ms: tuple[int, ...] | None = None,
+        *,
+        limit: int = 100,
+        progress: Callable[[int], None] | None = None,
+    ) -> VerifyReport:
+        """Reads every record with its CRC and compares every queue entry with its record.
+
+        `progress` hears the bytes of each segment that was read.
+        """
+        if delay_levels_ms is None:
+            delay_levels_ms = StoreConfig(root_dir=str(self._root)).delay_levels_ms
+        queues = self._queues()
+        problems: list[str] = []
+        told = 0
+
+        def report(problem: str) -> None:
+            nonlocal told
+            told += 1
+            if told <= limit:
+                problems.append(problem)
+
+        known = QueueCheckpointFile(str(self._root / "congreve")).load()
+        if known is not None:
+            self._check_promises(queues, known, report)
+        scanner = LogScanner(queues, compare=True, delay_levels_ms=delay_levels_ms, report=report)
+        for number, (base, path) in enumerate(self._segments, 1):
+            self._verify_segment(scanner, base, path, report, last=number == len(self._segments))
+            if progress is not None:
+                progress(self._size)
+        for topic, queue_id in scanner.missing:
+            # Without a word of our own a topic that was deleted looks like one that was lost.
+            if known is None or queue_id in known.queues.get(topic, {}):
+                report(f"queue {queue_id} of {topic} is missing")
+        entries = sum(queue.max - queue.min for queue in queues)
+        if entries != scanner.dispatched:
+            report(f"the queues have {entries} entries, the log {scanner.dispatched} messages")
+        return VerifyReport(
+            records=scanner.records,
+            bytes=scanner.position - self._segments[0][0] if self._segments else 0,
+            entries=entries,
+            problems=problems,
+            more_problems=max(told - limit, 0),
+        )
+
+    def _check_promises(
+        self, queues: QueueTable, known: QueueCheckpoint, report: Callable[[str], None]
+    ) -> None:
+        expired = bool(self._segments) and self._segments[0][0] > known.log_begin
+        for topic, promised in known.queues.items():
+            for queue_id, (low, high) in promised.items():
+                queue = queues.find(topic, queue_id)
+                if queue is None:
+                    continue
+                if queue.max < high or (queue.min > low and not expired):
+                    report(
+                        f"queue {queue_id} of {topic} has entries {queue.min} to {queue.max}, "
+                        f"the checkpoint promises {low} to {high}"
+                    )
+
+    def _verify_segment(
+        self,
+        scanner: LogScanner,
+        base: int,
+        path: Path,
+        report: Callable[[str], None],
+        *,
+        last: bool,
+    ) -> None:
+        data = self._map(path)
+        why = scanner.scan(data, base, base)
+        while why == scan.BAD or (why == scan.END and not last):
+            bad = scanner.position
+            found = scanner.resync(data, base, bad + 1)
+            where = "the rest of the segment" if found is None else f"{found - bad} bytes"
+            report(f"{where} at {bad} in {path} hold no valid record")
+            if found is None:
+                return
+            why = scanner.scan(data, base, found)
+
+    def _queues(self) -> QueueTable:
+        folder = self._root / "consumequeue"
+        sizes = (path.stat().st_size for path in folder.glob("*/*/" + "[0-9]" * 20))
+        queues = QueueTable(folder, next(sizes, 6_000_000))
+        queues.load()
+        begin = self._segments[0][0] if self._segments else 0
+        for queue in queues:
+            queue.correct_min_offset(begin)
+        return queues
+
+    def _map(self, path: Path) -> Mapping:
+        try:
+            return Mapping(str(path), self._size, writable=False)
+        except BackendError as error:
+            raise StoreError(str(error)) from error
+
+
+def _numbered(folder: Path) -> Iterator[Segment]:
+    for name in sorted(os.listdir(folder)):
+        if len(name) == 20 and name.isdecimal():
+            yield int(name), folder / name

@@ -1,0 +1,123 @@
+"""kill -9 at random moments: what was acknowledged is there, and nothing wrong is served.
+
+Run as a program, this file is the writer that gets killed.
+"""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.verify import StoreExaminer
+from congreve.records.message import Record
+from congreve.records.record import decode_record
+
+TOPIC = "CrashTest"
+QUEUES = 4
+ROUNDS = 50
+
+#: queue, queue offset, physical offset, and the number that the body repeats
+Acknowledged = tuple[int, int, int, int]
+
+
+def config_of(root: str) -> StoreConfig:
+    """Small files and quick checkpoints, so that kills hit every boundary."""
+    return StoreConfig(
+        root_dir=root,
+        mapped_file_size_commit_log=64 << 10,
+        mapped_file_size_consume_queue=20 * 50,
+        max_hash_slot_num=100,
+        max_index_num=400,
+        flush_consume_queue_thorough_interval=100,
+        flush_interval_consume_queue=20,
+    )
+
+
+def body_of(number: int) -> bytes:
+    """Of one to about 3,000 bytes, so that records end anywhere in a segment."""
+    return (b"%d," % number) * (1 + number * 7919 % 500)
+
+
+def write_until_killed(root: str, number: int) -> None:
+    """Prints a line for each message that may be called safe, after the disk said so."""
+    with MessageStore(config_of(root)) as store:
+        print("ready", flush=True)
+        while True:
+            lines, end = "", 0
+            for _ in range(random.randint(1, 20)):
+                tags = "odd" if number % 2 else "even"
+                put = store.put(
+                    Record(
+                        topic=TOPIC,
+                        body=body_of(number),
+                        properties={"KEYS": f"k{number}", "TAGS": tags},
+                        queue_id=number % QUEUES,
+                    )
+                )
+                if put.status is not PutStatus.PUT_OK:
+                    sys.exit(f"put of {number} answered {put.status}")
+                lines += f"{number % QUEUES} {put.queue_offset} {put.physical_offset} {number}\n"
+                end = put.end
+                number += 1
+            if not store.wait_durable(end, 10):
+                sys.exit("the disk did not answer within 10 s")
+            print(lines, end="", flush=True)
+
+
+def write_and_kill(root: Path, first: int, pause_s: float) -> list[Acknowledged]:
+    """Lines that the writer printed whole before it was killed."""
+    with subprocess.Popen(
+        [sys.executable, __file__, str(root), str(first)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n", writer.communicate()[1]
+        try:
+            out, err = writer.communicate(timeout=pause_s)
+        except subprocess.TimeoutExpired:
+            writer.kill()
+            out, err = writer.communicate()
+        assert writer.returncode == -9, err
+    whole = out[: out.rfind("\n") + 1].splitlines()
+    return [tuple(map(int, line.split())) for line in whole]  # type: ignore[misc]
+
+
+def check(root: Path, acknowledged: list[Acknowledged]) -> int:
+    """All promises after a kill; the number that the next round may begin with."""
+    highest = -1
+    with MessageStore(config_of(str(root))) as store:
+        for queue_id, queue_offset, physical_offset, number in acknowledged:
+            found = store.get(TOPIC, queue_id, queue_offset, 1)
+            record = decode_record(b"".join(found.buffers))
+            assert record.physical_offset == physical_offset
+            assert record.queue_offset == queue_offset
+            assert record.body == body_of(number)
+        for queue_id in range(QUEUES):
+            end = store.max_offset(TOPIC, queue_id)
+            if end:
+                last = decode_record(b"".join(store.get(TOPIC, queue_id, end - 1, 1).buffers))
+                highest = max(highest, int(last.body.split(b",")[0]))
+    assert StoreExaminer(str(root)).verify().problems == []
+    return highest + 1
+
+
+@pytest.mark.crash
+def test_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
+    dice = random.Random(20220713)
+    acknowledged: list[Acknowledged] = []
+    first = 0
+    for _ in range(ROUNDS):
+        acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15))
+        first = check(tmp_path, acknowledged[-500:])
+    assert len(acknowledged) > ROUNDS
+    check(tmp_path, acknowledged)
+
+
+if __name__ == "__main__":
+    write_until_killed(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,118 @@
+"""Checkpoints, cleaning and the disk's watch in a living store."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.housekeeping import Housekeeping
+from congreve.engine.store import MessageStore
+from congreve.engine.verify import StoreExaminer
+from congreve.records.message import Record
+
+START = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+def config_of(root: Path, **settings: Any) -> StoreConfig:
+    fields: dict[str, Any] = {
+        "root_dir": str(root),
+        "mapped_file_size_commit_log": 4096,
+        "mapped_file_size_consume_queue": 80,
+        "max_hash_slot_num": 7,
+        "max_index_num": 64,
+        "delete_commit_log_files_interval": 0,
+    }
+    return StoreConfig(**{**fields, **settings})
+
+
+def fill(store: MessageStore, count: int) -> None:
+    for number in range(count):
+        store.put(Record(topic="T", body=b"message %d" % number, properties={"KEYS": f"{number}"}))
+
+
+def test_a_checkpoint_promises_what_is_on_disk(tmp_path: Path) -> None:
+    with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
+        fill(store, 10)
+        assert store._housekeeping.checkpoint()
+        state = json.loads((tmp_path / "congreve/queues.json").read_text())
+        assert state["logEnd"] == store.log.max_offset
+        assert state["queues"] == {"T": {"0": [0, 10]}}
+        assert store.backend.durable_offset == store.log.max_offset
+        times = (tmp_path / "checkpoint").read_bytes()
+        assert int.from_bytes(times[:8], "big") == int.from_bytes(times[8:16], "big") == START
+
+
+def test_a_checkpoint_comes_after_its_interval_and_only_with_news(tmp_path: Path) -> None:
+    seconds = 0.0
+    with MessageStore(config_of(tmp_path)) as store:
+        keeper: Housekeeping = store._housekeeping
+        keeper.stop()
+        keeper._monotonic = lambda: seconds
+        keeper._next_checkpoint, keeper._next_clean = 60.0, 1e9
+        path = tmp_path / "congreve/queues.json"
+        fill(store, 1)
+        before = path.stat().st_mtime_ns
+        seconds = 59.0
+        keeper.round()
+        assert path.stat().st_mtime_ns == before
+        seconds = 60.0
+        keeper.round()
+        assert json.loads(path.read_text())["logEnd"] == store.log.max_offset
+        written = path.stat().st_ino
+        seconds = 600.0
+        keeper.round()
+        assert path.stat().st_ino == written
+
+
+def test_expired_segments_take_their_entries_and_keys_along(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    with MessageStore(config_of(tmp_path), clock=clock, disk_use=lambda _: 0.8) as store:
+        fill(store, 200)
+        segments = len(store.log.segments)
+        clock.advance(72 * HOUR)
+        assert store._housekeeping.clean() == segments - 1
+        assert len(os.listdir(tmp_path / "commitlog")) == 1
+        first = store.min_offset("T", 0)
+        assert store.queues.get("T", 0)[first][0] == store.log.min_offset
+        assert len(os.listdir(tmp_path / "consumequeue/T/0")) < 50
+        assert store._housekeeping.clean() == 0
+    with MessageStore(config_of(tmp_path), clock=clock) as store:
+        assert store.recovery is not None
+        assert store.recovery.records == 0
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (first, 200)
+    assert StoreExaminer(str(tmp_path)).verify().problems == []
+
+
+def test_a_crash_between_deleting_and_its_checkpoint_rebuilds_nothing(tmp_path: Path) -> None:
+    with MessageStore(config_of(tmp_path)) as store:
+        fill(store, 200)
+    log = sorted((tmp_path / "commitlog").iterdir())
+    for path in log[:2]:
+        path.unlink()
+    (tmp_path / "abort").touch()
+    with MessageStore(config_of(tmp_path)) as store:
+        assert store.recovery is not None
+        assert store.recovery.records == 0
+        assert store.queues.get("T", 0)[store.min_offset("T", 0)][0] == store.log.min_offset
+        assert store.max_offset("T", 0) == 200
+
+
+def test_young_segments_stay_at_any_use_below_the_forced_one(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    with MessageStore(config_of(tmp_path), clock=clock, disk_use=lambda _: 0.85) as store:
+        fill(store, 200)
+        clock.advance(71 * HOUR)
+        assert store._housekeeping.clean() == 0
+
+
+def test_a_nearly_full_disk_keeps_the_segment_being_written(tmp_path: Path) -> None:
+    with MessageStore(config_of(tmp_path), disk_use=lambda _: 0.99) as store:
+        store.health.set_disk_full(None)
+        fill(store, 200)
+        for _ in range(10):
+            store._housekeeping.clean()
+        assert len(store.log.segments) == 1
+        assert store.max_offset("T", 0) == 200

@@ -1,0 +1,108 @@
+"""What `congreve store info|verify` find, and that they leave everything as it was."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.store import MessageStore
+from congreve.engine.verify import StoreExaminer
+from congreve.records.message import Record
+
+TINY: dict[str, Any] = json.loads((Path(__file__).parent / "tiny_store.json").read_text())
+COUNT = len(TINY["messages"])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The store that the reference confirmed."""
+    for name, file in TINY["files"].items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes.fromhex(file["hex"]).ljust(file["size"], b"\0"))
+    return tmp_path
+
+
+def snapshot(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_info_of_a_store_of_the_reference(store: Path) -> None:
+    info = StoreExaminer(str(store)).info()
+    assert (info.segments, info.segment_size) == (2, 4096)
+    assert (info.log_begin, info.log_end) == (0, TINY["max_phys_offset"])
+    assert info.first_store_timestamp == TINY["messages"][0]["storeTimestamp"]
+    assert info.last_store_timestamp == TINY["messages"][-1]["storeTimestamp"]
+    assert info.clean
+    assert info.index_files == 1
+    ends = {(queue.topic, queue.queue_id): (queue.min, queue.max) for queue in info.queues}
+    assert ends == {
+        ("TopicTest", 0): (0, 10),
+        ("TopicTest", 1): (0, 10),
+        ("SCHEDULE_TOPIC_XXXX", 17): (0, 1),
+    }
+
+
+def test_a_sound_store_has_no_problems_and_is_left_alone(store: Path) -> None:
+    before = snapshot(store)
+    seen: list[int] = []
+    report = StoreExaminer(str(store)).verify(progress=seen.append)
+    assert (report.records, report.entries, report.problems) == (COUNT, COUNT, [])
+    assert report.bytes == TINY["max_phys_offset"]
+    assert seen == [4096, 4096]
+    assert snapshot(store) == before
+
+
+def test_a_damaged_record_is_reported_with_its_place(store: Path) -> None:
+    log = store / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    place = TINY["messages"][3]["physOffset"]
+    data[place + 100] ^= 1
+    log.write_bytes(data)
+    report = StoreExaminer(str(store)).verify()
+    size = TINY["messages"][3]["size"]
+    assert report.problems[0] == f"{size} bytes at {place} in {log} hold no valid record"
+    assert report.problems[1] == f"the queues have {COUNT} entries, the log {COUNT - 1} messages"
+
+
+def test_a_missing_queue_is_reported(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue/TopicTest/1")
+    report = StoreExaminer(str(store)).verify()
+    assert report.problems == ["queue 1 of TopicTest is missing"]
+
+
+def test_a_queue_that_our_checkpoint_promises_is_missed(tmp_path: Path) -> None:
+    config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=4096)
+    with MessageStore(config) as living:
+        for queue_id in range(2):
+            living.put(Record(topic="T", body=b"x", queue_id=queue_id))
+            living.put(Record(topic="deleted", body=b"x", queue_id=queue_id))
+        living.delete_topic("deleted")
+    assert StoreExaminer(str(tmp_path)).verify().problems == []
+    shutil.rmtree(tmp_path / "consumequeue/T/1")
+    assert StoreExaminer(str(tmp_path)).verify().problems == ["queue 1 of T is missing"]
+
+
+def test_reports_are_bounded(store: Path) -> None:
+    for path in (store / "consumequeue/TopicTest/0").iterdir():
+        data = bytearray(path.read_bytes())
+        data[19] ^= 1  # of the first entry's tags code
+        path.write_bytes(data)
+    report = StoreExaminer(str(store)).verify(limit=2)
+    assert (len(report.problems), report.more_problems) == (2, 1)
+
+
+def test_no_store_and_no_segment_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no store"):
+        StoreExaminer(str(tmp_path))
+    (tmp_path / "commitlog").mkdir()
+    assert StoreExaminer(str(tmp_path)).verify().records == 0
+    assert StoreExaminer(str(tmp_path)).info().log_end == 0
+    for base, size in ((0, 4096), (4096, 100)):
+        (tmp_path / "commitlog" / f"{base:020d}").write_bytes(bytes(size))
+    with pytest.raises(StoreFormatError, match="has 100 bytes"):
+        StoreExaminer(str(tmp_path))
