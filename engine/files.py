@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.format import CQ_ENTRY_DTYPE
+from congreve.engine.format import CONSUME_QUEUE_ENTRY, FILLER_SIZE
 from congreve.io_backends.mapping import Mapping
 
 
@@ -35,19 +35,21 @@ class StoreFiles:
         return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
 
     def entries(self, topic: str, queue_id: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """(first offset, entries) of a queue; the entries have the fields of CQ_ENTRY_DTYPE."""
+        """(first offset, entries) of a queue; the entries have the fields of CONSUME_QUEUE_ENTRY."""
         files = _numbered(self._root / "consumequeue" / topic / str(queue_id))
         parts = [
-            Mapping(str(path), path.stat().st_size, writable=False).array(CQ_ENTRY_DTYPE)
+            Mapping(str(path), path.stat().st_size, writable=False).array(CONSUME_QUEUE_ENTRY)
             for _, path in files
         ]
         if not parts:
-            return 0, np.empty(0, CQ_ENTRY_DTYPE)
+            return 0, np.empty(0, CONSUME_QUEUE_ENTRY)
         entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        first = files[0][0] // CQ_ENTRY_DTYPE.itemsize
+        first = files[0][0] // CONSUME_QUEUE_ENTRY.itemsize
         # Written entries stand in front; filler (of a queue that began later) has no record.
-        written = int(np.argmin(entries["size"] > 0)) if (entries["size"] == 0).any() else len(entries)
-        start = int(np.argmax(entries["size"][:written] != CQ_FILLER)) if written else 0
+        written = (
+            int(np.argmin(entries["size"] > 0)) if (entries["size"] == 0).any() else len(entries)
+        )
+        start = int(np.argmax(entries["size"][:written] != FILLER_SIZE)) if written else 0
         return first + start, entries[start:written]
 
     def record(self, physical_offset: int, size: int) -> memoryview:
@@ -63,9 +65,6 @@ class StoreFiles:
             if offset == base:
                 return Mapping(str(path), self._segment_size, writable=False)
         raise StoreFormatError(f"{self._root} has no segment for physical offset {base} any more")
-
-
-CQ_FILLER = 0x7FFFFFFF
 
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:

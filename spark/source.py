@@ -103,7 +103,7 @@ class TopicReader(DataSourceReader):
             chunk = entries[start - first : stop - first]
             yield _batch(
                 [
-                    decode_record(files.record(int(entry["offset"]), int(entry["size"])))
+                    decode_record(files.record(int(entry["physical_offset"]), int(entry["size"])))
                     for entry in chunk
                 ]
             )

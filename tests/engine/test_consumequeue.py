@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY, FILLER_SIZE
 from congreve.engine.queuefiles import MappingCache
 from congreve.io_backends.errors import SegmentSizeError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 GOLDEN = json.loads((Path(__file__).parent / "queue_vectors.json").read_text())
 

@@ -14,7 +14,7 @@ def test_the_sizes_agree():
     assert layout.INDEX_HEADER.itemsize == CONSTANTS["INDEX_HEADER"]
     assert layout.INDEX_SLOT.itemsize == CONSTANTS["INDEX_SLOT"]
     assert layout.INDEX_ENTRY.itemsize == CONSTANTS["INDEX_ENTRY"]
-    assert layout.FILLER_SIZE == CONSTANTS["CQ_FILLER_SIZE"]
+    assert CONSTANTS["CQ_FILLER_SIZE"] == layout.FILLER_SIZE
 
 
 def test_the_offsets_agree():

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from congreve.engine.clock import ManualClock
 from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig

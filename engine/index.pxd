@@ -1,0 +1,41 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.engine.commitlog cimport CommitLog
+from congreve.engine.indexfile cimport IndexFile
+from congreve.io_backends.backend cimport Segment
+from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
+from congreve.records.record cimport RecordView
+
+# Why follow() came back to code that holds the GIL.
+cdef enum Stop:
+    STOP_ENDED          # stop() was called and nothing is left to index
+    STOP_SEGMENT        # the next record is in another segment
+    STOP_FILE           # no index file is open, or it is full
+    STOP_ROOM           # the file needs its next stretch of entries
+    STOP_DAMAGED        # no record where one must be
+
+
+cdef class KeyIndex:
+    cdef CommitLog log
+    cdef object config
+    cdef object folder
+    cdef object progress
+    cdef object thread
+    cdef object files               # tuple of IndexFile, oldest first; replaced, never edited
+    # The index thread's own:
+    cdef IndexFile current
+    cdef Segment segment
+    cdef int64_t position           # physical offset of the next record to index
+    cdef int32_t keys_done          # keys of that record that are in the index already
+    # Shared with who appends, under `lock`:
+    cdef pthread_mutex_t lock
+    cdef pthread_cond_t arrived
+    cdef bint asleep
+    cdef bint stopping
+
+    cdef Stop follow(self) noexcept nogil
+    cdef Stop walk(self, int64_t end) noexcept nogil
+    cdef bint wait_for_more(self) noexcept nogil
+    cdef Stop put_record(self, const RecordView *view) noexcept nogil
+    cdef Stop put_key(self, const RecordView *view, const uint8_t *key, int32_t length,
+                      int32_t number) noexcept nogil

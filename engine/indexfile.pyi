@@ -1,0 +1,50 @@
+from typing import final
+
+@final
+class IndexFile:
+    """One file of the key index (RocketMQ: IndexFile, IndexHeader); one thread adds."""
+
+    def __init__(
+        self,
+        path: str,
+        slots: int,
+        capacity: int,
+        *,
+        create: bool = False,
+        end_physical: int = 0,
+        end_timestamp: int = 0,
+    ) -> None:
+        """`capacity` - 1 entries fit. A new file begins where the one before it ended.
+
+        BackendError, SegmentSizeError, StoreFormatError.
+        """
+    @property
+    def path(self) -> str: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def count(self) -> int:
+        """Number of the next entry; 1 in an empty file."""
+    @property
+    def full(self) -> bool: ...
+    @property
+    def begin_timestamp(self) -> int:
+        """Store time of the first entry's message, ms."""
+    @property
+    def end_timestamp(self) -> int:
+        """Store time of the last entry's message, ms."""
+    @property
+    def begin_physical(self) -> int: ...
+    @property
+    def end_physical(self) -> int:
+        """Physical offset of the last entry's message."""
+    def add(self, key_hash: int, physical_offset: int, store_timestamp: int) -> bool:
+        """One entry (RocketMQ: putKey); False when the file is full, BackendError without room."""
+    def make_room(self) -> None:
+        """Allocate the next stretch of entries; BackendError."""
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Physical offsets under that hash, newest first; may hold some up to a second early."""
+    def flush(self) -> None:
+        """Everything to disk; BackendError."""

@@ -1,0 +1,140 @@
+"""One file of the key index: hash slots, chains of entries, newest first."""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.engine.format cimport INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from congreve.io_backends.mapping cimport Mapping
+from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
+
+from congreve.engine.errors import StoreFormatError
+
+cdef enum:
+    AT_BEGIN_TIMESTAMP = 0
+    AT_END_TIMESTAMP = 8
+    AT_BEGIN_PHYSICAL = 16
+    AT_END_PHYSICAL = 24
+    AT_USED_SLOTS = 32
+    AT_COUNT = 36
+    ENTRY_AT_PHYSICAL = 4
+    ENTRY_AT_SECONDS = 12
+    ENTRY_AT_PREVIOUS = 16
+
+cdef int32_t STRETCH = 1 << 16          # entries whose room on disk is made at once
+cdef int64_t SECONDS_MAX = 0x7FFFFFFF
+# A chain runs from new to old, but clocks step back: this many entries in a row must be too old
+# before the rest is taken for older still (D4).
+cdef int32_t OLD_RUN_MAX = 1024
+cdef int64_t SECOND_MS = 1000
+
+
+@cython.final
+cdef class IndexFile:
+    def __cinit__(self, str path, int32_t slots, int32_t capacity, *, bint create=False,
+                  int64_t end_physical=0, int64_t end_timestamp=0):
+        cdef int64_t head = INDEX_HEADER + <int64_t> slots * INDEX_SLOT
+        self.mapping = Mapping(path, head + <int64_t> capacity * INDEX_ENTRY, create=create)
+        self.path, self.slots, self.capacity = path, slots, capacity
+        self.entries = self.mapping.data + head
+        if create:
+            self.mapping.reserve(0, head)
+            store_i64(self.mapping.data + AT_BEGIN_PHYSICAL, end_physical)
+            store_i64(self.mapping.data + AT_END_PHYSICAL, end_physical)
+            store_i64(self.mapping.data + AT_BEGIN_TIMESTAMP, end_timestamp)
+            store_i64(self.mapping.data + AT_END_TIMESTAMP, end_timestamp)
+            store_i32(self.mapping.data + AT_COUNT, 1)
+        self.count = max(load_i32(self.mapping.data + AT_COUNT), 1)
+        if self.count > capacity:
+            raise StoreFormatError(f"{path} counts {self.count} entries, {capacity} fit: delete it")
+
+    @property
+    def begin_timestamp(self):
+        return load_i64(self.mapping.data + AT_BEGIN_TIMESTAMP)
+
+    @property
+    def end_timestamp(self):
+        return load_i64(self.mapping.data + AT_END_TIMESTAMP)
+
+    @property
+    def begin_physical(self):
+        return load_i64(self.mapping.data + AT_BEGIN_PHYSICAL)
+
+    @property
+    def end_physical(self):
+        return load_i64(self.mapping.data + AT_END_PHYSICAL)
+
+    @property
+    def full(self):
+        return self.count >= self.capacity
+
+    cdef int64_t begin(self) noexcept nogil:
+        return load_i64(self.mapping.data + AT_BEGIN_TIMESTAMP)
+
+    cdef void put(self, int32_t key_hash, int64_t physical_offset,
+                  int64_t store_timestamp) noexcept nogil:
+        cdef uint8_t *head = self.mapping.data
+        cdef uint8_t *slot = head + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
+        cdef uint8_t *entry = self.entries + <int64_t> self.count * INDEX_ENTRY
+        cdef int32_t previous = load_i32(slot)
+        cdef int64_t begin = self.begin()
+        cdef int64_t seconds = (store_timestamp - begin) // SECOND_MS if begin > 0 else 0
+        if previous <= 0 or previous > self.count:
+            previous = 0
+        store_i32(entry, key_hash)
+        store_i64(entry + ENTRY_AT_PHYSICAL, physical_offset)
+        store_i32(entry + ENTRY_AT_SECONDS, <int32_t> min(max(seconds, 0), SECONDS_MAX))
+        store_i32(entry + ENTRY_AT_PREVIOUS, previous)
+        store_i32(slot, self.count)
+        if self.count <= 1:
+            store_i64(head + AT_BEGIN_PHYSICAL, physical_offset)
+            store_i64(head + AT_BEGIN_TIMESTAMP, store_timestamp)
+        if previous == 0:
+            store_i32(head + AT_USED_SLOTS, load_i32(head + AT_USED_SLOTS) + 1)
+        store_i64(head + AT_END_PHYSICAL, physical_offset)
+        store_i64(head + AT_END_TIMESTAMP, store_timestamp)
+        self.count += 1
+        store_i32(head + AT_COUNT, self.count)
+
+    def add(self, int32_t key_hash, int64_t physical_offset, int64_t store_timestamp):
+        if self.full:
+            return False
+        if self.count >= self.reserved:
+            self.make_room()
+        self.put(key_hash, physical_offset, store_timestamp)
+        return True
+
+    def make_room(self):
+        cdef int64_t head = self.entries - self.mapping.data
+        cdef int32_t stop = min(self.capacity, self.count + STRETCH)
+        self.mapping.reserve(
+            head + <int64_t> self.count * INDEX_ENTRY, head + <int64_t> stop * INDEX_ENTRY
+        )
+        self.reserved = stop
+
+    def find(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        cdef int32_t number = load_i32(
+            self.mapping.data + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
+        )
+        cdef int32_t count = self.count
+        cdef int32_t old_run = 0
+        cdef int32_t previous
+        cdef int64_t time
+        cdef const uint8_t *entry
+        found = []
+        while 0 < number < count and old_run < OLD_RUN_MAX:
+            entry = self.entries + <int64_t> number * INDEX_ENTRY
+            time = self.begin() + <int64_t> load_i32(entry + ENTRY_AT_SECONDS) * SECOND_MS
+            # Times are whole seconds; that of entry 1 may be measured from another file's end.
+            old_run = old_run + 1 if time + SECOND_MS < begin_ms else 0
+            if load_i32(entry) == key_hash and (
+                number == 1 or begin_ms - SECOND_MS <= time <= end_ms
+            ):
+                found.append(load_i64(entry + ENTRY_AT_PHYSICAL))
+            previous = load_i32(entry + ENTRY_AT_PREVIOUS)
+            if previous >= number:
+                break
+            number = previous
+        return found
+
+    def flush(self):
+        self.mapping.flush()
