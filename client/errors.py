@@ -1,0 +1,45 @@
+"""What clients can fail with."""
+
+from congreve.errors import CongreveError
+
+
+class ClientError(CongreveError):
+    """Root of the clients' errors."""
+
+
+class ClientStateError(ClientError):
+    """The client is not started, is started twice or was stopped."""
+
+
+class InvalidNameError(ClientError):
+    """A topic or a group has a name that no broker takes."""
+
+
+class InvalidMessageError(ClientError):
+    """A message that no broker takes; nothing of it was sent."""
+
+
+class NoNameServerError(ClientError):
+    """None of the name servers answered."""
+
+
+class RouteNotFoundError(ClientError):
+    """The topic exists on no broker, or on none that can be used for this."""
+
+
+class BrokerNotFoundError(ClientError):
+    """A broker's or a cluster's name that the name servers do not know, or without a master."""
+
+
+class SendTimeoutError(ClientError):
+    """The message was not confirmed in time; it may be stored all the same."""
+
+
+class BrokerError(ClientError):
+    """A broker or name server refused a request: its response `code` and `remark`."""
+
+    def __init__(self, code: int, remark: str | None, address: str) -> None:
+        super().__init__(f"{address} answered with code {code}: {remark}")
+        self.code = code
+        self.remark = remark
+        self.address = address

@@ -1,0 +1,60 @@
+"""Ids that clients give: to their messages and to themselves (RocketMQ: MessageClientIDSetter)."""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from datetime import datetime
+from itertools import count
+
+
+def local_address() -> str:
+    """The IPv4 address that this host would speak from (RemotingUtil.getLocalAddress)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Connecting a datagram socket sends nothing; 192.0.2.0/24 is for documentation.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def client_id(address: str) -> str:
+    """``ip@pid#nanoseconds``: no two clients have one."""
+    return f"{address}@{os.getpid()}#{time.monotonic_ns()}"
+
+
+class UniqueIds:
+    """Gives 32 upper-case hex digits each time: the UNIQ_KEY of a message.
+
+    They hold the address, the process id, a number that tells generators in one process apart (in
+    Java the class loader's hash), the milliseconds since the month began in local time, a counter.
+    `clock` gives seconds since 1970.
+    """
+
+    def __init__(
+        self, address: str, *, clock: Callable[[], float] = time.time, token: int | None = None
+    ) -> None:
+        self._clock = clock
+        token = secrets.randbits(32) if token is None else token
+        host = socket.inet_aton(address).hex().upper()
+        self._prefix = f"{host}{os.getpid() & 0xFFFF:04X}{token:08X}"
+        self._counter = count()
+        self._month_start_ms = self._month_end_ms = 0
+
+    def __call__(self) -> str:
+        now = int(self._clock() * 1000)
+        if now >= self._month_end_ms:
+            self._enter_month(now)
+        elapsed = max(0, now - self._month_start_ms)
+        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+
+    def _enter_month(self, now_ms: int) -> None:
+        start = datetime.fromtimestamp(now_ms / 1000).replace(
+            day=1, hour=0, minute=0, second=0, microsecond=0
+        )
+        turn, month = divmod(start.month, 12)
+        end = start.replace(year=start.year + turn, month=month + 1)
+        self._month_start_ms = int(start.timestamp() * 1000)
+        self._month_end_ms = int(end.timestamp() * 1000)

@@ -1,0 +1,189 @@
+"""What every client has: connections, routes, heartbeats (RocketMQ: MQClientInstance)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from congreve.client.errors import BrokerError, ClientStateError
+from congreve.client.ids import client_id, local_address
+from congreve.client.route import REFRESH_S, NameServers, RouteCache
+from congreve.errors import CongreveError
+from congreve.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
+from congreve.remoting.client import RemotingClient
+from congreve.remoting.codes import LanguageCode, RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Handler
+from congreve.remoting.errors import RemotingError
+from congreve.remoting.headers import UnregisterClientRequestHeader
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 30.0
+FIRST_HEARTBEAT_S = 1.0
+UNREGISTER_TIMEOUT_S = 1.0
+
+
+class ClientInstance:
+    """Root of producers, consumers and admin clients: ``async with`` starts and stops it.
+
+    `namesrv` is ``host:port;host:port``. All coroutines belong to the loop that started it.
+    """
+
+    def __init__(self, namesrv: str, *, timeout_s: float = 3.0) -> None:
+        self.timeout_s = timeout_s
+        self.address = local_address()
+        self.client_id = client_id(self.address)
+        self._remoting = RemotingClient(timeout_s=timeout_s, handlers=self._handlers())
+        self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)
+        self.routes = RouteCache(self.name_servers)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = False
+        self._stopping = False
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Begin; no name server or broker is asked for anything yet. Raises ClientStateError."""
+        if self._started:
+            raise ClientStateError(f"client {self.client_id} can be started only once")
+        self._started = True
+        self._every(REFRESH_S, self._refresh_routes)
+        self._every(HEARTBEAT_S, self.heartbeat, first_s=FIRST_HEARTBEAT_S)
+
+    async def stop(self) -> None:
+        """Unregister and close all connections. Idempotent."""
+        if self._stopping or not self._started:
+            return
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._leave()
+            await self._unregister()
+        finally:
+            self._stopped = True
+            await self._remoting.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def check_running(self) -> None:
+        """Raises ClientStateError."""
+        if not self._started or self._stopped:
+            state = "stopped" if self._stopped else "not started: use `async with`"
+            raise ClientStateError(f"client {self.client_id} is {state}")
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """A broker's answer, whatever its code. Raises RemotingError."""
+        request = RemotingCommand(
+            code=code, language=LanguageCode.PYTHON, ext_fields=dict(fields or {}), body=body
+        )
+        return await self._remoting.invoke(address, request, timeout_s)
+
+    async def demand(
+        self, address: str, code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """A broker's answer of success. Raises BrokerError for another, or RemotingError."""
+        answer = await self.ask(address, code, fields, body)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        return answer
+
+    async def tell(
+        self, address: str, code: int, fields: Mapping[str, str], body: bytes = b""
+    ) -> None:
+        """A request that a broker does not answer. Raises RemotingError."""
+        request = RemotingCommand(
+            code=code, language=LanguageCode.PYTHON, ext_fields=dict(fields), body=body
+        )
+        await self._remoting.oneway(address, request)
+
+    async def heartbeat(self) -> None:
+        """Tell the brokers of all known routes who is here. Raises nothing."""
+        producers, consumers = self._producer_data(), self._consumer_data()
+        if not producers and not consumers:
+            return
+        body = HeartbeatData(
+            client_id=self.client_id, producer_data_set=producers, consumer_data_set=consumers
+        ).encode()
+        addresses = self.routes.addresses(masters_only=not consumers)
+        await asyncio.gather(*(self._heartbeat_to(address, body) for address in addresses))
+
+    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+        try:
+            await self.demand(address, RequestCode.HEART_BEAT, body=body)
+        except (BrokerError, RemotingError) as error:
+            logger.warning("no heartbeat to broker %s: %s", address, error)
+
+    async def _unregister(self) -> None:
+        addresses = self.routes.addresses(masters_only=False)
+        headers = [
+            UnregisterClientRequestHeader(client_id=self.client_id, producer_group=data.group_name)
+            for data in self._producer_data()
+        ] + [
+            UnregisterClientRequestHeader(client_id=self.client_id, consumer_group=data.group_name)
+            for data in self._consumer_data()
+        ]
+        await asyncio.gather(
+            *(self._unregister_at(a, header) for a in addresses for header in headers)
+        )
+
+    async def _unregister_at(self, address: str, header: UnregisterClientRequestHeader) -> None:
+        code, fields = RequestCode.UNREGISTER_CLIENT, header.fields()
+        try:
+            await self.ask(address, code, fields, timeout_s=UNREGISTER_TIMEOUT_S)
+        except RemotingError as error:
+            logger.info("not unregistered at broker %s: %s", address, error)
+
+    async def _refresh_routes(self) -> None:
+        await self.routes.refresh()
+
+    def _every(
+        self, seconds: float, work: Callable[[], Awaitable[None]], *, first_s: float | None = None
+    ) -> None:
+        """Repeat work until the client stops; a failure of it is logged, and it goes on."""
+
+        async def repeat() -> None:
+            await asyncio.sleep(seconds if first_s is None else first_s)
+            while True:
+                try:
+                    await work()
+                except CongreveError as error:
+                    logger.warning("%s: %s", work.__name__, error)
+                await asyncio.sleep(seconds)
+
+        self._tasks.append(asyncio.create_task(repeat()))
+
+    async def _leave(self) -> None:
+        """What is to be done before the connections close."""
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        """What brokers may ask of this client."""
+        return {}
+
+    def _producer_data(self) -> list[ProducerData]:
+        """Producer groups for the heartbeat."""
+        return []
+
+    def _consumer_data(self) -> list[ConsumerData]:
+        """Consumer groups for the heartbeat."""
+        return []

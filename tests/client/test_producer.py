@@ -1,0 +1,299 @@
+"""The producer against brokers that answer as told."""
+
+import asyncio
+import threading
+
+import pytest
+
+from congreve.client import Message, MessageQueue, Producer, SendStatus, SyncProducer, by_key
+from congreve.client.errors import (
+    BrokerError,
+    ClientStateError,
+    InvalidMessageError,
+    InvalidNameError,
+    NoNameServerError,
+    RouteNotFoundError,
+    SendTimeoutError,
+)
+from congreve.remoting.command import RemotingCommand
+
+from .cluster import FakeBroker, FakeCluster, refused, silence, stored
+
+SEND, SEND_BATCH = 310, 320
+RETRYABLE = [1, 14, 16, 17, 204, 205]
+
+
+def all_store(cluster: FakeCluster) -> list[FakeBroker]:
+    for broker in cluster.brokers.values():
+        broker.answers |= {SEND: stored, SEND_BATCH: stored}
+    return list(cluster.brokers.values())
+
+
+def sends(cluster: FakeCluster) -> list[RemotingCommand]:
+    return [r for broker in cluster.brokers.values() for r in broker.asked(SEND, SEND_BATCH)]
+
+
+async def test_request_has_what_the_reference_sends() -> None:
+    async with (
+        FakeCluster("a") as cluster,
+        Producer(cluster.address, group="pg", clock=lambda: 1700000000.125) as producer,
+    ):
+        all_store(cluster)
+        result = await producer.send(Message(topic="T", body=b"body", tags="A", flag=3))
+        (request,) = sends(cluster)
+        fields = request.ext_fields
+        assert request.code == SEND
+        assert request.version == 401
+        assert request.body == b"body"
+        assert {key: fields[key] for key in "abcdfghjkm"} == {
+            "a": "pg",
+            "b": "T",
+            "c": "TBW102",
+            "d": "4",
+            "f": "0",
+            "g": "1700000000125",
+            "h": "3",
+            "j": "0",
+            "k": "false",
+            "m": "false",
+        }
+        assert f"UNIQ_KEY\x01{result.message_id}" in fields["i"]
+        assert "WAIT\x01true" in fields["i"]
+        assert result.status is SendStatus.SEND_OK
+        assert result.offset_message_id == "7F00000100002A9F0000000000000000"
+        assert result.queue.queue_id == int(fields["e"])
+        assert result.queue_offset == 7
+
+
+async def test_messages_go_round_all_queues_of_all_brokers() -> None:
+    async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
+        all_store(cluster)
+        results = [await producer.send(Message(topic="T", body=b"x")) for _ in range(8)]
+        counts: dict[MessageQueue, int] = {}
+        for result in results:
+            counts[result.queue] = counts.get(result.queue, 0) + 1
+        assert sorted(counts.values()) == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("code", RETRYABLE)
+async def test_refused_send_is_repeated_at_another_broker(code: int) -> None:
+    async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
+        one, other = all_store(cluster)
+        one.answers[SEND] = refused(code)
+        for _ in range(6):
+            assert (await producer.send(Message(topic="T", body=b"x"))).queue.broker_name == "b"
+        assert one.asked(SEND)
+        ids = [request.ext_fields["i"] for request in other.asked(SEND)]
+        assert len(set(ids)) == 6
+
+
+@pytest.mark.parametrize("code", [2, 13, 25, 99])
+async def test_other_refusals_surface_at_once(code: int) -> None:
+    async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
+        for broker in cluster.brokers.values():
+            broker.answers[SEND] = refused(code)
+        with pytest.raises(BrokerError, match="as told") as caught:
+            await producer.send(Message(topic="T", body=b"x"))
+        assert caught.value.code == code
+        assert len(sends(cluster)) == 1
+
+
+async def test_last_refusal_surfaces_after_all_attempts() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        cluster.brokers["a"].answers[SEND] = refused(14)
+        with pytest.raises(BrokerError) as caught:
+            await producer.send(Message(topic="T", body=b"x"))
+        assert caught.value.code == 14
+        assert len(sends(cluster)) == 3
+
+
+async def test_dead_broker_is_passed_over() -> None:
+    async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
+        all_store(cluster)
+        await producer.queues("T")
+        await cluster.brokers["a"].server.stop()
+        for _ in range(4):
+            assert (await producer.send(Message(topic="T", body=b"x"))).queue.broker_name == "b"
+
+
+async def test_silent_broker_ends_the_send_in_time() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        cluster.brokers["a"].answers[SEND] = silence
+        with pytest.raises(SendTimeoutError, match=r"0\.05 s"):
+            await producer.send(Message(topic="T", body=b"x"), timeout_s=0.05)
+
+
+@pytest.mark.parametrize("code", [10, 11, 12])
+async def test_half_confirmed_messages_are_stored_all_the_same(code: int) -> None:
+    def half(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(code, "slow", stored(request).ext_fields)
+
+    async with FakeCluster("a", "b") as cluster:
+        for broker in cluster.brokers.values():
+            broker.answers[SEND] = half
+        async with Producer(cluster.address, group="pg") as producer:
+            assert (await producer.send(Message(topic="T", body=b"x"))).status == code
+            assert len(sends(cluster)) == 1
+        async with Producer(cluster.address, group="pg", retry_when_not_stored_ok=True) as producer:
+            assert (await producer.send(Message(topic="T", body=b"x"))).status == code
+            assert len(sends(cluster)) == 4
+
+
+async def test_selector_and_queue_get_one_attempt() -> None:
+    async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
+        all_store(cluster)
+        message = Message(topic="T", body=b"x")
+        chosen = {(await producer.send(message, selector=by_key("k"))).queue for _ in range(5)}
+        assert len(chosen) == 1
+        (queue,) = chosen
+        cluster.brokers[queue.broker_name].answers[SEND] = refused(14)
+        before = len(sends(cluster))
+        for choice in ({"queue": queue}, {"selector": by_key("k")}):
+            with pytest.raises(BrokerError):
+                await producer.send(message, **choice)
+        assert len(sends(cluster)) == before + 2
+
+
+async def test_keys_are_hashed_as_java_does() -> None:
+    queues = [MessageQueue(topic="T", broker_name="a", queue_id=i) for i in range(1000)]
+    assert by_key("hello")(queues).queue_id == 99162322 % 1000
+    assert by_key("polygenelubricants")(queues).queue_id == 2**31 % 1000
+
+
+async def test_topic_that_does_not_exist_goes_where_it_would_be_created() -> None:
+    async with FakeCluster("a", topics=("TBW102",), queues=8) as cluster:
+        all_store(cluster)
+        async with Producer(cluster.address, group="pg") as producer:
+            queues = await producer.queues("new")
+            assert [queue.queue_id for queue in queues] == [0, 1, 2, 3]
+            assert (await producer.send(Message(topic="new", body=b"x"))).queue.topic == "new"
+
+
+async def test_unknown_topic_without_template_is_an_error() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        with pytest.raises(RouteNotFoundError, match="nowhere"):
+            await producer.send(Message(topic="nowhere", body=b"x"))
+
+
+async def test_unwritable_topic_and_masterless_broker_have_no_queues() -> None:
+    async with FakeCluster("a", topics=()) as cluster:
+        cluster.register("a", "read-only", perm=4)
+        async with Producer(cluster.address, group="pg") as producer:
+            with pytest.raises(RouteNotFoundError, match="read-only"):
+                await producer.send(Message(topic="read-only", body=b"x"))
+
+
+async def test_batch_is_one_request() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        all_store(cluster)
+        (result,) = await producer.send_batch(
+            [Message(topic="T", body=b"m%d" % i) for i in range(3)]
+        )
+        (request,) = sends(cluster)
+        assert request.code == SEND_BATCH
+        assert request.ext_fields["m"] == "true"
+        assert result.message_id.count(",") == 2
+
+
+async def test_oneway_asks_for_no_answer() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        await producer.send_oneway(Message(topic="T", body=b"x"))
+        while not sends(cluster):
+            await asyncio.sleep(0.001)
+        assert sends(cluster)[0].is_oneway
+
+
+async def test_refused_messages_are_not_sent() -> None:
+    async with (
+        FakeCluster("a") as cluster,
+        Producer(cluster.address, group="pg", max_message_size=10) as producer,
+    ):
+        with pytest.raises(InvalidMessageError):
+            await producer.send(Message(topic="T", body=b"x" * 11))
+        with pytest.raises(InvalidNameError):
+            await producer.send_oneway(Message(topic="a b", body=b"x"))
+        with pytest.raises(InvalidMessageError):
+            await producer.send_batch([])
+        assert sends(cluster) == []
+
+
+@pytest.mark.parametrize("group", ["", "a b", "DEFAULT_PRODUCER"])
+def test_bad_group_is_refused(group: str) -> None:
+    with pytest.raises(InvalidNameError):
+        Producer("127.0.0.1:1", group=group)
+
+
+async def test_states_are_named() -> None:
+    producer = Producer("127.0.0.1:1", group="pg")
+    with pytest.raises(ClientStateError, match="not started"):
+        await producer.send(Message(topic="T", body=b"x"))
+    async with producer:
+        with pytest.raises(ClientStateError, match="only once"):
+            await producer.start()
+        with pytest.raises(NoNameServerError, match=r"127\.0\.0\.1:1"):
+            await producer.send(Message(topic="T", body=b"x"))
+    with pytest.raises(ClientStateError, match="stopped"):
+        await producer.send(Message(topic="T", body=b"x"))
+    await producer.stop()
+
+
+def test_address_list_without_addresses_is_refused() -> None:
+    with pytest.raises(NoNameServerError):
+        Producer(" ; ", group="pg")
+
+
+async def test_stopping_unregisters_the_group() -> None:
+    async with FakeCluster("a") as cluster:
+        all_store(cluster)
+        async with Producer(cluster.address, group="pg") as producer:
+            await producer.send(Message(topic="T", body=b"x"))
+            await producer.heartbeat()
+        broker = cluster.brokers["a"]
+        assert b'"producerDataSet":[{"groupName":"pg"}]' in broker.asked(34)[0].body
+        (request,) = broker.asked(35)
+        assert request.ext_fields == {"clientID": producer.client_id, "producerGroup": "pg"}
+
+
+async def test_cancelled_send_leaves_a_working_producer() -> None:
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        broker = cluster.brokers["a"]
+        broker.answers[SEND] = silence
+        task = asyncio.create_task(producer.send(Message(topic="T", body=b"x")))
+        while not sends(cluster):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        broker.answers[SEND] = stored
+        await producer.send(Message(topic="T", body=b"x"))
+
+
+async def test_sync_producer_serves_several_threads() -> None:
+    def work(address: str) -> int:
+        with SyncProducer(address, group="pg") as producer:
+
+            def send() -> None:
+                for _ in range(5):
+                    producer.send(Message(topic="T", body=b"x"))
+
+            threads = [threading.Thread(target=send) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            producer.send_oneway(Message(topic="T", body=b"x"))
+            with pytest.raises(InvalidMessageError):
+                producer.send(Message(topic="T", body=b""))
+            return len(producer.send_batch([Message(topic="T", body=b"x")]))
+
+    async with FakeCluster("a") as cluster:
+        all_store(cluster)
+        assert await asyncio.to_thread(work, cluster.address) == 1
+        assert len(sends(cluster)) == 22
+
+
+def test_sync_producer_that_is_not_started_says_so() -> None:
+    producer = SyncProducer("127.0.0.1:1", group="pg")
+    with pytest.raises(ClientStateError, match="not running"):
+        producer.send(Message(topic="T", body=b"x"))
+    producer.stop()
