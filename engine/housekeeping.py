@@ -12,6 +12,7 @@ from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.health import Health
+from congreve.engine.index import KeyIndex
 from congreve.engine.queuetable import QueueTable
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
 from congreve.engine.scan import LogScanner
@@ -35,6 +36,7 @@ class Housekeeping:
         *,
         commit_log: CommitLog,
         queues: QueueTable,
+        index: KeyIndex | None,
         checkpointer: Checkpointer,
         health: Health,
         clock: Clock,
@@ -44,6 +46,7 @@ class Housekeeping:
         self._config = config
         self._log = commit_log
         self._queues = queues
+        self._index = index
         self._checkpointer = checkpointer
         self._health = health
         self._clock = clock
@@ -164,4 +167,6 @@ class Housekeeping:
         begin = self._log.min_offset
         for queue in self._queues:
             queue.delete_expired(begin)
+        if self._index is not None:
+            self._index.delete_expired(begin)
         self._checkpointer.write()

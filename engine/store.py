@@ -16,11 +16,12 @@ from congreve.engine.errors import MessageIllegalError, StoreError
 from congreve.engine.flushpolicy import FlushTimer
 from congreve.engine.health import Health
 from congreve.engine.housekeeping import Housekeeping
+from congreve.engine.index import KeyIndex, QueryResult
 from congreve.engine.lock import StoreLock
 from congreve.engine.queuetable import QueueTable
 from congreve.engine.reader import GetResult, Reader
 from congreve.engine.recovery import Recovery, RecoveryReport
-from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
+from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.retention import disk_use as partition_use
 from congreve.engine.statefile import sync_folder
 from congreve.io_backends.backend import Backend
@@ -68,6 +69,7 @@ class MessageStore:
         self.log = CommitLog(
             config.commit_log_dir, config.mapped_file_size_commit_log, self.backend, self.clock
         )
+        self.index = KeyIndex(config, self.log) if config.message_index_enable else None
         self.health = Health(self.backend)
         self.recovery: RecoveryReport | None = None
         self._reader = Reader(config, self.log)
@@ -84,6 +86,7 @@ class MessageStore:
             config,
             commit_log=self.log,
             queues=self.queues,
+            index=self.index,
             checkpointer=self._checkpointer,
             health=self.health,
             clock=self.clock,
@@ -135,6 +138,8 @@ class MessageStore:
         self.backend.start(self.recovery.durable)
         if not self.log.segments:
             self.log.next_segment()  # a disk without room says so now, not at the first message
+        if self.index is not None:
+            self.index.start(clean=clean)
         self._housekeeping.watch_disk()
         if known is None or self.recovery.records:
             self._housekeeping.checkpoint()
@@ -149,6 +154,8 @@ class MessageStore:
 
     def _retreat(self, new: bool) -> None:
         """After a failed start: no threads, no lock, and of a new folder nothing is left."""
+        if self.index is not None:
+            self.index.stop()
         self.log.close()
         self.backend.stop()
         self._lock.release()
@@ -170,6 +177,8 @@ class MessageStore:
         self._open = False
         self._housekeeping.stop()
         self._flush_timer.stop()
+        if self.index is not None:
+            self.index.stop()
         healthy = False
         try:
             healthy = self._housekeeping.checkpoint()
@@ -210,9 +219,11 @@ class MessageStore:
         return self.health.reason() if self._open else "the store is not open"
 
     def after_append(self, upto: int) -> None:
-        """Who appended by `log` says so, once for a chunk: the disk gets to work."""
+        """Who appended by `log` says so, once for a chunk: index and disk get to work."""
         if self.config.sync_flush:
             self.backend.request(upto)
+        if self.index is not None:
+            self.index.wake()
 
     def put(self, record: Record) -> PutResult:
         """One message; it is durable once wait_durable(result.end) says so."""
@@ -303,7 +314,9 @@ class MessageStore:
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
         """Records with this key, stored in [begin, end] (RocketMQ: queryMessage)."""
-        return QueryResult()
+        if self.index is None:
+            return QueryResult([])
+        return self.index.query(topic, key, max_count, begin_ms, end_ms)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First offset that can be read; -1 where there is no such queue."""

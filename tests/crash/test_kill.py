@@ -6,6 +6,7 @@ Run as a program, this file is the writer that gets killed.
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,15 @@ def write_and_kill(root: Path, first: int, pause_s: float) -> list[Acknowledged]
     return [tuple(map(int, line.split())) for line in whole]  # type: ignore[misc]
 
 
+def keys_found(store: MessageStore, key: str) -> list[bytes]:
+    """Bodies by key, once the index has caught up with the log."""
+    assert store.index is not None
+    deadline = time.monotonic() + 10
+    while store.index.indexed_offset < store.log.max_offset and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return [decode_record(hit).body for hit in store.query(TOPIC, key, 10, 0, 1 << 60).buffers]
+
+
 def check(root: Path, acknowledged: list[Acknowledged]) -> int:
     """All promises after a kill; the number that the next round may begin with."""
     highest = -1
@@ -103,6 +113,8 @@ def check(root: Path, acknowledged: list[Acknowledged]) -> int:
             if end:
                 last = decode_record(b"".join(store.get(TOPIC, queue_id, end - 1, 1).buffers))
                 highest = max(highest, int(last.body.split(b",")[0]))
+        if acknowledged:
+            assert keys_found(store, f"k{number}") == [body_of(number)]
     assert StoreExaminer(str(root)).verify().problems == []
     return highest + 1
 

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,16 @@ def bodies(store: MessageStore, queue_id: int = 0) -> list[bytes]:
     return [decode_record(record).body for record in found if record is not None]
 
 
+def keys_found(store: MessageStore, key: str) -> list[bytes]:
+    """Bodies by key, once the index has caught up with the log."""
+    assert store.index is not None
+    deadline = time.monotonic() + 10
+    while store.index.indexed_offset < store.log.max_offset and time.monotonic() < deadline:
+        time.sleep(0.002)
+    found = store.query("T", key, 10, 0, START + 1000 * HOUR)
+    return [decode_record(buffer).body for buffer in found.buffers]
+
+
 def test_d1_a_record_larger_than_a_segment_is_refused_and_burns_no_segment(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path)) as store:
         store.put(message(0))
@@ -74,6 +85,16 @@ def test_d1_a_record_larger_than_a_segment_is_refused_and_burns_no_segment(tmp_p
         assert put.status is PutStatus.MESSAGE_ILLEGAL
         assert store.put(message(1)).queue_offset == 1
         assert len(store.log.segments) == 1
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_d2_older_keys_are_found_after_a_crash(tmp_path: Path, stop: str) -> None:
+    fill(tmp_path, 40)
+    if stop == "crash":
+        (tmp_path / "abort").touch()
+    with MessageStore(config_of(tmp_path)) as store:
+        for number in range(40):
+            assert keys_found(store, f"k{number}") == [b"message %d" % number]
 
 
 def test_d5_delayed_messages_keep_their_time_when_queues_are_rebuilt(tmp_path: Path) -> None:
@@ -233,6 +254,14 @@ def test_d15_age_and_time_search_follow_store_times_not_file_times(tmp_path: Pat
         assert 0 < first <= 130 - 72
         assert bodies(store) == [b"message %d" % n for n in range(first, 100)]
         assert store.earliest_message_time() == START + first * HOUR
+
+
+def test_d18_the_last_key_is_indexed_once_after_a_rebuild(tmp_path: Path) -> None:
+    fill(tmp_path, 10)
+    for _ in range(3):
+        shutil.rmtree(tmp_path / "consumequeue")
+        with MessageStore(config_of(tmp_path)) as store:
+            assert keys_found(store, "k9") == [b"message 9"]
 
 
 def test_d19_an_idle_store_writes_nothing(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_expired_segments_take_their_entries_and_keys_along(tmp_path: Path) -> N
         first = store.min_offset("T", 0)
         assert store.queues.get("T", 0)[first][0] == store.log.min_offset
         assert len(os.listdir(tmp_path / "consumequeue/T/0")) < 50
+        assert store.query("T", "0", 10, 0, 1 << 60).buffers == []
         assert store._housekeeping.clean() == 0
     with MessageStore(config_of(tmp_path), clock=clock) as store:
         assert store.recovery is not None

@@ -257,7 +257,7 @@ def test_an_emptied_log_empties_the_queues(tmp_path: Path) -> None:
 def test_a_clean_stop_leaves_what_the_reference_expects(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     assert sorted(os.listdir(tmp_path)) == [
-        "checkpoint", "commitlog", "congreve", "consumequeue", "lock",
+        "checkpoint", "commitlog", "congreve", "consumequeue", "index", "lock",
     ]  # fmt: skip
     for path in (tmp_path / "commitlog").iterdir():
         assert path.stat().st_size == SEGMENT
