@@ -25,6 +25,8 @@ from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import BrokerError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.hold import PullRequestHold
+from congreve.broker.hotpath import HotPath
+from congreve.broker.hotsettings import follow_topics, host_bytes, hot_path_settings
 from congreve.broker.locks import RebalanceLockManager
 from congreve.broker.loopthread import LoopThread
 from congreve.broker.offsets import ConsumerOffsetManager
@@ -40,6 +42,7 @@ from congreve.broker.sendback import SendBackProcessor
 from congreve.broker.statewriter import StateWriter
 from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.topics import TopicConfigManager
+from congreve.broker.topictable import TopicTable
 from congreve.engine.clock import Clock
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.statefile import StateFile
@@ -47,6 +50,7 @@ from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.connection import Connection, Handler
+from congreve.remoting.inbox import FrameSink
 from congreve.remoting.server import RemotingServer, ServerLimits
 
 logger = logging.getLogger(__name__)
@@ -85,6 +89,7 @@ class Broker:
         self._make_managers()
         self._hold: PullRequestHold | None = None
         self._gate: DurabilityGate | None = None
+        self._hot_path: HotPath | None = None
         self._servers: list[RemotingServer] = []
         self._thread: LoopThread | None = None
         self._periodic = (
@@ -131,10 +136,7 @@ class Broker:
             await asyncio.to_thread(self.store.start)
             for name, manager in self._state.items():
                 self._files[name].load(manager.load)
-            handlers = answer_refusals(self._handlers())
-            assert self._gate is not None
-            self._gate.start()
-            await self._listen(handlers)
+            await self._listen(answer_refusals(self._handlers()))
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
@@ -179,6 +181,17 @@ class Broker:
         )
         self._hold = pulls.hold
         gate, hold = self._gate, self._hold
+        gate.start()
+        fast_topics = TopicTable()
+        follow_topics(topics, fast_topics)
+        self._hot_path = HotPath(
+            store=store,
+            topics=fast_topics,
+            gate=gate,
+            hold=hold,
+            pulls=pulls,
+            settings=hot_path_settings(config),
+        )
         processors = (
             SendMessageProcessor(
                 config=config, topics=topics, groups=groups, store=store, gate=gate, clock=clock
@@ -267,19 +280,24 @@ class Broker:
 
     async def _listen(self, handlers: Mapping[int, Handler]) -> None:
         config = self.config
-        main = self._server(handlers, config.listen_port)
+        assert self._hot_path is not None
+        main = self._server(handlers, config.listen_port, self._hot_path)
         await main.start()
         if config.listen_port == 0:
             config.listen_port = main.port
+            self._hot_path.set_store_host(host_bytes(config.store_host))
             return
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
 
-    def _server(self, handlers: Mapping[int, Handler], port: int) -> RemotingServer:
+    def _server(
+        self, handlers: Mapping[int, Handler], port: int, sink: FrameSink | None = None
+    ) -> RemotingServer:
         server = RemotingServer(
             handlers,
             host=self.config.bind_address,
             port=port,
+            sink=sink,
             limits=ServerLimits(idle_timeout_s=self.config.server_channel_max_idle_time_seconds),
             on_close=self._connection_closed,
         )

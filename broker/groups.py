@@ -38,7 +38,10 @@ def group_name_fault(group: str) -> str | None:
     if not group.strip():
         return "The specified group is blank"
     if not _NAME.fullmatch(group):
-        return f"The specified group[{group}] contains characters other than % | a-z A-Z 0-9 _ -"
+        return (
+            f"The specified group contains illegal characters: [{group}];"
+            " % | a-z A-Z 0-9 _ - are allowed"
+        )
     if len(group) > GROUP_NAME_MAX:
         return (
             f"The specified group[{group}] is longer than {GROUP_NAME_MAX} characters: {len(group)}"

@@ -63,7 +63,10 @@ def topic_name_fault(topic: str) -> str | None:
     if not topic.strip():
         return "The specified topic is blank"
     if not _NAME.fullmatch(topic):
-        return f"The specified topic[{topic}] contains characters other than % | a-z A-Z 0-9 _ -"
+        return (
+            f"The specified topic contains illegal characters: [{topic}];"
+            " % | a-z A-Z 0-9 _ - are allowed"
+        )
     if len(topic) > TOPIC_NAME_MAX:
         return (
             f"The specified topic[{topic}] is longer than {TOPIC_NAME_MAX} characters: {len(topic)}"

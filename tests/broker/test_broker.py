@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("congreve.engine.store")
-
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.engine.config import StoreConfig

@@ -5,8 +5,6 @@ import tracemalloc
 
 import pytest
 
-pytest.importorskip("congreve.engine.consumequeue")
-
 from congreve.broker import hold as hold_module
 from congreve.broker.hold import HeldPull, PullRequestHold
 from congreve.engine.consumequeue import ConsumeQueue

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("congreve.engine.store")
-
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.durability import DurabilityGate

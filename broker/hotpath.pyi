@@ -1,0 +1,33 @@
+from typing import final
+
+from congreve.broker.durability import DurabilityGate
+from congreve.broker.hold import PullRequestHold
+from congreve.broker.hotsettings import HotPathSettings
+from congreve.broker.pull import PullMessageProcessor
+from congreve.broker.topictable import TopicTable
+from congreve.engine.store import MessageStore
+from congreve.remoting.inbox import FrameSink
+
+@final
+class HotPath(FrameSink):
+    """Serves ordinary sends and pulls of whole chunks; hands every other frame to the handlers."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        gate: DurabilityGate,
+        hold: PullRequestHold,
+        pulls: PullMessageProcessor,
+        settings: HotPathSettings,
+    ) -> None: ...
+    @property
+    def put_messages(self) -> int:
+        """Messages appended here, batches' members included."""
+    @property
+    def put_bytes(self) -> int: ...
+    @property
+    def put_batches(self) -> int: ...
+    def set_store_host(self, host: bytes) -> None:
+        """What records and message ids name: 4 or 16 address bytes, then the port as i32."""
