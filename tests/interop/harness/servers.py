@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,13 @@ JAVA_OPENS = [
     ),
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 ]
+# Tests start many of them on few cores: little memory, and no long compilation.
+SMALL_JVM = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xms64m",
+    "-XX:MaxDirectMemorySize=512m",
+)
 LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss.SSS} %p %c{0} %m%n</pattern></encoder>
@@ -38,7 +46,9 @@ LOGBACK = """<configuration>
 """
 
 
-def java_command(home: Path, heap_mb: int, *properties: str) -> list[str]:
+def java_command(
+    home: Path, heap_mb: int, *properties: str, jvm: Sequence[str] = SMALL_JVM
+) -> list[str]:
     """How every JVM here is started; `home` gets the logging settings that RocketMQ wants."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
@@ -48,11 +58,8 @@ def java_command(home: Path, heap_mb: int, *properties: str) -> list[str]:
     return [
         "java",
         *JAVA_OPENS,
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Xms64m",
         f"-Xmx{heap_mb}m",
-        "-XX:MaxDirectMemorySize=512m",
+        *jvm,
         f"-Drocketmq.home.dir={home}",
         f"-Duser.home={home}",
         *properties,
@@ -104,8 +111,8 @@ class Server:
     def log(self) -> Path:
         return self.folder / f"{self.name}-{self.starts}.log"
 
-    def start(self) -> None:
-        """Start it and wait until it is ready."""
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start it, without waiting."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.starts += 1
         with self.log.open("wb") as log:
@@ -117,9 +124,14 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+        return self.process
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        process = self.spawn()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"{self.name} is not ready:\n{self.tail()}")
             time.sleep(0.02)
@@ -192,8 +204,9 @@ def broker(
     store: Path | None = None,
     port: int | None = None,
     settings: dict[str, str] | None = None,
+    jvm: Sequence[str] = SMALL_JVM,
 ) -> BrokerServer:
-    """A broker of that kind ("congreve" or "java"), not started."""
+    """A broker of that kind ("congreve" or "java"), not started; `jvm` is for the latter."""
     port = port or free_port()
     store = store or folder / "store"
     folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +241,7 @@ def broker(
             "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
             "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
         )
-        command = java_command(folder / "home", 512, *ratios)
+        command = java_command(folder / "home", 512, *ratios, jvm=jvm)
         command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
     return BrokerServer(
         f"{kind}-broker",

@@ -1,0 +1,97 @@
+"""The loads, and how much of each a size means."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .generator import Load
+
+KIB = 1024
+RECORD_OVERHEAD = 200
+QUEUES = 4
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How long and how much; times in seconds."""
+
+    rounds: int
+    jit: float  # load before anything is measured: the JIT needs about 10 s
+    warmup: float
+    duration: float
+    pull_messages: int  # in the topics that are pulled from
+    memory_messages: int  # stored before memory is read the second time
+    restart_bytes: int  # of the store that a killed broker opens again
+    topics: int
+    queues_per_topic: int
+
+
+SIZES = {
+    "full": Size(
+        rounds=2,
+        jit=10,
+        warmup=2,
+        duration=5,
+        pull_messages=640_000,
+        memory_messages=10_000_000,
+        restart_bytes=5_000_000_000,
+        topics=1_000,
+        queues_per_topic=8,
+    ),
+    "short": Size(
+        rounds=1,
+        jit=8,
+        warmup=1,
+        duration=2,
+        pull_messages=320_000,
+        memory_messages=1_000_000,
+        restart_bytes=1_000_000_000,
+        topics=1_000,
+        queues_per_topic=8,
+    ),
+    "small": Size(
+        rounds=1,
+        jit=0.1,
+        warmup=0.1,
+        duration=0.3,
+        pull_messages=6_400,
+        memory_messages=20_000,
+        restart_bytes=10_000_000,
+        topics=20,
+        queues_per_topic=8,
+    ),
+}
+
+ASYNC_SENDS = {
+    "send-128B": Load(),
+    "send-128B-binary": Load(binary=True),
+    "send-1KiB": Load(size=KIB),
+    "batch-32x1KiB": Load(size=KIB, batch=32, inflight=8),
+    "send-one-at-a-time": Load(connections=1, inflight=1),
+}
+SYNC_SENDS = {
+    "sync-one-at-a-time": Load(connections=1, inflight=1),
+    "sync-4x8": Load(inflight=8),
+    "sync-4x64": Load(inflight=64),
+}
+PULLS = {
+    "pull-32x1KiB": Load(mode="pull", connections=8, inflight=1, batch=32, size=KIB, queues=8),
+    "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),
+}
+ONE_QUEUE = "send-128B-1-queue"
+MANY_QUEUES = "send-128B-many-queues"
+
+
+def timed(load: Load, size: Size, topic: str) -> Load:
+    """The load for as long as the size says, on a topic of its own."""
+    return msgspec.structs.replace(load, topic=topic, warmup=size.warmup, duration=size.duration)
+
+
+def fill(topic: str, messages: int, body: int, queues: int = QUEUES) -> Load:
+    """So many messages, stored as fast as any broker can: in batches of 32."""
+    requests = max(1, messages // 32)
+    return Load(topic=topic, queues=queues, size=body, batch=32, inflight=8, count=requests)
+
+
+def many_queues(size: Size) -> Load:
+    """One send after the other goes to another topic."""
+    return Load(topics=size.topics, queues=size.queues_per_topic)

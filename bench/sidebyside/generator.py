@@ -1,0 +1,124 @@
+"""The compiled load generator (bench/loadgen): built when its source has changed, run, and read."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
+
+SOURCE = Path(__file__).resolve().parent.parent / "loadgen"
+PROGRAM = SOURCE.parent.parent / "build" / "bench" / "loadgen"
+LONGEST_NS = 60_000_000_000
+SIGNIFICANT_DIGITS = 3
+DRAIN_S = 60.0
+COUNT_LIMIT_S = 600.0
+MILLISECOND_NS = 1e6
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What the generator does; the fields are its options, times in seconds, sizes in bytes."""
+
+    mode: str = "send"
+    topic: str = "loadgen"
+    topics: int = 1
+    queues: int = 4
+    connections: int = 4
+    inflight: int = 32
+    size: int = 128
+    batch: int = 1
+    binary: bool = False
+    warmup: float = 2.0
+    duration: float = 5.0
+    count: int = 0
+
+    def options(self) -> Iterator[str]:
+        """The command line; a count of 0 and JSON headers are the program's defaults."""
+        for name, value in msgspec.structs.asdict(self).items():
+            if value is True:
+                yield f"--{name}"
+            elif value is not False and (name, value) != ("count", 0):
+                yield f"--{name}={value}"
+
+
+class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
+    """What it counted.
+
+    `requests`, `messages` and `bytes` (message bodies; for pulls whole records) were answered with
+    success while it measured; `all_messages` were answered with success at any time.
+    `latency` holds (ns, requests).
+    """
+
+    requests: int
+    messages: int
+    bytes: int
+    all_requests: int
+    all_messages: int
+    empty: int
+    broken: int
+    errors: dict[str, int]
+    seconds: float
+    cpu_seconds: float
+    latency: list[tuple[int, int]]
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+    @property
+    def failures(self) -> int:
+        """Answers with another code than success, and what was no answer at all."""
+        return self.broken + sum(self.errors.values())
+
+    def histogram(self) -> HdrHistogram:
+        """Latencies of requests in ns."""
+        found = HdrHistogram(1, LONGEST_NS, SIGNIFICANT_DIGITS)
+        for value, count in self.latency:
+            found.record_value(max(1, min(value, LONGEST_NS)), count)
+        return found
+
+    def percentiles_ms(self, *wanted: float) -> list[float]:
+        """Latencies of requests at these percentiles, in milliseconds."""
+        values = self.histogram()
+        return [values.get_value_at_percentile(p) / MILLISECOND_NS for p in wanted]
+
+
+class GeneratorError(Exception):
+    """The generator could not do its work; the text is what it said."""
+
+
+def build() -> Path:
+    """Compile the generator where its source is newer than the program."""
+    sources = sorted(SOURCE.glob("*.c"))
+    newest = max(path.stat().st_mtime for path in [*sources, *SOURCE.glob("*.h")])
+    if not PROGRAM.is_file() or PROGRAM.stat().st_mtime < newest:
+        PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+        command = ["cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(PROGRAM)]
+        subprocess.run([*command, *map(str, sources)], check=True)
+    return PROGRAM
+
+
+def run(port: int, load: Load) -> LoadResult:
+    """Put the load on a server of this machine; GeneratorError where the connection fails."""
+    command = [str(build()), f"--port={port}", *load.options()]
+    limit = COUNT_LIMIT_S if load.count else load.warmup + load.duration + DRAIN_S
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    if done.returncode != 0:
+        raise GeneratorError(done.stderr.strip())
+    return msgspec.json.decode(done.stdout, type=LoadResult)
+
+
+@contextmanager
+def sink(size: int = 128) -> Iterator[tuple[int, int]]:
+    """A server that does nothing but answer; its port and process id."""
+    command = [str(build()), "--mode=sink", "--port=0", f"--size={size}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline()), process.pid
+        finally:
+            process.kill()

@@ -1,0 +1,214 @@
+"""Medians, ratios and bounds; a table for people, JSON for programs, a picture for documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+
+import matplotlib
+import msgspec
+from rich.table import Table
+
+from . import cases
+from .sessions import CaseResult
+
+OURS, THEIRS = "congreve", "java"
+
+
+class Medians:
+    """The figures of every case, each the median of the rounds."""
+
+    def __init__(self, results: Iterable[CaseResult]) -> None:
+        self._of: dict[tuple[str, str], list[CaseResult]] = {}
+        for result in results:
+            self._of.setdefault((result.driver, result.workload), []).append(result)
+
+    @property
+    def drivers(self) -> set[str]:
+        return {driver for driver, _ in self._of}
+
+    def get(
+        self, driver: str, workload: str, figure: Callable[[CaseResult], float]
+    ) -> float | None:
+        """None where that was not measured."""
+        found = self._of.get((driver, workload))
+        return median(map(figure, found)) if found else None
+
+    def quantiles(self, driver: str, workload: str) -> dict[str, float]:
+        """Of the last round; empty where that was not measured."""
+        found = self._of.get((driver, workload))
+        return found[-1].quantiles if found else {}
+
+
+Figure = Callable[[Medians, str], float | None]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table: what is compared, in which unit, and what the bound is.
+
+    `least` and `most` bound ours divided by theirs; `limit` bounds ours alone.
+    """
+
+    title: str
+    figure: Figure
+    unit: str
+    least: float | None = None
+    most: float | None = None
+    limit: float | None = None
+
+    def bound(self) -> str:
+        if self.least is not None:
+            return f">= {self.least:g} x"
+        if self.most is not None:
+            return f"<= {self.most:.2g} x"
+        return f"<= {self.limit:g}" if self.limit is not None else ""
+
+    def met(self, ours: float | None, theirs: float | None) -> bool | None:
+        """None where there is no bound or nothing to hold it against."""
+        if ours is None:
+            return None
+        if self.limit is not None:
+            return ours <= self.limit
+        if not theirs or (self.least is None and self.most is None):
+            return None
+        if self.least is not None:
+            return ours / theirs >= self.least
+        return self.most is not None and ours / theirs <= self.most
+
+
+def _rate(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(driver, workload, lambda r: r.rate)
+
+
+def _latency(workload: str, level: str) -> Figure:
+    return lambda medians, driver: medians.get(driver, workload, lambda r: r.latency[level])
+
+
+def _cpu(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(driver, workload, lambda r: r.broker_cpu_us)
+
+
+def _memory(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(
+        driver, workload, lambda r: r.memory.anonymous if r.memory else 0.0
+    )
+
+
+def _seconds(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(driver, workload, lambda r: r.seconds)
+
+
+def _fall(medians: Medians, driver: str) -> float | None:
+    """How many percent slower many queues are than one."""
+    one = medians.get(driver, cases.ONE_QUEUE, lambda r: r.rate)
+    many = medians.get(driver, cases.MANY_QUEUES, lambda r: r.rate)
+    return None if one is None or many is None else 100.0 * (1.0 - many / one)
+
+
+ROWS = [
+    Row("send 128 B, ASYNC_FLUSH, 4 x 32 in flight", _rate("send-128B"), "msg/s", least=10),
+    Row("  p99 of the same", _latency("send-128B", "99"), "ms", most=0.2),
+    Row("  p50 of the same", _latency("send-128B", "50"), "ms"),
+    Row("  broker CPU a message", _cpu("send-128B"), "us", most=0.1),
+    Row("  the same with binary headers", _rate("send-128B-binary"), "msg/s"),
+    Row("send 1 KiB, the same", _rate("send-1KiB"), "msg/s", least=8),
+    Row("batch of 32 x 1 KiB, 4 x 8 in flight", _rate("batch-32x1KiB"), "msg/s", least=2.5),
+    Row("one at a time, p50", _latency("send-one-at-a-time", "50"), "ms", most=0.5),
+    Row("pull 32 x 1 KiB, 8 connections, hot", _rate("pull-32x1KiB"), "msg/s", least=3),
+    Row("  broker CPU a message", _cpu("pull-32x1KiB"), "us"),
+    Row("pull 32 x 128 B, 8 connections, hot", _rate("pull-32x128B"), "msg/s"),
+    Row("memory, idle", _memory("memory-idle"), "MiB", limit=100),
+    Row("memory, after the messages", _memory("memory-after-messages"), "MiB", limit=300),
+    Row("ready after kill -9", _seconds("ready-after-kill"), "s", most=1 / 3),
+    Row("one queue", _rate(cases.ONE_QUEUE), "msg/s"),
+    Row("many queues over many topics", _rate(cases.MANY_QUEUES), "msg/s"),
+    Row("  falls from one to many by", _fall, "%", limit=30),
+    Row("SYNC_FLUSH one at a time, p50", _latency("sync-one-at-a-time", "50"), "ms"),
+    Row("SYNC_FLUSH 4 x 8", _rate("sync-4x8"), "msg/s"),
+    Row("SYNC_FLUSH 4 x 64", _rate("sync-4x64"), "msg/s"),
+]
+
+
+def _text(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 100:
+        return f"{value:,.0f} {unit}"
+    return f"{value:.3g} {unit}"
+
+
+def table(medians: Medians) -> Table:
+    """Ours, theirs, the ratio and whether the bound is met."""
+    found = Table(title="Congreve and Apache RocketMQ 4.9.4, medians of the rounds")
+    found.add_column("work")
+    for name in ("Congreve", "RocketMQ", "ratio", "bound"):
+        found.add_column(name, justify="right")
+    found.add_column("")
+    for row in ROWS:
+        ours, theirs = row.figure(medians, OURS), row.figure(medians, THEIRS)
+        if ours is None and theirs is None:
+            continue
+        ratio = f"{ours / theirs:.2f}" if ours is not None and theirs else ""
+        met = {True: "[green]met", False: "[red]not met", None: ""}[row.met(ours, theirs)]
+        found.add_row(
+            row.title, _text(ours, row.unit), _text(theirs, row.unit), ratio, row.bound(), met
+        )
+    return found
+
+
+def summary(medians: Medians) -> list[dict[str, object]]:
+    """The table for programs."""
+    rows: list[dict[str, object]] = []
+    for row in ROWS:
+        ours, theirs = row.figure(medians, OURS), row.figure(medians, THEIRS)
+        rows.append(
+            {
+                "work": row.title.strip(),
+                "unit": row.unit,
+                OURS: ours,
+                THEIRS: theirs,
+                "ratio": ours / theirs if ours is not None and theirs else None,
+                "bound": row.bound(),
+                "met": row.met(ours, theirs),
+            }
+        )
+    return rows
+
+
+def write_json(path: Path, document: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+
+def write_plot(path: Path, medians: Medians) -> None:
+    """Rates as bars, and the latencies of the first case by percentile."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    drivers = [driver for driver in (OURS, THEIRS) if driver in medians.drivers]
+    bars = [row for row in ROWS if row.unit == "msg/s"]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 5))
+    for number, driver in enumerate(drivers):
+        places = [index + 0.4 * number for index in range(len(bars))]
+        left.barh(places, [row.figure(medians, driver) or 0 for row in bars], 0.4, label=driver)
+        steps = medians.quantiles(driver, "send-128B")
+        known = [
+            (1 / (1 - float(level) / 100), ms) for level, ms in steps.items() if level != "100.0000"
+        ]
+        right.plot([level for level, _ in known], [ms for _, ms in known], label=driver)
+    left.set_yticks(range(len(bars)), [row.title.strip() for row in bars], fontsize=8)
+    left.invert_yaxis()
+    left.set_xscale("symlog", linthresh=1_000)
+    left.set_xlabel("messages a second")
+    right.set_xscale("log")
+    right.set_yscale("symlog", linthresh=0.01)
+    right.set_xticks([1, 10, 100, 1_000, 10_000], ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"])
+    right.set_xlabel("percentile")
+    right.set_ylabel("send 128 B, latency in ms")
+    left.legend()
+    right.legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

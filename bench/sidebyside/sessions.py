@@ -1,0 +1,212 @@
+"""What one broker goes through from its start to its end, and what was measured on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from . import cases, generator, process
+from .brokers import Running, running
+from .cases import Size
+from .generator import Load, LoadResult
+from .process import Memory
+
+PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
+DISPATCH_LIMIT_S = 60.0
+Tell = Callable[[str], None]
+
+
+class CaseResult(msgspec.Struct, omit_defaults=True, kw_only=True, rename="camel"):
+    """One case of one broker in one round; names as OpenMessaging Benchmark has them.
+
+    Rates are messages a second, latencies milliseconds of whole requests, `broker_cpu_us` is the
+    broker's user and system time for each message, `generator_cpu_us` the generator's.
+    """
+
+    workload: str
+    driver: str
+    round: int
+    message_size: int = 0
+    topics: int = 0
+    partitions_per_topic: int = 0
+    messages: int = 0
+    publish_rate: float = 0.0
+    consume_rate: float = 0.0
+    latency: dict[str, float] = {}
+    quantiles: dict[str, float] = {}
+    errors: int = 0
+    broker_cpu_us: float = 0.0
+    generator_cpu_us: float = 0.0
+    memory: Memory | None = None
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Whichever the case has."""
+        return self.publish_rate or self.consume_rate
+
+
+class WrongCountError(Exception):
+    """A broker stored something else than it acknowledged."""
+
+
+class Session:
+    """The cases of one broker that runs; results are kept in `results`."""
+
+    def __init__(self, broker: Running, size: Size, number: int, tell: Tell) -> None:
+        self.broker = broker
+        self.size = size
+        self.round = number
+        self.results: list[CaseResult] = []
+        self.stored = 0
+        self._tell = tell
+
+    def send(self, name: str, load: Load) -> None:
+        """A timed send on a topic of its own, and whether all that was acknowledged is there."""
+        load = cases.timed(load, self.size, name)
+        self.broker.create_topics(load)
+        self._measure(name, load)
+
+    def pull(self, name: str, load: Load) -> None:
+        """Fill a topic, then pull it over and over: it is in the page cache."""
+        filled = cases.fill(name, self.size.pull_messages, load.size, load.queues)
+        self.broker.create_topics(filled)
+        self._count(filled, generator.run(self.broker.port, filled))
+        self._measure(name, cases.timed(load, self.size, name))
+
+    def fill(self, name: str, messages: int, body: int) -> None:
+        """Messages that are only there to be there."""
+        load = cases.fill(name, messages, body)
+        self.broker.create_topics(load)
+        self._count(load, generator.run(self.broker.port, load))
+
+    def heat(self) -> None:
+        """Load that is not measured: the JIT compiles, caches fill."""
+        load = Load(topic="heat", warmup=0, duration=self.size.jit)
+        pull = msgspec.structs.replace(cases.PULLS["pull-32x128B"], topic="heat", queues=4)
+        self.broker.create_topics(load)
+        self._count(load, generator.run(self.broker.port, load))
+        pull = msgspec.structs.replace(pull, warmup=0, duration=self.size.jit / 5)
+        generator.run(self.broker.port, pull)
+
+    def memory(self, name: str) -> None:
+        """What the broker holds now."""
+        found = process.memory(self.broker.pid)
+        self._keep(self._result(name, memory=found, messages=self.stored))
+        self._tell(f"{found.anonymous:,.0f} MiB, and {found.file:,.0f} MiB of mapped files")
+
+    def restart(self, name: str) -> None:
+        """Kill it and wait until it stores again."""
+        seconds = self.broker.restart_seconds()
+        self._keep(self._result(name, seconds=seconds))
+        self._tell(f"{seconds:.2f} s")
+
+    def _result(self, name: str, **measured: object) -> CaseResult:
+        fields = {"workload": name, "driver": self.broker.kind, "round": self.round}
+        return CaseResult(**fields, **measured)  # type: ignore[arg-type]
+
+    def _keep(self, result: CaseResult) -> None:
+        self.results.append(result)
+        self._tell(f"round {result.round} {result.driver:8} {result.workload}")
+
+    def _measure(self, name: str, load: Load) -> None:
+        before = process.cpu_seconds(self.broker.pid)
+        found = generator.run(self.broker.port, load)
+        spent = process.cpu_seconds(self.broker.pid) - before
+        if load.mode == "send":
+            self._count(load, found)
+        rate = "publish_rate" if load.mode == "send" else "consume_rate"
+        levels = found.percentiles_ms(*PERCENTILES.values())
+        result = self._result(
+            name,
+            message_size=load.size,
+            topics=load.topics,
+            partitions_per_topic=load.queues,
+            messages=found.messages,
+            latency=dict(zip(PERCENTILES, levels, strict=True)),
+            quantiles=quantiles(found),
+            errors=found.failures,
+            broker_cpu_us=spent * 1e6 / max(1, found.all_messages),
+            generator_cpu_us=found.cpu_seconds * 1e6 / max(1, found.messages),
+            seconds=found.seconds,
+            **{rate: found.rate},
+        )
+        self._keep(result)
+        self._tell(
+            f"{result.rate:12,.0f} msg/s  p50 {levels[0]:.3f} p99 {levels[2]:.3f} ms  "
+            f"{result.broker_cpu_us:.2f} us a message  {result.errors} errors"
+        )
+
+    def _count(self, load: Load, found: LoadResult) -> None:
+        self.stored += found.all_messages
+        deadline = time.monotonic() + DISPATCH_LIMIT_S
+        # The reference fills its queues some time after it has acknowledged.
+        while (there := self.broker.stored(load)) < found.all_messages:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        if there != found.all_messages:
+            raise WrongCountError(
+                f"{self.broker.kind}: {load.topic} has {there} messages, "
+                f"{found.all_messages} were acknowledged"
+            )
+
+
+def quantiles(found: LoadResult) -> dict[str, float]:
+    """Percentile to milliseconds at HdrHistogram's steps, for plots."""
+    steps = found.histogram().get_percentile_iterator(ticks_per_half_distance=5)
+    return {
+        f"{step.percentile_level_iterated_to:.4f}": step.value_iterated_to
+        / generator.MILLISECOND_NS
+        for step in steps
+    }
+
+
+def hot(session: Session) -> None:
+    """ASYNC_FLUSH: sends, pulls, memory, many queues."""
+    size = session.size
+    session.memory("memory-idle")
+    session.heat()
+    for name, load in cases.ASYNC_SENDS.items():
+        session.send(name, load)
+    for name, load in cases.PULLS.items():
+        session.pull(name, load)
+    session.fill("memory", max(32, size.memory_messages - session.stored), 128)
+    session.memory("memory-after-messages")
+    session.send(cases.ONE_QUEUE, Load(queues=1))
+    session.send(cases.MANY_QUEUES, cases.many_queues(size))
+
+
+def sync(session: Session) -> None:
+    """SYNC_FLUSH: for information."""
+    session.heat()
+    for name, load in cases.SYNC_SENDS.items():
+        session.send(name, load)
+
+
+def restart(session: Session) -> None:
+    """A store of some size, kill -9, and back."""
+    session.fill("store", session.size.restart_bytes // 1250, cases.KIB)
+    session.restart("ready-after-kill")
+
+
+SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
+    "hot": (hot, "ASYNC_FLUSH"),
+    "restart": (restart, "ASYNC_FLUSH"),
+    "sync": (sync, "SYNC_FLUSH"),
+}
+
+
+def play(
+    name: str, kind: str, size: Size, number: int, folder: Path, tell: Tell
+) -> Iterator[CaseResult]:
+    """One session on a fresh broker of that kind."""
+    steps, flush = SESSIONS[name]
+    # Touching 4 GiB of heap takes the reference a second that a restart need not pay.
+    with running(kind, folder / kind, flush=flush, pretouch=name != "restart") as broker:
+        session = Session(broker, size, number, tell)
+        steps(session)
+        yield from session.results
