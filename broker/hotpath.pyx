@@ -19,7 +19,6 @@ from congreve.engine.commitlog cimport (
     APPEND_OK,
     APPEND_QUEUE_ROOM,
     AppendStatus,
-    CommitLog,
 )
 from congreve.engine.consumequeue cimport ConsumeQueue
 from congreve.records.checksum cimport string_hash
@@ -31,7 +30,6 @@ from congreve.records.layout cimport (
     PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
 )
-from congreve.records.record cimport Host
 from congreve.remoting.answers cimport SEND_RESPONSE_MAX, encode_send_response
 from congreve.remoting.frame cimport (
     FLAG_ONEWAY,
@@ -46,7 +44,6 @@ from congreve.remoting.frame cimport (
 )
 from congreve.remoting.slices cimport Slice
 
-from congreve.remoting.codes import RequestCode
 from congreve.remoting.errors import FrameError
 
 cdef enum:

@@ -35,7 +35,7 @@ class StoreFiles:
         return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
 
     def entries(self, topic: str, queue_id: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """(first offset, entries) of a queue; the entries have the fields of CONSUME_QUEUE_ENTRY."""
+        """(first offset, entries) of a queue; the dtype is CONSUME_QUEUE_ENTRY."""
         files = _numbered(self._root / "consumequeue" / topic / str(queue_id))
         parts = [
             Mapping(str(path), path.stat().st_size, writable=False).array(CONSUME_QUEUE_ENTRY)

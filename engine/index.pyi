@@ -1,14 +1,8 @@
-from typing import NamedTuple, final
+from typing import final
 
 from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig
-
-class QueryResult(NamedTuple):
-    """Records found, in log order (RocketMQ: QueryMessageResult), and how far the index is."""
-
-    buffers: list[memoryview] = []
-    index_last_update_timestamp: int = 0
-    index_last_update_phyoffset: int = 0
+from congreve.engine.results import QueryResult
 
 @final
 class KeyIndex:

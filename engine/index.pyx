@@ -33,9 +33,9 @@ import logging
 import os
 import threading
 from datetime import datetime
-from typing import NamedTuple
 
 from congreve.engine.indexfile import IndexFile
+from congreve.engine.results import QueryResult
 from congreve.engine.statefile import StateFile
 from congreve.io_backends.errors import BackendError
 from congreve.records.errors import RecordError
@@ -46,12 +46,6 @@ from congreve.records.record import index_hash as hash_of
 LOG = logging.getLogger(__name__)
 
 cdef long NAP_NS = 2_000_000    # under load the thread looks this often, not at every chunk
-
-
-class QueryResult(NamedTuple):
-    buffers: list[memoryview] = []
-    index_last_update_timestamp: int = 0
-    index_last_update_phyoffset: int = 0
 
 
 @cython.final

@@ -1,4 +1,4 @@
-"""The key index: files byte for byte as the reference writes them, and what must be found by key."""
+"""The key index: files byte for byte as the reference writes them, and what is found by key."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Looks into a queue: each status of the reference, limits, filters, and what must never be served."""
+"""Looks into a queue: each status of the reference, limits, filters, what is never served."""
 
 from collections.abc import Iterator
 from pathlib import Path
