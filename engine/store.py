@@ -16,12 +16,12 @@ from congreve.engine.errors import MessageIllegalError, StoreError
 from congreve.engine.flushpolicy import FlushTimer
 from congreve.engine.health import Health
 from congreve.engine.housekeeping import Housekeeping
-from congreve.engine.index import KeyIndex, QueryResult
+from congreve.engine.index import KeyIndex
 from congreve.engine.lock import StoreLock
 from congreve.engine.queuetable import QueueTable
 from congreve.engine.reader import GetResult, Reader
 from congreve.engine.recovery import Recovery, RecoveryReport
-from congreve.engine.results import PutResult, PutStatus, StoreStats
+from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
 from congreve.engine.retention import disk_use as partition_use
 from congreve.engine.statefile import sync_folder
 from congreve.io_backends.backend import Backend
@@ -315,7 +315,7 @@ class MessageStore:
     ) -> QueryResult:
         """Records with this key, stored in [begin, end] (RocketMQ: queryMessage)."""
         if self.index is None:
-            return QueryResult([])
+            return QueryResult()
         return self.index.query(topic, key, max_count, begin_ms, end_ms)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
