@@ -42,3 +42,11 @@ class StoreStats(msgspec.Struct, frozen=True):
     topics: int
     commit_log_disk_use: float  # share of the partition, -1.0 unknown
     consume_queue_disk_use: float
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """Records found by key (RocketMQ: QueryMessageResult); times in ms, offsets physical."""
+
+    buffers: list[memoryview] = []
+    index_last_update_timestamp: int = 0
+    index_last_update_phyoffset: int = 0
