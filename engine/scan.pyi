@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, final
+from typing import Final, Protocol, final, type_check_only
 
 from typing_extensions import Buffer
 
@@ -10,6 +10,7 @@ BLANK: Final[int]
 END: Final[int]
 BAD: Final[int]
 
+@type_check_only
 class Queues(Protocol):
     """What get() answers None for is passed over; QueueTable makes whatever it is asked for."""
 

@@ -34,11 +34,11 @@ END = STOP_END
 BAD = STOP_BAD
 
 # RocketMQ: TopicValidator. A name that damage made up must not become a path.
-TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
+cdef object TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
 
 # When a message is parked, its due time is reckoned a moment before its store time is taken.
 cdef int64_t DUE_SLACK_MS = 1000
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+cdef bytes SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
 # A queue that the walk has met; no `queue` where its records are passed over.
 cdef struct Stream:
