@@ -23,7 +23,7 @@ import uvloop
 
 from congreve.broker.broker import Broker
 from congreve.client.admin import AdminClient
-from congreve.client.consumer import PushConsumer
+from congreve.client.push import ConsumeFrom, PushConsumer
 from congreve.client.message import Message
 from congreve.client.producer import Producer
 from congreve.console.flights import flights
@@ -119,12 +119,18 @@ async def _send(address: Address, count: int) -> Counter[str]:
 async def _receive(address: Address, count: int) -> Counter[str]:
     started = time.perf_counter()
     received: Counter[str] = Counter()
-    async with PushConsumer(address.namesrv, group="demo-consumer", topic=TOPIC) as consumer:
-        async with asyncio.timeout(CONSUME_TIMEOUT_S):
-            async for message in consumer:
-                received[message.tags or ""] += 1
-                if received.total() == count:
-                    break
+    consumer = PushConsumer(
+        address.namesrv,
+        group="demo-consumer",
+        topics={TOPIC: "*"},
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+    )
+    async with consumer, asyncio.timeout(CONSUME_TIMEOUT_S):
+        async for message in consumer:
+            received[message.tags or ""] += 1
+            consumer.done(message)
+            if received.total() == count:
+                break
     seconds = time.perf_counter() - started
     click.echo(f"group demo-consumer read {received.total():,} in {seconds:.1f} s")
     rows = [{"airline": tag, "flights": n} for tag, n in received.most_common(5)]

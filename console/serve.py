@@ -28,7 +28,7 @@ class KvFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = StateFile(path)
+        self._file = StateFile(str(path))
 
     def load(self) -> str | None:
         """The saved text, None where there is none."""

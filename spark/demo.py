@@ -16,6 +16,7 @@ def main(store: str, topic: str, expected: int) -> int:
         SparkSession.builder.master("local[2]")
         .appName("congreve demo")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
