@@ -1,0 +1,258 @@
+"""Our own client and the Java client read what the other one wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+import zlib
+
+import pytest
+from harness.cluster import Cluster
+from harness.drivers import Driver, DriverError, body, message
+from harness.servers import CLUSTER
+
+from congreve.client import (
+    AdminClient,
+    ConsumeFrom,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PullStatus,
+    PushConsumer,
+    ReceivedMessage,
+    SyncProducer,
+    SyncPullConsumer,
+    by_key,
+)
+from congreve.client.errors import BrokerNotFoundError, RouteNotFoundError
+
+EVENTUALLY_S = 40
+
+
+def new_group() -> str:
+    return f"python-{uuid.uuid4().hex[:8]}"
+
+
+def test_java_reads_what_python_sends(cluster: Cluster, java: Driver, topic: str) -> None:
+    namesrv = cluster.namesrv.address
+    with SyncProducer(namesrv, group=new_group()) as producer:
+        plain = producer.send(
+            Message(topic=topic, body=b"plain", tags="A", keys="k1 k2", properties={"n": "ü;=|"})
+        )
+        producer.send(Message(topic=topic, body=b"x" * 10_000, flag=7, wait=False))
+        (batch,) = producer.send_batch(
+            [Message(topic=topic, body=b"b%d" % i, tags=f"t{i}", flag=i) for i in range(3)]
+        )
+        producer.send_oneway(Message(topic=topic, body=b"oneway"), selector=by_key("k"))
+    java.call("send", namesrv=namesrv, messages=[message(topic, b"end")])
+    read = java.call("drain", namesrv=namesrv, topics=[topic])["messages"]
+    by_body = {body(one): one for one in read}
+    assert set(by_body) == {b"plain", b"x" * 10_000, b"b0", b"b1", b"b2", b"oneway", b"end"}
+    got = by_body[b"plain"]
+    assert got["msgId"] == plain.message_id
+    assert got["queueOffset"] == plain.queue_offset
+    assert got["queueId"] == plain.queue.queue_id
+    assert {name: got["properties"][name] for name in ("TAGS", "KEYS", "n")} == {
+        "TAGS": "A",
+        "KEYS": "k1 k2",
+        "n": "ü;=|",
+    }
+    assert by_body[b"x" * 10_000]["flag"] == 7
+    first, second, third = (by_body[b"b%d" % i] for i in range(3))
+    assert [first["queueOffset"], second["queueOffset"], third["queueOffset"]] == list(
+        range(batch.queue_offset, batch.queue_offset + 3)
+    )
+    assert [one["msgId"] for one in (first, second, third)] == batch.message_id.split(",")
+    assert (second["flag"], second["properties"]["TAGS"]) == (1, "t1")
+
+
+def test_java_finds_python_messages_by_unique_id(
+    cluster: Cluster, java: Driver, topic: str
+) -> None:
+    with SyncProducer(cluster.namesrv.address, group=new_group()) as producer:
+        sent = [producer.send(Message(topic=topic, body=b"m%d" % i)) for i in range(3)]
+    ids = [one.message_id for one in sent]
+    # The index is filled behind the log.
+    deadline = time.monotonic() + EVENTUALLY_S
+    while True:
+        try:
+            answer = java.call("viewUnique", namesrv=cluster.namesrv.address, topic=topic, ids=ids)
+            break
+        except DriverError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    assert [body(one) for one in answer["messages"]] == [b"m0", b"m1", b"m2"]
+
+
+def test_python_reads_what_java_sends(cluster: Cluster, java: Driver, topic: str) -> None:
+    messages = [
+        message(topic, b"plain", tags="A", keys="k1 k2", properties={"n": "ü"}),
+        message(topic, b"y" * 10_000, tags="B"),
+        message(topic, b"last", tags="C", flag=7),
+    ]
+    namesrv = cluster.namesrv.address
+    sent = java.call("send", namesrv=namesrv, messages=messages, queueId=1)["results"]
+    with SyncPullConsumer(namesrv, group=new_group()) as consumer:
+        queue = next(q for q in consumer.queues(topic) if q.queue_id == 1)
+        pulled = consumer.pull(queue, 0)
+        assert pulled.status is PullStatus.FOUND
+        assert [one.body for one in pulled.messages] == [b"plain", b"y" * 10_000, b"last"]
+        assert [one.message_id for one in pulled.messages] == [one["msgId"] for one in sent]
+        assert [one.offset_message_id for one in pulled.messages] == [
+            one["offsetMsgId"] for one in sent
+        ]
+        first, _, last = pulled.messages
+        assert (first.tags, first.keys, first.properties["n"]) == ("A", "k1 k2", "ü")
+        assert (last.flag, last.queue_offset, last.topic) == (7, 2, topic)
+        some = consumer.pull(queue, 0, expression="A || C")
+        assert [one.body for one in some.messages] == [b"plain", b"last"]
+        assert consumer.pull(queue, 3).status is PullStatus.NO_NEW_MSG
+        wrong = consumer.pull(queue, 99)
+        assert (wrong.status, wrong.next_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
+        assert (consumer.min_offset(queue), consumer.max_offset(queue)) == (0, 3)
+        assert consumer.offset_at(queue, first.store_timestamp) == 0
+        consumer.commit(queue, 2)
+        assert consumer.committed(queue) == 2
+
+
+async def test_waiting_pull_gets_a_message_when_it_comes(cluster: Cluster, topic: str) -> None:
+    namesrv = cluster.namesrv.address
+    async with (
+        Producer(namesrv, group=new_group()) as producer,
+        PullConsumer(namesrv, group=new_group()) as consumer,
+    ):
+        queue = (await consumer.queues(topic))[0]
+        waiting = asyncio.create_task(consumer.pull(queue, 0, wait_s=20))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await producer.send(Message(topic=topic, body=b"late"), queue=queue)
+        async with asyncio.timeout(10):
+            (message_,) = (await waiting).messages
+        assert message_.body == b"late"
+
+
+class Eaters:
+    """Tasks that iterate over members of a group, and what each got."""
+
+    def __init__(self) -> None:
+        self.eaten: list[tuple[PushConsumer, ReceivedMessage]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def add(self, consumer: PushConsumer) -> None:
+        self._tasks.append(asyncio.create_task(self._eat(consumer)))
+
+    async def _eat(self, consumer: PushConsumer) -> None:
+        async for message_ in consumer:
+            self.eaten.append((consumer, message_))
+
+    def bodies(self) -> list[bytes]:
+        return [message_.body for _, message_ in self.eaten]
+
+    async def ended(self) -> None:
+        await asyncio.gather(*self._tasks)
+
+
+def queues_of(consumer: PushConsumer, topic: str) -> set[MessageQueue]:
+    return {queue for queue in consumer.assigned if queue.topic == topic}
+
+
+async def test_members_share_the_queues_and_lose_nothing(cluster: Cluster, topic: str) -> None:
+    namesrv, group, eaters = cluster.namesrv.address, new_group(), Eaters()
+    settings = {"group": group, "topics": {topic: "*"}, "consume_from": ConsumeFrom.FIRST_OFFSET}
+    async with Producer(namesrv, group=new_group()) as producer:
+        async with PushConsumer(namesrv, **settings) as one:
+            async with PushConsumer(namesrv, **settings) as two, asyncio.timeout(EVENTUALLY_S):
+                while [len(queues_of(each, topic)) for each in (one, two)] != [2, 2]:
+                    await asyncio.sleep(0.05)
+                assert not queues_of(one, topic) & queues_of(two, topic)
+                for consumer in (one, two):
+                    eaters.add(consumer)
+                for i in range(200):
+                    await producer.send(Message(topic=topic, body=b"%d" % i))
+                while len(eaters.eaten) < 200:
+                    await asyncio.sleep(0.05)
+            # The second one has left: the first one takes over its queues where they were.
+            async with asyncio.timeout(EVENTUALLY_S):
+                while len(queues_of(one, topic)) < 4:
+                    await asyncio.sleep(0.05)
+                await producer.send(Message(topic=topic, body=b"last"))
+                while len(eaters.eaten) < 201:
+                    await asyncio.sleep(0.05)
+        await eaters.ended()
+        assert sorted(eaters.bodies()) == sorted([*(b"%d" % i for i in range(200)), b"last"])
+        assert len({consumer for consumer, _ in eaters.eaten}) == 2
+        # All of it was committed: a new member finds nothing left.
+        async with PushConsumer(namesrv, **settings) as again:
+            for queue in queues_of(again, topic):
+                assert await again.committed(queue) == await again.max_offset(queue)
+
+
+async def test_python_and_java_members_share_one_group(
+    cluster: Cluster, java: Driver, topic: str
+) -> None:
+    namesrv, group, eaters = cluster.namesrv.address, new_group(), Eaters()
+
+    def call(do: str, **request: object) -> dict[str, object]:
+        return java.call(do, id=group, namesrv=namesrv, **request)
+
+    def java_queues() -> list[int]:
+        (held,) = call("consumerAssignment", topic=topic)["instances"]
+        return sorted(held)
+
+    call("consumerStart", group=group, topic=topic, instances=1)
+    settings = {"group": group, "topics": {topic: "*"}, "consume_from": ConsumeFrom.FIRST_OFFSET}
+    try:
+        async with PushConsumer(namesrv, **settings) as python, asyncio.timeout(2 * EVENTUALLY_S):
+            # The shares change hands one queue at a time: they must be seen to rest.
+            rested = 0
+            while rested < 10:
+                ours = [queue.queue_id for queue in queues_of(python, topic)]
+                rested = rested + 1 if sorted(ours + java_queues()) == [0, 1, 2, 3] else 0
+                await asyncio.sleep(0.1)
+            eaters.add(python)
+            async with Producer(namesrv, group=new_group()) as producer:
+                for i in range(100):
+                    await producer.send(Message(topic=topic, body=b"%d|" % i))
+            waited = call("consumerWait", expected=50, timeoutMs=20_000, quietMs=300)
+            while len(eaters.eaten) < 50:
+                await asyncio.sleep(0.05)
+            assert len(eaters.eaten) == 50
+            assert waited["total"] == 50, (waited, eaters.bodies())
+        await eaters.ended()
+    finally:
+        call("consumerStop")
+
+
+async def test_topics_are_made_listed_and_deleted(cluster: Cluster, java: Driver) -> None:
+    name = f"python-{uuid.uuid4().hex[:8]}"
+    async with AdminClient(cluster.namesrv.address) as admin:
+        assert await admin.create_topic(name, queues=3, cluster=CLUSTER) == [
+            cluster.broker.broker_name
+        ]
+        async with asyncio.timeout(EVENTUALLY_S):
+            while name not in await admin.topics():
+                await asyncio.sleep(0.05)
+        (route,) = await admin.topic_route(name)
+        assert (route.read_queues, route.write_queues, route.perm) == (3, 3, 6)
+        assert route.addresses == (cluster.broker.address,)
+        async with Producer(cluster.namesrv.address, group=new_group()) as producer:
+            sent = await producer.send(Message(topic=name, body=b"x"))
+        stats = {row.queue_id: row.max_offset for row in await admin.topic_stats(name)}
+        assert stats == {i: int(i == sent.queue.queue_id) for i in range(3)}
+        await admin.delete_topic(name, cluster=CLUSTER)
+        assert name not in await admin.topics()
+        with pytest.raises(RouteNotFoundError, match=name):
+            await admin.topic_route(name)
+        with pytest.raises(BrokerNotFoundError, match="nowhere"):
+            await admin.create_topic(name, cluster="nowhere")
+
+
+def test_stored_body_is_the_compressed_one(cluster: Cluster, java: Driver, topic: str) -> None:
+    with SyncProducer(cluster.namesrv.address, group=new_group()) as producer:
+        producer.send(Message(topic=topic, body=b"z" * 5000))
+    (read,) = java.call("drain", namesrv=cluster.namesrv.address, topics=[topic])["messages"]
+    assert read["size"] < 1000
+    assert read["bodyCrc"] == zlib.crc32(zlib.compress(b"z" * 5000, 5)) & 0x7FFFFFFF
