@@ -1,6 +1,7 @@
 """The files of a consume queue: found, mapped when needed, made and removed."""
 
 from libc.stdint cimport int64_t, uint8_t
+from posix.mman cimport MADV_RANDOM
 
 import errno
 import logging
@@ -24,6 +25,12 @@ cdef bint all_zero(const uint8_t *data, int64_t length) noexcept nogil:
 
 cdef str file_path(str folder, int64_t base):
     return f"{folder}/{base:020d}"
+
+
+cdef Mapping page_by_page(Mapping mapping):
+    """Read-ahead would fill the page cache with megabytes of zeros at the first entry's fault."""
+    mapping.advise(0, mapping.size, MADV_RANDOM)
+    return mapping
 
 
 cdef class MappingCache:
@@ -83,7 +90,7 @@ cdef class QueueFiles:
     cdef Mapping writable(self, int64_t base):
         path = file_path(self.folder, base)
         if base in self.bases:
-            return Mapping(path, self.size)
+            return page_by_page(Mapping(path, self.size))
         try:
             os.makedirs(self.folder, exist_ok=True)
             if os.path.exists(path):
@@ -93,7 +100,7 @@ cdef class QueueFiles:
         mapping = Mapping(path, self.size, create=True)
         self.bases = sorted([*self.bases, base])
         self.folder_dirty = True
-        return mapping
+        return page_by_page(mapping)
 
     cdef bint has_data_behind(self, Mapping mapping, int64_t start) except -1:
         # Asks the file system where data is, so that a sparse file's holes stay untouched.

@@ -1,0 +1,35 @@
+"""The whole comparison in seconds, on ours alone: that it runs and counts, not what it measures."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_small_run_counts_every_message_and_writes_its_results(tmp_path: Path) -> None:
+    paths = [str(ROOT / "bench"), str(ROOT / "tests" / "interop"), os.environ.get("PYTHONPATH")]
+    command = [sys.executable, "-m", "sidebyside", "--size", "small", "--only", "congreve"]
+    command += ["--data", str(tmp_path / "data"), "--results", str(tmp_path / "results")]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": ":".join(filter(None, paths))},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    # A broker that stores another number than it acknowledged ends the run with an error.
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "results" / "sidebyside.json").read_text())
+    assert (tmp_path / "results" / "sidebyside.png").stat().st_size > 0
+    figures = {row["work"]: row["congreve"] for row in document["summary"]}
+    assert len(figures) > 10
+    assert [work for work, value in figures.items() if value is None] == []
+    assert {result["driver"] for result in document["results"]} == {"congreve"}
+    assert sum(result.get("errors", 0) for result in document["results"]) == 0
+    text = json.dumps(document["machine"]) + json.dumps(document["settings"])
+    assert str(Path.home()) not in text and os.uname().nodename not in text
