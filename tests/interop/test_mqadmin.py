@@ -99,7 +99,7 @@ def test_update_topic_creates_and_changes(mqadmin: Console) -> None:
 
 def test_update_topic_refuses_a_bad_name(mqadmin: Console) -> None:
     out = mqadmin("updateTopic", "-t", "bad topic", broker=True)
-    assert "CODE: 1  DESC: The specified topic contains illegal characters" in out
+    assert re.search(r"CODE: 1  DESC: The specified topic.* characters", out), out
 
 
 def test_delete_topic_takes_it_from_broker_and_name_server(mqadmin: Console, topic: str) -> None:

@@ -41,8 +41,8 @@ def refused(
 @pytest.mark.parametrize(
     ("topic", "code", "said"),
     [
-        ("white space", SYSTEM_ERROR, "illegal characters"),
-        ("star*", SYSTEM_ERROR, "illegal characters"),
+        ("white space", SYSTEM_ERROR, "characters"),
+        ("star*", SYSTEM_ERROR, "characters"),
         ("x" * 128, SYSTEM_ERROR, "long"),
         ("", SYSTEM_ERROR, "blank"),
         ("SCHEDULE_TOPIC_XXXX", NO_PERMISSION, "SCHEDULE_TOPIC_XXXX"),
@@ -116,7 +116,7 @@ def test_pulls_that_cannot_be(cluster: Cluster) -> None:
         struct.pack(">II", 20, 0x00FFFFFF) + b"x" * 64,
         struct.pack(">II", 20, 16) + b"this is not json",
         struct.pack(">II", 20, 0x07000010) + b"x" * 16,
-        struct.pack(">II", 25, 0x01000015) + b"\xff" * 21,
+        struct.pack(">IIhBhiii", 25, 0x01000015, 10, 0, 401, 1, 0, 1000) + bytes(4),
         b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n",
     ],
     ids=["huge", "header longer than frame", "no json", "type 7", "wild binary", "http"],
