@@ -46,8 +46,7 @@ from congreve.broker.topictable import TopicTable
 from congreve.engine.clock import Clock
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.statefile import StateFile
-from congreve.engine.store import MessageStore
-from congreve.io_backends.backend import Backend
+from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.inbox import FrameSink
@@ -164,34 +163,38 @@ class Broker:
             await file.settled()
         await asyncio.to_thread(self.store.close)
 
+    def _open_hot_path(self) -> tuple[PullMessageProcessor, DurabilityGate]:
+        """What a message passes on its way in and out, and what waits on that way."""
+        gate = DurabilityGate(self.store.backend, self.config.store.sync_flush_timeout / 1000)
+        pulls = PullMessageProcessor(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            offsets=self.offsets,
+            store=self.store,
+            stats=self.stats,
+            clock=self._clock,
+        )
+        self._gate, self._hold = gate, pulls.hold
+        gate.start()
+        fast_topics = TopicTable()
+        follow_topics(self.topics, fast_topics)
+        self._hot_path = HotPath(
+            store=self.store,
+            topics=fast_topics,
+            gate=gate,
+            hold=pulls.hold,
+            pulls=pulls,
+            settings=hot_path_settings(self.config),
+        )
+        return pulls, gate
+
     def _handlers(self) -> dict[int, Handler]:
         """Processors get exactly what they need; the table of all request codes comes out."""
         config, clock, store = self.config, self._clock, self.store
         topics, groups, offsets = self.topics, self.groups, self.offsets
-        self._gate = DurabilityGate(store.backend, config.store.sync_flush_timeout / 1000)
-        pulls = PullMessageProcessor(
-            config=config,
-            topics=topics,
-            groups=groups,
-            consumers=self.consumers,
-            offsets=offsets,
-            store=store,
-            stats=self.stats,
-            clock=clock,
-        )
-        self._hold = pulls.hold
-        gate, hold = self._gate, self._hold
-        gate.start()
-        fast_topics = TopicTable()
-        follow_topics(topics, fast_topics)
-        self._hot_path = HotPath(
-            store=store,
-            topics=fast_topics,
-            gate=gate,
-            hold=hold,
-            pulls=pulls,
-            settings=hot_path_settings(config),
-        )
+        pulls, gate = self._open_hot_path()
         processors = (
             SendMessageProcessor(
                 config=config, topics=topics, groups=groups, store=store, gate=gate, clock=clock
@@ -252,7 +255,7 @@ class Broker:
                     store=store,
                     stats=self.stats,
                     clock=clock,
-                    waiting=lambda: (len(gate), len(hold)),
+                    waiting=lambda: (len(gate), len(pulls.hold)),
                 ),
                 clock=clock,
                 config_changed=self._config_changed,

@@ -11,7 +11,7 @@ import os
 from collections import deque
 from typing import NamedTuple
 
-from congreve.io_backends.backend import Backend
+from congreve.engine.store import Backend
 from congreve.remoting.codes import ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection

@@ -47,7 +47,7 @@ cdef class HotPath(FrameSink):
     cdef int32_t properties_length
 
     # Constants of this broker.
-    cdef tuple kept                     # the bytes that the slices below and in `message` point into
+    cdef tuple kept                     # the bytes that slices below and in `message` point into
     cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
     cdef char id_prefix[40]             # store host in hex: the head of every offset message id
     cdef int32_t id_prefix_length

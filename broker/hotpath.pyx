@@ -136,9 +136,8 @@ cdef class HotPath(FrameSink):
                 break
             if stop == STOP_UNFRAMEABLE:
                 self.finish(connection)
-                raise FrameError(
-                    f"{connection.peer}: bytes that are no frame: {bytes(data[self.at:self.at + 8])!r}"
-                )
+                begin = bytes(data[self.at:self.at + 8])
+                raise FrameError(f"{connection.peer}: bytes that are no frame: {begin!r}")
             self.resume(stop, connection)
         self.finish(connection)
         return self.at

@@ -190,7 +190,9 @@ cdef class Gather:
         cdef int32_t index
         cdef const uint8_t *record
         cdef Span *last
-        if place < 0 or self.segment_count == 0 or size < RECORD_FIXED or physical_offset + size > self.log_end:
+        if place < 0 or self.segment_count == 0 or size < RECORD_FIXED:
+            return False
+        if physical_offset + size > self.log_end:
             return False
         index = <int32_t> (place // self.log.segment_size)
         place = place % self.log.segment_size

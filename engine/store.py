@@ -32,7 +32,7 @@ from congreve.records.message import Record
 from congreve.records.properties import DELAY
 from congreve.records.record import decode_record, encode_properties, offset_message_id
 
-__all__ = ["MessageStore", "PutResult", "PutStatus", "StoreStats"]
+__all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 
 #: RocketMQ: TopicValidator.RMQ_SYS_SCHEDULE_TOPIC, and the topics that are never unused.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -14,7 +14,7 @@ from congreve.remoting.slices cimport Scratch, Slice
 #    5 headerLength u24   8 header   8 + headerLength body
 #
 # Binary header: 0 code i16  2 language u8  3 version i16  5 opaque i32  9 flag i32
-#   13 remarkLength i32, remark   .. extLength i32, then (i16 keyLength, key, i32 valueLength, value)*
+#   13 remarkLength i32, remark  .. extLength i32, (i16 keyLength, key, i32 valueLength, value)*
 
 cdef enum:
     FRAME_MAX = 16777216        # with the length field

@@ -56,7 +56,7 @@ cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
 
 
 cdef inline const uint8_t *utf8_character(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Behind one character of two to four bytes: shortest form, no surrogate, no more than U+10FFFF."""
+    """Behind one character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
     cdef Py_ssize_t room = end - at
     cdef uint8_t first = at[0]
     cdef uint8_t low = 0x80

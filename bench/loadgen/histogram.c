@@ -5,7 +5,7 @@ void histogram_record(histogram *h, uint64_t value)
 {
     size_t bucket = value;
     if (value >= HISTOGRAM_SUB) {
-        int shift = 63 - __builtin_clzll(value) - 10; /* leaves HISTOGRAM_SUB .. 2 * HISTOGRAM_SUB */
+        int shift = 63 - __builtin_clzll(value) - 10; /* leaves HISTOGRAM_SUB .. 2 times that */
         bucket = (size_t)(shift + 1) * HISTOGRAM_SUB + ((value >> shift) - HISTOGRAM_SUB);
         if (bucket >= HISTOGRAM_BUCKETS)
             bucket = HISTOGRAM_BUCKETS - 1;

@@ -1,4 +1,4 @@
-/* A server that answers every send and pull with success at once: what the generator could reach. */
+/* Answers every send and pull with success at once: what the generator could reach. */
 #define _GNU_SOURCE
 #include "loadgen.h"
 

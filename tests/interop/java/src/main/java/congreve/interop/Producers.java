@@ -31,7 +31,8 @@ final class Producers {
 
     private static JSONObject with(JSONObject request, Work work) throws Exception {
         String group = request.getString("group");
-        DefaultMQProducer producer = new DefaultMQProducer(group == null ? "interop-producer" : group);
+        DefaultMQProducer producer = new DefaultMQProducer(
+            group == null ? "interop-producer" : group);
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setSendMsgTimeout(TIMEOUT_MS);
@@ -57,7 +58,8 @@ final class Producers {
             for (Message message : messages) {
                 SendResult result = queueId == null
                     ? producer.send(message)
-                    : producer.send(message, (queues, m, id) -> queueWithId(queues, (Integer) id), queueId);
+                    : producer.send(
+                        message, (queues, m, id) -> queueWithId(queues, (Integer) id), queueId);
                 results.add(Messages.toJson(result));
             }
             return new JSONObject().fluentPut("results", results);
