@@ -34,6 +34,7 @@ cdef class KeyIndex:
     cdef bint stopping
 
     cdef Stop follow(self) noexcept nogil
+    cdef int64_t segment_end(self) noexcept nogil
     cdef Stop walk(self, int64_t end) noexcept nogil
     cdef bint wait_for_more(self) noexcept nogil
     cdef Stop put_record(self, const RecordView *view) noexcept nogil

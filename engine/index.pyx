@@ -184,24 +184,20 @@ cdef class KeyIndex:
         cdef Stop stop
         cdef int64_t end
         while True:
-            if self.segment is None or not (
-                self.segment.base_offset <= self.position
-                < self.segment.base_offset + self.segment.size
-            ):
-                if self.position < self.log.max_offset:
-                    return STOP_SEGMENT
-            else:
+            if self.segment is not None and self.position < self.segment_end():
                 end = self.segment.base_offset + self.segment.published()
                 if self.position < end:
                     stop = self.walk(end)
                     if stop != STOP_ENDED:
                         return stop
                     continue
-                if self.position < self.log.max_offset:
-                    self.position = self.segment.base_offset + self.segment.size
-                    continue
+            elif self.position < self.log.max_offset:
+                return STOP_SEGMENT
             if not self.wait_for_more():
                 return STOP_ENDED
+
+    cdef int64_t segment_end(self) noexcept nogil:
+        return self.segment.base_offset + self.segment.size
 
     cdef bint wait_for_more(self) noexcept nogil:
         """Nap, then sleep until there is more; False when it is time to end."""

@@ -204,6 +204,19 @@ def test_a_missing_index_is_built_from_the_log(tmp_path: Path) -> None:
     again.close()
 
 
+def test_every_message_is_indexed_while_the_log_grows(shelf: Shelf) -> None:
+    """The thread meets the writer in the middle of a segment, again and again."""
+    for i in range(5_000):
+        shelf.put(b"x", KEYS=f"key{i}")
+        if i % 500 == 0:
+            time.sleep(0.004)
+    shelf.settled()
+    entries = [
+        IndexFile(str(path), 101, 50).count - 1 for path in Path(shelf.config.index_dir).iterdir()
+    ]
+    assert sum(entries) == 5_000
+
+
 def test_expired_files_go_but_never_the_last(shelf: Shelf) -> None:
     for i in range(120):
         shelf.put(b"%d" % i, KEYS=f"key{i}")
