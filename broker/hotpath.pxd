@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
+from congreve.engine.reader cimport Gather
 from congreve.records.record cimport Host, Message
 from congreve.remoting.frame cimport Frame, Header, PullHeader, SendHeader
 from congreve.remoting.inbox cimport FrameSink
@@ -30,6 +31,8 @@ cdef class HotPath(FrameSink):
     cdef object hold
     cdef object pulls
     cdef CommitLog log
+    cdef Gather gather
+    cdef dict tickets                   # pulls that passed all checks, by what those depend on
     cdef TopicTable topics
     cdef bint sync_flush
     cdef bint accepting
@@ -39,6 +42,7 @@ cdef class HotPath(FrameSink):
     cdef Frame frame
     cdef Header header
     cdef SendHeader send
+    cdef PullHeader pull
     cdef Message message
     cdef Appended appended
     cdef TopicEntry *topic
@@ -74,6 +78,9 @@ cdef class HotPath(FrameSink):
     cdef void answer_send(self, bint batch) noexcept nogil
     cdef Py_ssize_t message_ids(self, uint8_t *at, int32_t count) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1
-    cdef int hand_over(self, object connection) except -1
+    cdef bytes frame_bytes(self)
+    cdef bint serve_pull(self, object connection) except -1
+    cdef bytes pull_key(self)
+    cdef int answer_pull(self, object connection) except -1
     cdef int grow_out(self, Py_ssize_t wanted) except -1
     cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil

@@ -8,7 +8,7 @@ the rules; so nothing is decided here that is not decided there too.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
@@ -21,6 +21,7 @@ from congreve.engine.commitlog cimport (
     AppendStatus,
 )
 from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.engine.reader cimport GET_FOUND, Gather
 from congreve.records.checksum cimport string_hash
 from congreve.records.cursor cimport load_i32
 from congreve.records.layout cimport (
@@ -30,7 +31,13 @@ from congreve.records.layout cimport (
     PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
 )
-from congreve.remoting.answers cimport SEND_RESPONSE_MAX, encode_send_response
+from congreve.remoting.answers cimport (
+    PULL_REMARK_MAX,
+    PULL_RESPONSE_MAX,
+    SEND_RESPONSE_MAX,
+    encode_pull_response,
+    encode_send_response,
+)
 from congreve.remoting.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -39,7 +46,9 @@ from congreve.remoting.frame cimport (
     HEADER_OK,
     FrameStatus,
     decode_header,
+    PullHeader,
     next_frame,
+    read_pull_header,
     read_send_header,
 )
 from congreve.remoting.slices cimport Slice
@@ -47,6 +56,9 @@ from congreve.remoting.slices cimport Slice
 from congreve.remoting.errors import FrameError
 
 cdef enum:
+    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
+    SUBSCRIPTION = 4
+    TICKETS_MAX = 100_000
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     SEND_MESSAGE_V2 = 310
@@ -100,6 +112,8 @@ cdef class HotPath(FrameSink):
         self.message.properties_more_length = cluster.length
         self.constants[0] = slice_of(self.kept[1])
         self.constants[1] = slice_of(self.kept[2])
+        self.gather = Gather(store.log, store.limits)
+        self.tickets = {}
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
@@ -145,13 +159,12 @@ cdef class HotPath(FrameSink):
     cdef int resume(self, Stop stop, object connection) except -1:
         """Do what compiled code could not, so that run() can go on."""
         cdef bint batch
-        if stop == STOP_COLD:
-            self.hand_over(connection)
-            self.at += self.frame.size
+        cdef int32_t size = self.frame.size
+        if stop == STOP_COLD or (stop == STOP_PULL and not self.serve_pull(connection)):
+            connection.on_frame(self.frame_bytes())
+            self.at += size
         elif stop == STOP_PULL:
-            if not self.serve_pull(connection):
-                self.hand_over(connection)
-            self.at += self.frame.size
+            self.at += size
         elif stop == STOP_SEGMENT:
             self.log.next_segment()
         elif stop == STOP_QUEUE:
@@ -165,11 +178,8 @@ cdef class HotPath(FrameSink):
             self.grow_out(self.answer_room(batch))
         return 0
 
-    cdef int hand_over(self, object connection) except -1:
-        connection.on_frame(
-            PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
-        )
-        return 0
+    cdef bytes frame_bytes(self):
+        return PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
 
     def finish(self, connection):
         """What one chunk owes: its answers, the index's and the flusher's wake-up, held pulls."""
@@ -205,8 +215,66 @@ cdef class HotPath(FrameSink):
         self.out_capacity = capacity
         return 0
 
-    def serve_pull(self, connection):
-        return False
+    # ---- pulls ---------------------------------------------------------------------------------
+
+    cdef bint serve_pull(self, object connection) except -1:
+        """Answer a pull that finds messages; False: it is for the Python handler."""
+        cdef bytes key
+        read_pull_header(&self.header, &self.pull)
+        if not self.pull.complete or self.header.flag & FLAG_ONEWAY:
+            return False
+        key = self.pull_key()
+        ticket = self.tickets.get(key)
+        if ticket is None or not self.pulls.still_holds(ticket):
+            ticket = self.pulls.ticket(self.frame_bytes(), connection)
+            if ticket is None:
+                self.tickets.pop(key, None)
+                return False
+            if len(self.tickets) >= TICKETS_MAX:
+                self.tickets.clear()
+            self.tickets[key] = ticket
+        self.gather.look(ticket.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
+                         ticket.tags)
+        if self.gather.status != GET_FOUND:
+            return False
+        self.answer_pull(connection)
+        self.pulls.served(
+            ticket, self.pull.commit_offset if self.pull.sys_flag & COMMIT_OFFSET else -1,
+            self.gather.count, self.gather.size,
+        )
+        return True
+
+    cdef bytes pull_key(self):
+        """All that the checks of a pull depend on, as one key."""
+        cdef PullHeader *pull = &self.pull
+        return b"\0".join((
+            pull.consumer_group.data[:pull.consumer_group.length],
+            pull.topic.data[:pull.topic.length],
+            pull.subscription.data[:pull.subscription.length],
+            pull.expression_type.data[:pull.expression_type.length],
+            b"%d %d %d" % (pull.queue_id, pull.sys_flag & SUBSCRIPTION, pull.sub_version),
+        ))
+
+    cdef int answer_pull(self, object connection) except -1:
+        cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]
+        cdef Slice remark
+        cdef Py_ssize_t length
+        cdef bytes answer
+        remark.data = b"FOUND"
+        remark.length = 5
+        length = encode_pull_response(
+            head, self.frame.serialize_type, self.header.opaque, 0, remark, 0,
+            self.gather.next_offset, self.gather.min_offset, self.gather.max_offset,
+            <int32_t> self.gather.size,
+        )
+        if self.gather.in_views():
+            connection.writelines([head[:length], *self.gather.views()])
+        else:
+            answer = PyBytes_FromStringAndSize(NULL, length + self.gather.size)
+            memcpy(PyBytes_AS_STRING(answer), head, length)
+            self.gather.copy_to(PyBytes_AS_STRING(answer) + length)
+            connection.write(answer)
+        return 0
 
     # ---- a chunk, without it -------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.consumers import ConsumerManager
@@ -13,14 +14,22 @@ from congreve.broker.stats import BrokerStats
 from congreve.broker.subscription import is_tag_type, tag_codes_of
 from congreve.broker.topics import OFFSET_MOVED_EVENT_TOPIC, TopicConfigManager
 from congreve.engine.clock import Clock
-from congreve.engine.reader import GetResult, GetStatus
+from congreve.engine.consumequeue import ConsumeQueue
+from congreve.engine.reader import GetResult, GetStatus, TagFilter
 from congreve.engine.store import MessageStore
 from congreve.records import properties
 from congreve.records.message import Record
-from congreve.remoting.bodies import MessageQueue, OffsetMovedEvent, SubscriptionGroupConfig
+from congreve.remoting.bodies import (
+    MessageQueue,
+    OffsetMovedEvent,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection, Handler
+from congreve.remoting.errors import HeaderError
 from congreve.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
 logger = logging.getLogger(__name__)
@@ -46,6 +55,20 @@ def pull_code(status: GetStatus, offset: int) -> ResponseCode:
     if status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[status]
+
+
+class PullTicket(NamedTuple):
+    """A pull that passed all checks, and what they looked at: it holds while that is unchanged.
+
+    Configs and subscriptions are replaced, never edited, so being the same object is enough.
+    """
+
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    subscription: SubscriptionData | None  # None: the request brought its own
+    message_model: str
+    queue: ConsumeQueue
+    tags: TagFilter | None
 
 
 class PullMessageProcessor:
@@ -99,6 +122,54 @@ class PullMessageProcessor:
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
         return answer
+
+    def ticket(self, frame: bytes, connection: Connection) -> PullTicket | None:
+        """What compiled code may keep of this pull's checks; None: pull() has to answer."""
+        try:
+            header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
+            group, codes = self._check(header, connection)
+        except (RefusedError, HeaderError):
+            return None
+        online = self._consumers.groups.get(group.group_name)
+        registered = not header.sys_flag & FLAG_SUBSCRIPTION
+        return PullTicket(
+            group=group,
+            topic=self._topics.table[header.topic],
+            subscription=(
+                self._consumers.find_subscription(group.group_name, header.topic)
+                if registered
+                else None
+            ),
+            message_model=online.message_model if online and registered else "",
+            queue=self._store.queues.get(header.topic, header.queue_id),
+            tags=None if codes is None else TagFilter(codes),
+        )
+
+    def still_holds(self, ticket: PullTicket) -> bool:
+        """True when the checks behind the ticket would come out the same."""
+        name, topic = ticket.group.group_name, ticket.topic.topic_name
+        if (
+            self._groups.table.get(name) is not ticket.group
+            or self._topics.table.get(topic) is not ticket.topic
+            or not self._config.readable
+            or self._config.slave_read_enable
+        ):
+            return False
+        if ticket.subscription is None:
+            return True
+        online = self._consumers.groups.get(name)
+        return (
+            online is not None
+            and online.message_model == ticket.message_model
+            and online.subscriptions.get(topic) is ticket.subscription
+        )
+
+    def served(self, ticket: PullTicket, commit_offset: int, messages: int, size: int) -> None:
+        """Compiled code answered a pull; `commit_offset` is -1 where it commits nothing."""
+        name, topic = ticket.group.group_name, ticket.topic.topic_name
+        self._stats.pulled(name, topic, messages, size)
+        if commit_offset >= 0 and not self._config.is_slave:
+            self._offsets.commit(name, topic, ticket.queue.queue_id, commit_offset)
 
     def _resume(self, held: HeldPull) -> None:
         """Execute a held pull once more and answer it, whatever comes out."""

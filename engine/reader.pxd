@@ -65,8 +65,10 @@ cdef class Gather:
     # Looks from `offset` on for at most `max_count` messages; `tags` None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags) except -1
-    # What was found, as the answer's body: views on the log where pieces are large, else one bytes.
-    cdef list buffers(self)
+    # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
+    cdef bint in_views(self) noexcept nogil
+    cdef list views(self)
+    cdef void copy_to(self, char *at) noexcept nogil
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags) except -1

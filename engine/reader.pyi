@@ -103,8 +103,6 @@ class Reader:
     def __init__(self, config: StoreConfig, log: CommitLog) -> None: ...
     @property
     def limits(self) -> Limits: ...
-    def gather(self) -> Gather:
-        """A look of its own, to be used again and again by one thread."""
     def get(
         self,
         queue: ConsumeQueue,

@@ -238,20 +238,19 @@ cdef class Gather:
         self.log_begin = table[0].base if segments else 0
         return 0
 
-    cdef list buffers(self):
+    cdef bint in_views(self) noexcept nogil:
+        return self.size >= self.span_count * VIEW_MIN
+
+    cdef void copy_to(self, char *at) noexcept nogil:
         cdef Span *span
-        cdef bytes copied
-        cdef char *at
         cdef int32_t i
-        if self.span_count and self.size >= self.span_count * VIEW_MIN:
-            return [self.view(i) for i in range(self.span_count)]
-        copied = PyBytes_FromStringAndSize(NULL, self.size)
-        at = PyBytes_AS_STRING(copied)
         for i in range(self.span_count):
             span = &self.spans[i]
             memcpy(at, span.data, span.length)
             at += span.length
-        return [copied]
+
+    cdef list views(self):
+        return [self.view(i) for i in range(self.span_count)]
 
     def view(self, int32_t i):
         cdef Span *span = &self.spans[i]
@@ -293,9 +292,6 @@ cdef class Reader:
             memory_window=memory * config.access_message_in_memory_max_ratio // 100,
         )
 
-    def gather(self):
-        return Gather(self.log, self.limits)
-
     def get(self, ConsumeQueue queue, int64_t offset, int32_t max_count, tag_codes=None):
         cdef Gather gather = Gather(self.log, self.limits)
         cdef GetResult result = GetResult.__new__(GetResult)
@@ -307,5 +303,10 @@ cdef class Reader:
         result.size = gather.size
         result.count = gather.count
         result.suggest_slave = gather.suggest_slave
-        result.buffers = gather.buffers() if gather.count else []
+        if gather.in_views():
+            result.buffers = gather.views()
+        else:
+            copied = PyBytes_FromStringAndSize(NULL, gather.size)
+            gather.copy_to(PyBytes_AS_STRING(copied))
+            result.buffers = [copied]
         return result

@@ -19,7 +19,7 @@ from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.index import KeyIndex
 from congreve.engine.lock import StoreLock
 from congreve.engine.queuetable import QueueTable
-from congreve.engine.reader import GetResult, Reader
+from congreve.engine.reader import GetResult, Limits, Reader
 from congreve.engine.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
 from congreve.engine.retention import disk_use as partition_use
@@ -288,6 +288,11 @@ class MessageStore:
             return None
         delays = self.config.delay_levels_ms
         return self.clock.now() + delays[min(int(level), len(delays)) - 1]
+
+    @property
+    def limits(self) -> Limits:
+        """How much one get() returns."""
+        return self._reader.limits
 
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
         """Whether all below `upto` survives a power cut; False when late or the disk failed."""
