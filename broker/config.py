@@ -15,6 +15,7 @@ from congreve.broker import properties
 from congreve.broker.errors import ConfigError
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
+from congreve.remoting.localaddress import local_address
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -26,17 +27,6 @@ MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 # RocketMQ spells these in ways that no rule gives.
 _NOT_KEYS = ("store", "unknown")
 _BROKER_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2"}
-
-
-def local_address() -> str:
-    """The IPv4 address that this host would speak from (RemotingUtil.getLocalAddress)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Connecting a datagram socket sends nothing; 192.0.2.0/24 is for documentation.
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])
 
 
 def _camel(field: str) -> str:

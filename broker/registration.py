@@ -87,12 +87,6 @@ class NameServerRegistration:
             await self._client.close()
             self._client = None
 
-    def register_soon(self) -> None:
-        """Tell all name servers everything: the broker's own rights have changed."""
-        for server in self._servers:
-            server.changed = None
-            server.wanted.set()
-
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         for server in self._servers:
             if server.changed is not None:

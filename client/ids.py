@@ -9,17 +9,6 @@ from datetime import datetime
 from itertools import count
 
 
-def local_address() -> str:
-    """The IPv4 address that this host would speak from (RemotingUtil.getLocalAddress)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Connecting a datagram socket sends nothing; 192.0.2.0/24 is for documentation.
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])
-
-
 def client_id(address: str) -> str:
     """``ip@pid#nanoseconds``: no two clients have one."""
     return f"{address}@{os.getpid()}#{time.monotonic_ns()}"

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from congreve.client.errors import BrokerError, ClientStateError
-from congreve.client.ids import client_id, local_address
+from congreve.client.ids import client_id
 from congreve.client.route import REFRESH_S, NameServers, RouteCache
 from congreve.errors import CongreveError
 from congreve.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -17,6 +17,7 @@ from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Handler
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.headers import UnregisterClientRequestHeader
+from congreve.remoting.localaddress import local_address
 
 logger = logging.getLogger(__name__)
 

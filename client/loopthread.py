@@ -12,6 +12,15 @@ C = TypeVar("C", bound=ClientInstance)
 T = TypeVar("T")
 
 
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class LoopThread(Generic[C]):
     """Runs one client for threads that wait for it. `make` is called in the loop."""
 
@@ -27,7 +36,7 @@ class LoopThread(Generic[C]):
 
     def start(self) -> None:
         """Start the thread, then the client. Raises what the client raises."""
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"congreve-{self._name}", daemon=True
         )

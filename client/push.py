@@ -78,19 +78,16 @@ class PushConsumer(PullConsumer):
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._ready: asyncio.Queue[tuple[ProcessQueue, ReceivedMessage] | None] = asyncio.Queue()
+        self._greeted: set[str] = set()
         self._rebalance_wanted = asyncio.Event()
 
     async def start(self) -> None:
-        """Join the group. Raises RouteNotFoundError where a topic does not exist.
+        """Join the group. Raises NoNameServerError; a topic may come into being later.
 
         stop() commits what was done with, leaves the group and ends the iterations.
         """
         await super().start()
         try:
-            for topic in self._topics:
-                if not topic.startswith(RETRY_PREFIX):
-                    await self.routes.find(topic)
-            await self.heartbeat()
             await self._rebalance()
         except BaseException:
             await self.stop()
@@ -147,30 +144,47 @@ class PushConsumer(PullConsumer):
             except TimeoutError:
                 pass
             self._rebalance_wanted.clear()
-            await self._rebalance()
+            try:
+                await self._rebalance()
+            except CongreveError as error:
+                logger.warning("group %s not balanced: %s", self.group, error)
 
     async def _rebalance(self) -> None:
         """Take and leave queues until they are this member's share; one topic fails by itself."""
+        routes = await self._find_routes()
+        brokers = self.routes.addresses(masters_only=False)
+        if brokers != self._greeted:
+            await self.heartbeat()
+            self._greeted = brokers
         changed = False
-        for topic in self._topics:
+        for route in routes:
             try:
-                changed = await self._rebalance_topic(topic) or changed
-            except RouteNotFoundError:
-                logger.debug("group %s: topic %s has no route yet", self.group, topic)
+                changed = await self._rebalance_topic(route) or changed
             except CongreveError as error:
-                logger.warning("group %s: topic %s not balanced: %s", self.group, topic, error)
+                logger.warning("group %s: %s not balanced: %s", self.group, route.topic, error)
         if changed:
             self._version_ms = int(time.time() * 1000)
             await self.heartbeat()
 
-    async def _rebalance_topic(self, topic: str) -> bool:
-        route = await self.routes.find(topic)
+    async def _find_routes(self) -> list[TopicRoute]:
+        routes = []
+        for topic in self._topics:
+            try:
+                routes.append(await self.routes.find(topic))
+            except RouteNotFoundError:
+                # A retry topic comes into being with the group.
+                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+                logger.log(level, "group %s: topic %s is not there yet", self.group, topic)
+        return routes
+
+    async def _rebalance_topic(self, route: TopicRoute) -> bool:
         members = await self._members(route)
         share = set(allocate_averagely(self.client_id, route.read_queues, members))
-        lost = [queue for queue in self._queues if queue.topic == topic and queue not in share]
+        held = {queue for queue in self._queues if queue.topic == route.topic}
+        lost = sorted(held - share)
         for queue in lost:
             await self._drop(queue)
-        gained = sorted(share - self._queues.keys())
+        gained = sorted(share - held)
         for queue in gained:
             offset = await self._start_offset(queue)
             self._queues[queue] = process_queue = ProcessQueue(queue, offset)

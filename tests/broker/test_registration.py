@@ -178,10 +178,10 @@ async def test_unforced_registration_asks_first(
 async def test_broker_that_may_not_be_written_says_so_for_every_topic() -> None:
     async with Recorder() as server:
         config = broker_config(server.address)
-        async with registered(config) as (subject, topics):
+        async with registered(config) as (_, topics):
             assert server.registrations[0].topic_config_table["BenchmarkTest"].perm == 6
             config.broker_permission = PERM_READ
-            subject.register_soon()
+            topics.tell_again()
             await eventually(lambda: len(server.registrations) == 2)
             perms = {t.perm for t in server.registrations[1].topic_config_table.values()}
             assert perms == {PERM_READ}

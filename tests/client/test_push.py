@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from congreve.client import ConsumeFrom, MessageQueue, PushConsumer, push
-from congreve.client.errors import ClientStateError, InvalidNameError, RouteNotFoundError
+from congreve.client.errors import ClientStateError, InvalidNameError, NoNameServerError
 from congreve.remoting.bodies import HeartbeatData
 from congreve.remoting.command import RemotingCommand
 
@@ -89,8 +89,8 @@ class Group(FakeBroker):
 
 
 @asynccontextmanager
-async def cluster_of(group: Group) -> AsyncIterator[FakeCluster]:
-    cluster = FakeCluster()
+async def cluster_of(group: Group, topics: tuple[str, ...] = ("T",)) -> AsyncIterator[FakeCluster]:
+    cluster = FakeCluster(topics=topics)
     cluster.brokers["a"] = group
     async with cluster:
         yield cluster
@@ -295,9 +295,21 @@ async def test_bad_beginnings_leave_nothing_running() -> None:
         PushConsumer("127.0.0.1:1", group="cg", topics={})
     with pytest.raises(InvalidNameError):
         PushConsumer("127.0.0.1:1", group="cg", topics={"a b": "*"})
-    async with cluster_of(Group()) as cluster:
-        consumer = PushConsumer(cluster.address, group="cg", topics={"nowhere": "*"})
-        with pytest.raises(RouteNotFoundError, match="nowhere"):
-            await consumer.start()
-        with pytest.raises(ClientStateError, match="stopped"):
-            await consumer.queues("T")
+    consumer = PushConsumer("127.0.0.1:1", group="cg", topics={"T": "*"})
+    with pytest.raises(NoNameServerError):
+        await consumer.start()
+    with pytest.raises(ClientStateError, match="stopped"):
+        await consumer.queues("T")
+
+
+async def test_topic_that_comes_later_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "REBALANCE_S", 0.02)
+    group = Group()
+    async with (
+        cluster_of(group, topics=()) as cluster,
+        PushConsumer(cluster.address, group="cg", topics={"T": "*"}) as consumer,
+    ):
+        assert consumer.assigned == []
+        cluster.register("a", "T", perm=4)
+        await eventually(lambda: len(consumer.assigned) == 2)
+        assert group.asked(HEART_BEAT)
