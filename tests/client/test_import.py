@@ -1,0 +1,34 @@
+"""What importing the client costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import congreve.client
+
+
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import sys\n{code}"], check=True)
+
+
+def test_import_brings_nothing_heavy() -> None:
+    run("import congreve.client; assert not {'asyncio', 'msgspec', 'numpy'} & set(sys.modules)")
+
+
+def test_clients_need_no_numpy_and_no_engine() -> None:
+    run(
+        "from congreve.client import *\n"
+        "assert Producer and SyncPullConsumer and AdminClient\n"
+        "assert not {'numpy', 'congreve.engine', 'congreve.broker'} & set(sys.modules)"
+    )
+
+
+@pytest.mark.parametrize("name", congreve.client.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert getattr(congreve.client, name).__module__.startswith("congreve.")
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = congreve.client.nothing_like_it
