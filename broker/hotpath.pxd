@@ -48,13 +48,10 @@ cdef class HotPath(FrameSink):
     cdef TopicEntry *topic
     cdef Scratch scratch
     cdef uint8_t *properties            # PROPERTIES_MAX bytes
-    cdef int32_t properties_length
 
     # Constants of this broker.
     cdef tuple kept                     # the bytes that slices below and in `message` point into
     cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
-    cdef char id_prefix[40]             # store host in hex: the head of every offset message id
-    cdef int32_t id_prefix_length
 
     # The chunk at hand.
     cdef Py_ssize_t at
@@ -72,11 +69,10 @@ cdef class HotPath(FrameSink):
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop serve_frame(self) noexcept nogil
     cdef Stop serve_send(self, bint short_names) noexcept nogil
-    cdef bint take_properties(self, bint batch) noexcept nogil
     cdef Stop touch(self, void *queue) noexcept nogil
     cdef void fill_message(self) noexcept nogil
     cdef void answer_send(self, bint batch) noexcept nogil
-    cdef Py_ssize_t message_ids(self, uint8_t *at, int32_t count) noexcept nogil
+    cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1
     cdef bytes frame_bytes(self)
     cdef bint serve_pull(self, object connection) except -1

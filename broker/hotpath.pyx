@@ -11,8 +11,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcpy
 
+from congreve.broker.sendproperties cimport stored_properties
 from congreve.broker.topictable cimport TopicTable
 from congreve.engine.commitlog cimport (
     APPEND_NEXT_SEGMENT,
@@ -22,13 +23,11 @@ from congreve.engine.commitlog cimport (
 )
 from congreve.engine.consumequeue cimport ConsumeQueue
 from congreve.engine.reader cimport GET_FOUND, Gather
-from congreve.records.checksum cimport string_hash
 from congreve.records.cursor cimport load_i32
+from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_message_id
 from congreve.records.layout cimport (
     BATCH_ELEMENT_FIXED,
-    NAME_VALUE_SEPARATOR,
     PROPERTIES_MAX,
-    PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
 )
 from congreve.remoting.answers cimport (
@@ -64,14 +63,16 @@ cdef enum:
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     LITE_PULL_MESSAGE = 361
-    MESSAGE_ID_MAX = 57     # an IPv6 offset id and its comma
-
-cdef const char *HEX = b"0123456789ABCDEF"
+    ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
 
 
-cdef inline bint is_name(const uint8_t *name, Py_ssize_t length, const char *wanted,
-                         Py_ssize_t wanted_length) noexcept nogil:
-    return length == wanted_length and memcmp(name, wanted, length) == 0
+cdef int fill(Host *host, bytes packed) except -1:
+    """Address and port as a record holds them: 4 or 16 bytes, then the port as i32."""
+    cdef const uint8_t *raw = packed
+    host.length = <int32_t> len(packed) - 4
+    memcpy(host.address, raw, host.length)
+    host.port = load_i32(raw + host.length)
+    return 0
 
 
 cdef Slice slice_of(bytes text) noexcept:
@@ -91,6 +92,7 @@ cdef class HotPath(FrameSink):
         self.properties = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
         if self.scratch.data == NULL or self.out == NULL or self.properties == NULL:
             raise MemoryError()
+        self.message.properties = self.properties
 
     def __dealloc__(self):
         PyMem_Free(self.scratch.data)
@@ -117,27 +119,14 @@ cdef class HotPath(FrameSink):
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
-        cdef int32_t i
-        cdef int32_t address = <int32_t> len(host) - 4
-        cdef const uint8_t *raw = host
-        prefix = host.hex().upper().encode()
-        self.id_prefix_length = <int32_t> len(prefix)
-        memcpy(self.id_prefix, <const char *> prefix, self.id_prefix_length)
-        self.message.store_host.length = address
-        for i in range(address):
-            self.message.store_host.address[i] = raw[i]
-        self.message.store_host.port = load_i32(raw + address)
+        fill(&self.message.store_host, host)
 
     # ---- a chunk, with the GIL -----------------------------------------------------------------
 
     cdef Py_ssize_t take(self, object connection, const uint8_t *data,
                          Py_ssize_t available) except -1:
         cdef Stop stop
-        cdef bytes host = connection.peer_bytes
-        cdef const uint8_t *raw = host
-        self.message.born_host.length = <int32_t> len(host) - 4
-        memcpy(self.message.born_host.address, raw, self.message.born_host.length)
-        self.message.born_host.port = load_i32(raw + self.message.born_host.length)
+        fill(&self.message.born_host, connection.peer_bytes)
         self.accepting = self.store.writable
         self.at = 0
         self.out_used = 0
@@ -322,7 +311,10 @@ cdef class HotPath(FrameSink):
         self.topic = self.topics.find(send.topic.data, send.topic.length)
         if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
             return STOP_COLD
-        if not self.take_properties(send.batch):
+        if not stored_properties(
+            &send.properties, send.batch, self.sync_flush, self.properties,
+            &self.message.properties_length, &self.message.tags_code,
+        ):
             return STOP_COLD
         queue = self.topic.queues[send.queue_id]
         if queue == NULL:
@@ -372,8 +364,6 @@ cdef class HotPath(FrameSink):
         m.topic_length = self.send.topic.length
         m.body = self.frame.body.data
         m.body_length = self.frame.body.length
-        m.properties = self.properties
-        m.properties_length = self.properties_length
         m.queue_id = self.send.queue_id
         m.flag = self.send.flag
         m.sys_flag = self.send.sys_flag
@@ -381,95 +371,35 @@ cdef class HotPath(FrameSink):
         m.born_timestamp = self.send.born_timestamp
         m.prepared_offset = 0
 
-    cdef bint take_properties(self, bint batch) noexcept nogil:
-        """Copy the properties as they are to be stored; False: not ordinary, let Python decide.
-
-        As the reference's decoder does: pieces without name or value are dropped. WAIT is not
-        stored for a single message. The tags code is taken on the way.
-        """
-        cdef const uint8_t *at = self.send.properties.data
-        cdef const uint8_t *end = at + self.send.properties.length
-        cdef const uint8_t *stop
-        cdef const uint8_t *middle
-        cdef Py_ssize_t name
-        cdef Py_ssize_t value
-        cdef uint8_t *out = self.properties
-        self.message.tags_code = 0
-        self.properties_length = 0
-        if self.send.properties.length > PROPERTIES_MAX:
-            return False
-        while at < end:
-            stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
-            if stop == NULL:
-                stop = end
-            middle = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
-            if middle != NULL and middle > at and middle + 1 < stop:
-                name = middle - at
-                value = stop - middle - 1
-                if name == 4 and memcmp(at, b"TAGS", 4) == 0:
-                    self.message.tags_code = string_hash(0, middle + 1, value)
-                elif name == 4 and memcmp(at, b"WAIT", 4) == 0:
-                    if self.sync_flush and is_name(middle + 1, value, b"false", 5):
-                        return False
-                    if not batch:
-                        at = stop + 1
-                        continue
-                elif (
-                    is_name(at, name, b"DELAY", 5) or is_name(at, name, b"CLUSTER", 7)
-                    or is_name(at, name, b"TRAN_MSG", 8)
-                    or is_name(at, name, b"INNER_MULTI_DISPATCH", 20)
-                    or (name > 6 and memcmp(at, b"TIMER_", 6) == 0)
-                ):
-                    return False
-                if out > self.properties:
-                    out[0] = PROPERTY_SEPARATOR
-                    out += 1
-                memcpy(out, at, stop - at)
-                out += stop - at
-            at = stop + 1
-        self.properties_length = <int32_t> (out - self.properties)
-        return True
-
     # ---- answers -------------------------------------------------------------------------------
 
     cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil:
         """Bytes that the answer to the frame at hand may need, at most."""
-        cdef Py_ssize_t room = SEND_RESPONSE_MAX + MESSAGE_ID_MAX + self.constants[0].length
+        cdef Py_ssize_t room = SEND_RESPONSE_MAX + ID_ROOM + self.constants[0].length
         if batch:
-            room += 2 * (self.frame.body.length // BATCH_ELEMENT_FIXED + 1) * MESSAGE_ID_MAX
+            room += 2 * (self.frame.body.length // BATCH_ELEMENT_FIXED + 1) * ID_ROOM
         return room
 
-    cdef Py_ssize_t message_ids(self, uint8_t *at, int32_t count) noexcept nogil:
+    cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil:
         """Offset ids of the records just appended, joined by commas; returns their length."""
-        cdef const uint8_t *record = (
-            self.log.active.data + (self.appended.physical_offset - self.log.active.base_offset)
-        )
+        cdef const uint8_t *log = self.log.active.data - self.log.active.base_offset
         cdef int64_t offset = self.appended.physical_offset
         cdef uint8_t *start = at
-        cdef int32_t i, size
-        cdef int shift
-        for i in range(count):
-            if i:
-                at[0] = b","
-                at += 1
-            memcpy(at, self.id_prefix, self.id_prefix_length)
-            at += self.id_prefix_length
-            for shift in range(16):
-                at[shift] = HEX[(offset >> (60 - 4 * shift)) & 15]
-            at += 16
-            if count > 1:
-                size = load_i32(record)
-                record += size
-                offset += size
-        return at - start
+        while True:
+            at = put_message_id(at, &self.message.store_host, offset)
+            offset += load_i32(log + offset)
+            if offset >= self.appended.end:
+                return at - start
+            at[0] = b","
+            at += 1
 
     cdef void answer_send(self, bint batch) noexcept nogil:
         # The ids are written at the far end of the answer's room and moved into it by the encoder.
         cdef uint8_t *out = self.out + self.out_used
         cdef Py_ssize_t room = self.answer_room(batch)
-        cdef Py_ssize_t ids_room = (<Py_ssize_t> self.appended.count) * MESSAGE_ID_MAX
+        cdef Py_ssize_t ids_room = (<Py_ssize_t> self.appended.count) * ID_ROOM
         cdef uint8_t *ids = out + room - ids_room
-        cdef Py_ssize_t length = self.message_ids(ids, self.appended.count)
+        cdef Py_ssize_t length = self.message_ids(ids)
         self.out_used += encode_send_response(
             out, self.frame.serialize_type, self.header.opaque, <const char *> ids,
             <int32_t> length, self.send.queue_id, self.appended.queue_offset,

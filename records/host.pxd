@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.records.cursor cimport store_i32
@@ -23,3 +23,7 @@ cdef inline uint8_t *put_host(uint8_t *at, const Host *host) noexcept nogil:
 cdef int fill_host(Host *host, tuple pair) except -1
 # The reverse, of a record's 8 or 20 bytes.
 cdef tuple to_host(const uint8_t *at, int32_t length)
+# An offset message id in upper-case hex, at most MESSAGE_ID_MAX digits; returns where it ends.
+cdef enum:
+    MESSAGE_ID_MAX = 56
+cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil

@@ -10,6 +10,8 @@ import socket
 
 from congreve.records.errors import RecordError
 
+cdef const uint8_t *HEX = b"0123456789ABCDEF"
+
 
 cdef int fill_host(Host *host, tuple pair) except -1:
     cdef bytes packed
@@ -31,12 +33,22 @@ cdef tuple to_host(const uint8_t *at, int32_t length):
     return socket.inet_ntop(socket.AF_INET6, at[:address]), port
 
 
+cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil:
+    cdef uint8_t raw[28]
+    cdef int32_t length = host.length + 12
+    cdef int32_t i
+    store_i64(put_host(raw, host), physical_offset)
+    for i in range(length):
+        at[2 * i] = HEX[raw[i] >> 4]
+        at[2 * i + 1] = HEX[raw[i] & 15]
+    return at + 2 * length
+
+
 def offset_message_id(host, int64_t physical_offset):
     cdef Host packed
-    cdef uint8_t raw[28]
+    cdef uint8_t text[MESSAGE_ID_MAX]
     fill_host(&packed, host)
-    store_i64(put_host(raw, &packed), physical_offset)
-    return raw[:packed.length + 12].hex().upper()
+    return text[:put_message_id(text, &packed, physical_offset) - text].decode("ascii")
 
 
 def parse_offset_message_id(str message_id):
