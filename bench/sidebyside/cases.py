@@ -23,6 +23,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     restart_bytes: int  # of the store that a killed broker opens again
     topics: int
     queues_per_topic: int
+    fill_page_cache: bool = True
 
 
 SIZES = {
@@ -58,6 +59,7 @@ SIZES = {
         restart_bytes=10_000_000,
         topics=20,
         queues_per_topic=8,
+        fill_page_cache=False,
     ),
 }
 
@@ -95,3 +97,8 @@ def fill(topic: str, messages: int, body: int, queues: int = QUEUES) -> Load:
 def many_queues(size: Size) -> Load:
     """One send after the other goes to another topic."""
     return Load(topics=size.topics, queues=size.queues_per_topic)
+
+
+def one_each(load: Load, topic: str) -> Load:
+    """A message for every queue of the load."""
+    return msgspec.structs.replace(load, topic=topic, count=load.topics * load.queues)
