@@ -1,10 +1,11 @@
 """The compiled look at a send's properties against the codec that the Python handlers use."""
 
 import pytest
-from congreve.broker.sendproperties import stored
-from congreve.records.record import decode_properties, string_hash
 from hypothesis import given
 from hypothesis import strategies as st
+
+from congreve.broker.sendproperties import stored
+from congreve.records.record import decode_properties, string_hash
 
 pieces = st.sampled_from(
     [
