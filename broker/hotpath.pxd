@@ -47,10 +47,11 @@ cdef class HotPath(FrameSink):
     cdef Appended appended
     cdef TopicEntry *topic
     cdef Scratch scratch
-    cdef uint8_t *properties            # PROPERTIES_MAX bytes
+    cdef uint8_t *properties            # room for two property strings
 
     # Constants of this broker.
     cdef tuple kept                     # the bytes that slices below and in `message` point into
+    cdef Slice cluster                  # the property CLUSTER
     cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
 
     # The chunk at hand.

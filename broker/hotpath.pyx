@@ -28,6 +28,7 @@ from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_message_id
 from congreve.records.layout cimport (
     BATCH_ELEMENT_FIXED,
     PROPERTIES_MAX,
+    PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
 )
 from congreve.remoting.answers cimport (
@@ -89,7 +90,7 @@ cdef class HotPath(FrameSink):
         self.scratch.data = <uint8_t *> PyMem_Malloc(self.scratch.capacity)
         self.out_capacity = 256 * 1024
         self.out = <uint8_t *> PyMem_Malloc(self.out_capacity)
-        self.properties = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
+        self.properties = <uint8_t *> PyMem_Malloc(2 * PROPERTIES_MAX)
         if self.scratch.data == NULL or self.out == NULL or self.properties == NULL:
             raise MemoryError()
         self.message.properties = self.properties
@@ -109,9 +110,7 @@ cdef class HotPath(FrameSink):
         self.sync_flush = settings.sync_flush
         self.max_message_size = settings.max_message_size
         self.kept = (b"CLUSTER\x01" + settings.cluster.encode(), *settings.send_constants)
-        cluster = slice_of(self.kept[0])
-        self.message.properties_more = cluster.data
-        self.message.properties_more_length = cluster.length
+        self.cluster = slice_of(self.kept[0])
         self.constants[0] = slice_of(self.kept[1])
         self.constants[1] = slice_of(self.kept[2])
         self.gather = Gather(store.log, store.limits)
@@ -364,6 +363,15 @@ cdef class HotPath(FrameSink):
         m.topic_length = self.send.topic.length
         m.body = self.frame.body.data
         m.body_length = self.frame.body.length
+        m.properties_more = self.cluster.data
+        m.properties_more_length = self.cluster.length
+        if self.send.batch and m.properties_length:
+            # What the header of a batch says is added to each of its members, as CLUSTER is.
+            self.properties[m.properties_length] = PROPERTY_SEPARATOR
+            memcpy(self.properties + m.properties_length + 1, self.cluster.data,
+                   self.cluster.length)
+            m.properties_more = self.properties
+            m.properties_more_length += m.properties_length + 1
         m.queue_id = self.send.queue_id
         m.flag = self.send.flag
         m.sys_flag = self.send.sys_flag
