@@ -134,8 +134,10 @@ class Ports:
             queue = self.broker.store.queues.get(r.topic, r.queue_id)
             tags = None if parking else queue[r.queue_offset][2]
             found.append(
-                (r.topic, r.body, r.properties, r.flag, r.sys_flag, r.born_timestamp, tags)
-                + (r.born_host[0], r.store_host, r.reconsume_times, r.prepared_offset, r.body_crc)
+                (
+                    *(r.topic, r.body, r.properties, r.flag, r.sys_flag, r.born_timestamp, tags),
+                    *(r.born_host[0], r.store_host, r.reconsume_times, r.body_crc),
+                )
             )
         return found
 

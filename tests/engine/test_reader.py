@@ -101,6 +101,14 @@ def test_tags_choose_and_a_queue_without_them_says_so(shelf: Shelf) -> None:
     assert (none.status, none.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 40)
 
 
+def test_a_rare_tag_among_thousands_costs_one_look(shelf: Shelf) -> None:
+    """D20: the reference looks at 800 entries of one file and asks to come again."""
+    for i in range(3_000):
+        shelf.put(b"%d" % i, "rare" if i == 2_999 else "common")
+    found = shelf.reader.get(shelf.queue, 0, 32, frozenset({string_hash("rare")}))
+    assert (found.status, found.count, found.next_offset) == (GetStatus.FOUND, 1, 3_000)
+
+
 def test_large_messages_leave_as_views_and_one_always_fits(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.put(b"x" * 6000)
