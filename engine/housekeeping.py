@@ -18,9 +18,8 @@ from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention,
 from congreve.engine.scan import LogScanner
 from congreve.io_backends.errors import BackendError
 
-#: A restart reads what was written behind the last checkpoint: this bounds how long that takes.
-# Behind it, a start after a crash reads what came since: half a second a GiB. Flushing thousands of
-# queues more often than that costs sends more than it saves starts.
+#: A start after a crash reads what was written behind the last checkpoint, half a second a GiB;
+#: flushing thousands of queues more often costs sends more than it saves starts.
 CHECKPOINT_BYTES = 1 << 30
 
 log = logging.getLogger(__name__)
