@@ -149,6 +149,7 @@ cdef class HotPath(FrameSink):
         cdef bint batch
         cdef int32_t size = self.frame.size
         if stop == STOP_COLD or (stop == STOP_PULL and not self.serve_pull(connection)):
+            self.wake_held()  # a handler may delete a topic, and with it what is remembered here
             connection.on_frame(self.frame_bytes())
             self.at += size
         elif stop == STOP_PULL:
@@ -171,7 +172,6 @@ cdef class HotPath(FrameSink):
 
     def finish(self, connection):
         """What one chunk owes: its answers, the index's and the flusher's wake-up, held pulls."""
-        cdef int32_t i
         if self.appended_end:
             self.store.after_append(self.appended_end)
         if self.out_used:
@@ -180,8 +180,13 @@ cdef class HotPath(FrameSink):
                 self.gate.park(connection, answers, self.appended_end)
             else:
                 connection.write(answers)
+        self.wake_held()
+
+    def wake_held(self):
+        cdef int32_t i
         for i in range(self.touched_count):
             self.hold.arrived(<ConsumeQueue> self.touched[i])
+        self.touched_count = 0
 
     def open_queue(self):
         topic = self.topic.name[:self.topic.name_length].decode()
