@@ -323,6 +323,8 @@ class Broker:
 
     def _housekeep(self) -> None:
         self.locks.drop_expired()
+        if self._hot_path is not None:
+            self._hot_path.release_segments()
         silent = self.consumers.expired(CHANNEL_EXPIRED_MS)
         for connection in {*silent, *self.producers.expired(CHANNEL_EXPIRED_MS)}:
             logger.warning("no heartbeat from %s:%d for 120 s, closed", *connection.peer)

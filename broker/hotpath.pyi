@@ -31,3 +31,5 @@ class HotPath(FrameSink):
     def put_batches(self) -> int: ...
     def set_store_host(self, host: bytes) -> None:
         """What records and message ids name: 4 or 16 address bytes, then the port as i32."""
+    def release_segments(self) -> None:
+        """Hold no segment beyond the next pull: what retention deletes is then given back."""

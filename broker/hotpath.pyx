@@ -120,6 +120,10 @@ cdef class HotPath(FrameSink):
     def set_store_host(self, bytes host):
         fill(&self.message.store_host, host)
 
+    def release_segments(self):
+        # A deleted segment keeps its disk space for as long as anybody maps it.
+        self.gather.segments = None
+
     # ---- a chunk, with the GIL -----------------------------------------------------------------
 
     cdef Py_ssize_t take(self, object connection, const uint8_t *data,
