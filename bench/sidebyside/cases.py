@@ -15,7 +15,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """How long and how much; times in seconds."""
 
     rounds: int
-    jit: float  # load before anything is measured: the JIT needs about 10 s
+    jit: float  # load before anything is measured: the JIT needs 10 s of a quiet machine
     warmup: float
     duration: float
     pull_messages: int  # in the topics that are pulled from
@@ -29,7 +29,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 SIZES = {
     "full": Size(
         rounds=2,
-        jit=10,
+        jit=20,
         warmup=2,
         duration=5,
         pull_messages=640_000,
@@ -40,7 +40,7 @@ SIZES = {
     ),
     "short": Size(
         rounds=1,
-        jit=8,
+        jit=12,
         warmup=1,
         duration=2,
         pull_messages=320_000,
