@@ -43,7 +43,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
-	$(BIN)/python bench/sidebyside.py $(if $(SIZE),--size $(SIZE))
+	PYTHONPATH=bench:tests/interop $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
+	mkdir -p bench/results
 	$(BIN)/pytest bench --benchmark-only --benchmark-json=bench/results/parts.json
 
 clean:
