@@ -8,18 +8,12 @@ import numpy
 
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queuefiles cimport MappingCache, QueueFiles
+from congreve.io_backends.atomic cimport store_release
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
-
-cdef extern from * nogil:
-    """
-    #define congreve_publish_i64(at, value) __atomic_store_n(at, value, __ATOMIC_RELEASE)
-    """
-    # Stores a number that other threads read, behind everything that it announces.
-    void publish_i64 "congreve_publish_i64"(int64_t *at, int64_t value)
 
 cdef int64_t STRETCH_MIN = 4096     # reserved at once: small for idle queues,
 cdef int64_t STRETCH_MAX = 65536    # larger the more a file holds
@@ -88,7 +82,7 @@ cdef class ConsumeQueue:
         self.max_physical = physical_offset + size
         self.room -= 1
         self.next = self.next + CQ_ENTRY if self.room else NULL
-        publish_i64(&self.max_offset, self.max_offset + 1)
+        store_release(&self.max_offset, self.max_offset + 1)
 
     cpdef make_room(self):
         cdef int64_t position = self.max_offset * CQ_ENTRY
@@ -123,7 +117,7 @@ cdef class ConsumeQueue:
             write_entry(self.next, 0, CQ_FILLER_SIZE, 0)
             self.room -= 1
             self.next = self.next + CQ_ENTRY if self.room else NULL
-            publish_i64(&self.max_offset, self.max_offset + 1)
+            store_release(&self.max_offset, self.max_offset + 1)
 
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1:

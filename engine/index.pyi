@@ -15,7 +15,8 @@ class KeyIndex:
     def start(self, *, clean: bool) -> None:
         """Open the files and begin to follow the log, which recovery has given its end.
 
-        After an unclean stop the newest file is made anew from its first message on (D2).
+        After an unclean stop the newest file, and each that names records which the log lost, is
+        made anew from its first message on (D2); so is a damaged one with all that follow.
         """
     def stop(self) -> None:
         """Index what the log holds, save, end; idempotent."""

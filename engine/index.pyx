@@ -6,6 +6,7 @@ from libc.string cimport memchr
 from posix.time cimport nanosleep, timespec
 
 from congreve.engine.commitlog cimport CommitLog
+from congreve.io_backends.atomic cimport full_barrier
 from congreve.io_backends.pthread cimport (
     pthread_cond_destroy,
     pthread_cond_init,
@@ -34,6 +35,7 @@ import os
 import threading
 from datetime import datetime
 
+from congreve.engine.errors import StoreFormatError
 from congreve.engine.indexfile import IndexFile
 from congreve.engine.results import QueryResult
 from congreve.engine.statefile import StateFile
@@ -65,19 +67,14 @@ cdef class KeyIndex:
     # ---- life ----------------------------------------------------------------------------------
 
     def start(self, *, bint clean):
-        self.load()
-        self.position = self.log.min_offset
-        last = self.newest()
-        if last is not None and clean:
-            self.position = max(self.position, last.end_physical)
-            self.step_over_indexed()
-        elif last is not None:
-            # Nobody knows which of its pages reached the disk: it is made anew.
-            os.unlink(last.path)
-            self.files = self.files[:len(self.files) - 1]
-            self.position = max(self.position, last.begin_physical)
-        if clean:
-            self.position = max(self.position, self.saved_position())
+        if self.load() and clean:
+            last = self.newest()
+            if last is not None:
+                self.position = max(self.log.min_offset, last.end_physical)
+                self.step_over_indexed()
+            self.position = max(self.log.min_offset, self.position, self.saved_position())
+        else:
+            self.position = self.take_back()
         self.current = self.newest()
         self.thread = threading.Thread(target=self.run, name="index", daemon=True)
         self.thread.start()
@@ -99,16 +96,36 @@ cdef class KeyIndex:
             LOG.warning("the index was not saved: %s", error)
 
     def load(self):
+        """Open the files up to the first damaged one; False where there is one."""
         if not os.path.isdir(self.folder):
-            return
+            return True
         names = sorted(name for name in os.listdir(self.folder) if name.isdigit())
-        files = []
-        for name in names:
+        for i, name in enumerate(names):
             try:
-                files.append(self.open_file(os.path.join(self.folder, name)))
+                self.files = (*self.files, self.open_file(os.path.join(self.folder, name)))
             except BackendError as error:
                 LOG.warning("index file skipped: %s", error)
-        self.files = tuple(files)
+            except StoreFormatError as error:
+                LOG.warning("the index is made anew from here on: %s", error)
+                for damaged in names[i:]:
+                    os.unlink(os.path.join(self.folder, damaged))
+                return False
+        return True
+
+    def take_back(self):
+        """Remove what may be damaged or name records that the log lost; where to begin anew."""
+        begin = -1
+        while self.files:
+            last = self.newest()
+            if begin >= 0 and last.end_physical < self.log.max_offset:
+                break
+            begin = last.begin_physical
+            os.unlink(last.path)
+            self.files = self.files[:len(self.files) - 1]
+        floor = self.log.min_offset
+        if self.files:
+            floor = max(floor, self.newest().end_physical)
+        return begin if floor <= begin <= self.log.max_offset else floor
 
     def open_file(self, path, **new):
         return IndexFile(
@@ -208,6 +225,7 @@ cdef class KeyIndex:
             nanosleep(&nap, NULL)
         pthread_mutex_lock(&self.lock)
         self.asleep = True
+        full_barrier()
         # A wake() that came before `asleep` was seen has left its message in the log.
         while self.position >= self.log.max_offset and not self.stopping:
             pthread_cond_wait(&self.arrived, &self.lock)
@@ -296,10 +314,11 @@ cdef class KeyIndex:
             if len(found) >= wanted:
                 break
             for offset in file.find(key_hash, begin_ms, end_ms):
-                if len(found) < wanted and offset not in found:
-                    record = self.matching(offset, topic, key, begin_ms, end_ms)
-                    if record is not None:
-                        found[offset] = record
+                record = self.matching(offset, topic, key, begin_ms, end_ms)
+                if record is not None:
+                    found[offset] = record
+                if len(found) >= wanted:
+                    break
         last = self.newest()
         return QueryResult(
             [found[offset] for offset in sorted(found)],

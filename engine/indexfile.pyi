@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import final
 
 @final
@@ -44,7 +45,10 @@ class IndexFile:
         """One entry (RocketMQ: putKey); False when the file is full, BackendError without room."""
     def make_room(self) -> None:
         """Allocate the next stretch of entries; BackendError."""
-    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Physical offsets under that hash, newest first; may hold some up to a second early."""
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets under that hash, newest first, found as they are asked for.
+
+        Some may be of other times: the record itself knows better.
+        """
     def flush(self) -> None:
         """Everything to disk; BackendError."""

@@ -120,21 +120,20 @@ cdef class IndexFile:
         cdef int32_t previous
         cdef int64_t time
         cdef const uint8_t *entry
-        found = []
         while 0 < number < count and old_run < OLD_RUN_MAX:
             entry = self.entries + <int64_t> number * INDEX_ENTRY
             time = self.begin() + <int64_t> load_i32(entry + ENTRY_AT_SECONDS) * SECOND_MS
-            # Times are whole seconds; that of entry 1 may be measured from another file's end.
+            # Times are whole seconds; that of entry 1 may be measured from another file's end, and
+            # second 0 is also what a record gets that is older than its file.
             old_run = old_run + 1 if time + SECOND_MS < begin_ms else 0
             if load_i32(entry) == key_hash and (
-                number == 1 or begin_ms - SECOND_MS <= time <= end_ms
+                number == 1 or time == self.begin() or begin_ms - SECOND_MS <= time <= end_ms
             ):
-                found.append(load_i64(entry + ENTRY_AT_PHYSICAL))
+                yield load_i64(entry + ENTRY_AT_PHYSICAL)
             previous = load_i32(entry + ENTRY_AT_PREVIOUS)
             if previous >= number:
                 break
             number = previous
-        return found
 
     def flush(self):
         self.mapping.flush()

@@ -73,7 +73,7 @@ cdef class Gather:
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
-                           TagFilter tags, int64_t *skip_to) noexcept nogil
+                           TagFilter tags) noexcept nogil
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
     cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil
     cdef int refresh(self) except -1

@@ -124,7 +124,6 @@ cdef class Gather:
                   TagFilter tags) except -1:
         cdef int64_t per_file = queue.file_size // CQ_ENTRY
         cdef int64_t stop = min(self.max_offset, offset + SCAN_MAX)
-        cdef int64_t skip_to = -1       # entries below this physical offset name what is gone
         cdef int64_t wanted, scanned
         cdef Mapping mapping
         cdef const uint8_t *entries
@@ -140,7 +139,7 @@ cdef class Gather:
             wanted = min(stop, (self.next_offset // per_file + 1) * per_file) - self.next_offset
             entries = mapping.data + self.next_offset % per_file * CQ_ENTRY
             with nogil:
-                scanned = self.scan_file(entries, wanted, max_count, tags, &skip_to)
+                scanned = self.scan_file(entries, wanted, max_count, tags)
             self.next_offset += scanned
             if scanned < wanted:
                 break
@@ -149,7 +148,7 @@ cdef class Gather:
         return 0
 
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
-                           TagFilter tags, int64_t *skip_to) noexcept nogil:
+                           TagFilter tags) noexcept nogil:
         """Goes over entries of one file; returns how many were dealt with."""
         cdef const uint8_t *entry = entries
         cdef int64_t physical_offset = 0
@@ -158,17 +157,12 @@ cdef class Gather:
         for i in range(count):
             physical_offset = load_i64(entry)
             size = load_i32(entry + CQ_AT_SIZE)
-            if physical_offset >= skip_to[0]:
-                self.suggest_slave = self.log_end - physical_offset > self.limits.memory_window
-                if self.count and self.full(physical_offset, size, max_count):
-                    return i
-                if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
-                    if not self.take(physical_offset, size):
-                        if self.count == 0:
-                            self.status = GET_MESSAGE_WAS_REMOVING
-                        skip_to[0] = (
-                            physical_offset // self.log.segment_size + 1
-                        ) * self.log.segment_size
+            self.suggest_slave = self.log_end - physical_offset > self.limits.memory_window
+            if self.count and self.full(physical_offset, size, max_count):
+                return i
+            if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
+                if not self.take(physical_offset, size) and self.count == 0:
+                    self.status = GET_MESSAGE_WAS_REMOVING
             entry += CQ_ENTRY
         return count
 

@@ -195,6 +195,7 @@ def test_d11_a_second_process_changes_nothing_in_a_store_in_use(tmp_path: Path) 
     fill(tmp_path, 20)
     with MessageStore(config_of(tmp_path)) as store:
         store.put(message(20))
+        assert keys_found(store, "k19")  # all is indexed: the store in use is at rest
         before = write_times(tmp_path)
         program = (
             "import sys; from congreve.engine.config import StoreConfig;"

@@ -52,7 +52,7 @@ def test_queries_find_at_least_what_the_reference_finds(tmp_path: Path) -> None:
     path.write_bytes(bytes.fromhex(vector["file_hex"]))
     file = IndexFile(str(path), vector["hash_slots"], vector["index_num"])
     for query in vector["queries"]:
-        found = file.find(key_hash(query["key"]), query["begin"], query["end"])
+        found = list(file.find(key_hash(query["key"]), query["begin"], query["end"]))
         assert set(query["result"]) <= set(found)
         assert found == sorted(found, reverse=True)
 
@@ -224,3 +224,58 @@ def test_expired_files_go_but_never_the_last(shelf: Shelf) -> None:
     assert shelf.index.delete_expired(shelf.log.max_offset) == 2
     assert len(list(Path(shelf.config.index_dir).iterdir())) == 1
     assert shelf.bodies("key119") == [b"119"]
+
+
+def test_an_index_that_outlived_the_end_of_the_log_is_no_hindrance(tmp_path: Path) -> None:
+    """After a power cut index pages may be on disk whose records are not."""
+    shelf = Shelf(tmp_path).open()
+    ends = [shelf.put(b"%d" % i, KEYS=f"key{i}") for i in range(120)]
+    shelf.settled()
+    shelf.close()
+    again = Shelf(tmp_path).open(clean=False, end=ends[10])
+    assert all(again.bodies(f"key{i}") == [] for i in range(10, 120))
+    for i in range(20):
+        again.put(b"new%d" % i, KEYS=f"new{i}")
+    again.settled()
+    assert all(again.bodies(f"new{i}") == [b"new%d" % i] for i in range(20))
+    assert all(again.bodies(f"key{i}") == [b"%d" % i] for i in range(10))
+    again.close()
+
+
+@pytest.mark.parametrize("damage", [(36, b"\x7f\xff\xff\xff"), (0, bytes(40))])
+def test_a_damaged_newest_file_is_built_again(damage: tuple[int, bytes], tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path).open()
+    for i in range(120):
+        shelf.put(b"%d" % i, KEYS=f"key{i}")
+    shelf.settled()
+    end = shelf.close()
+    newest = max(Path(shelf.config.index_dir).iterdir())
+    at, data = damage
+    content = bytearray(newest.read_bytes())
+    content[at : at + len(data)] = data
+    newest.write_bytes(content)
+    again = Shelf(tmp_path).open(clean=False, end=end)
+    again.settled()
+    assert all(again.bodies(f"key{i}") == [b"%d" % i] for i in range(120))
+    again.close()
+
+
+def test_a_key_that_every_message_has_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = IndexFile(str(tmp_path / "20231114221320456"), 7, 5_000, create=True)
+    while file.add(1, file.count, 1_700_000_000_000):
+        pass
+    found = iter(file.find(1, 0, FOREVER))
+    assert [next(found), next(found)] == [4_999, 4_998]
+    assert not isinstance(file.find(1, 0, FOREVER), list)
+
+
+def test_a_time_before_the_files_begin_is_found_where_the_clock_stepped_back(
+    shelf: Shelf,
+) -> None:
+    """D4: entries older than their file carry no time of their own."""
+    start = shelf.clock.now()
+    shelf.put(b"early", KEYS="k")
+    shelf.clock.set(start - 3_600_000)
+    shelf.put(b"stepped back", KEYS="k")
+    shelf.settled()
+    assert shelf.bodies("k", begin=start - 3_700_000, end=start - 3_500_000) == [b"stepped back"]

@@ -23,6 +23,7 @@ class Shelf:
 
     def __init__(self, root: Path) -> None:
         (root / "commitlog").mkdir()
+        self.root = root
         self.backend = MmapBackend()
         self.log = CommitLog(str(root / "commitlog"), SEGMENT, self.backend, ManualClock(1000))
         self.log.load()
@@ -139,3 +140,32 @@ def test_entries_of_a_deleted_segment_are_skipped(shelf: Shelf) -> None:
     assert found.status is GetStatus.FOUND
     first = decode_records(b"".join(found.buffers))[0]
     assert first.physical_offset == shelf.log.min_offset
+
+
+def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
+    """One header that does not match its entry must not skip what the log still has behind it."""
+    for i in range(6):
+        shelf.put(b"%d" % i)
+    with Path(shelf.log.segments[0].path).open("r+b") as log:
+        log.seek(shelf.queue[3][0] + 4)
+        log.write(bytes(4))
+    assert bodies(shelf, 0, 32) == [b"0", b"1", b"2", b"4", b"5"]
+    assert bodies(shelf, 3, 32) == [b"4", b"5"]
+
+
+def test_a_gap_in_the_queue_offsets_costs_no_message(shelf: Shelf) -> None:
+    """D8: a gap is filled, and its filler names physical offset 0, where the log may still be."""
+    for i in range(3):
+        shelf.put(b"%d" % i)
+    places = [shelf.queue[i] for i in range(3)]
+    gapped = QueueTable(shelf.root / "gapped", file_size=400).get("T", 0)
+    for queue_offset, place in zip((0, 5, 6), places, strict=True):
+        assert gapped.append(queue_offset, *place)
+    shelf.queue = gapped
+    assert bodies(shelf, 0, 32) == [b"0"]
+    assert bodies(shelf, 1, 32) == [b"1", b"2"]
+
+
+def test_an_answer_cannot_be_used_to_write_into_the_log(shelf: Shelf) -> None:
+    shelf.put(b"x" * 6000)
+    assert shelf.reader.get(shelf.queue, 0, 32).buffers[0].readonly
