@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PYTHONSAFEPATH := 1
+# cython-lint starts pycodestyle by its name.
+export PATH := $(abspath $(BIN)):$(PATH)
 
 SOURCES := $(wildcard */*.pyx */*.pxd io_backends/*.[ch] records/*.[ch] engine/*.[ch] remoting/*.[ch])
 

@@ -23,9 +23,9 @@ import uvloop
 
 from congreve.broker.broker import Broker
 from congreve.client.admin import AdminClient
-from congreve.client.push import ConsumeFrom, PushConsumer
 from congreve.client.message import Message
 from congreve.client.producer import Producer
+from congreve.client.push import ConsumeFrom, PushConsumer
 from congreve.console.flights import flights
 from congreve.console.report import show
 from congreve.console.serve import KvFile, local_config

@@ -8,7 +8,7 @@ form than Java's) is HEADER_SLOW or not `complete`, and Python decides.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int16_t, uint32_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from congreve.remoting.jsontext cimport (
     is_utf8,
