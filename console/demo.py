@@ -134,7 +134,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
     seconds = time.perf_counter() - started
     click.echo(f"group demo-consumer read {received.total():,} in {seconds:.1f} s")
     rows = [{"airline": tag, "flights": n} for tag, n in received.most_common(5)]
-    show(rows, "table", title="The busiest airlines, as the group read them")
+    show(rows, "table", title="Busiest airlines")
     return received
 
 
@@ -147,7 +147,11 @@ async def _count_with_spark(address: Address, expected: int) -> None:
         str(address.store),
         TOPIC,
         str(expected),
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
     )
     if await process.wait() != 0:
         raise CongreveError("Spark did not read what the broker stored; see its output above")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import avg, col, count, get_json_object, round, when
 
 from congreve.spark.source import RocketMQDataSource
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def main(store: str, topic: str, expected: int) -> int:
@@ -17,7 +20,7 @@ def main(store: str, topic: str, expected: int) -> int:
         .appName("congreve demo")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
