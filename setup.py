@@ -12,6 +12,7 @@ PACKAGE_DIR: dict[str, str] = tomllib.loads(Path("pyproject.toml").read_text())[
 ]["package-dir"]
 NAMESPACE = Path("build/namespace")
 
+JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
 # CONGREVE_DEBUG=1 builds with bounds checks, C asserts and symbols.
 DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
 COMPILE_ARGS = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3"]
@@ -65,7 +66,8 @@ setup(
         extensions(),
         include_path=[str(NAMESPACE)],
         build_dir="build/cython",
-        nthreads=int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1)),
+        nthreads=JOBS,
         compiler_directives=DIRECTIVES,
-    )
+    ),
+    options={"build_ext": {"parallel": JOBS}},
 )
