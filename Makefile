@@ -22,12 +22,13 @@ $(VENV)/.built: $(VENV)/.base setup.py $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
 	touch $@
 
+# By its name, because --editable would compile again: it is installed, only what it needs is not.
 $(VENV)/.demo: $(VENV)/.built
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,spark]"
+	$(BIN)/pip install --quiet "congreve[demo,spark]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.built
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[dev,bench,demo,spark]"
+	$(BIN)/pip install --quiet "congreve[dev,bench,demo,spark]"
 	touch $@
 
 # The main job: a broker, real messages through it, read back by a group and by Spark.
