@@ -45,6 +45,10 @@ lint: $(VENV)/.dev
 	$(BIN)/cython-lint $(wildcard */*.pyx */*.pxd)
 	$(BIN)/mypy
 
+# The crash tests, for as long as ROUNDS says (1000: about a quarter of an hour).
+soak: $(VENV)/.dev
+	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
+
 bench: $(VENV)/.dev
 	PYTHONPATH=bench:tests/interop $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
 	mkdir -p bench/results

@@ -19,7 +19,6 @@ from congreve.records.record import decode_record
 
 TOPIC = "CrashTest"
 QUEUES = 4
-ROUNDS = 50
 
 #: queue, queue offset, physical offset, and the number that the body repeats
 Acknowledged = tuple[int, int, int, int]
@@ -120,14 +119,14 @@ def check(root: Path, acknowledged: list[Acknowledged]) -> int:
 
 
 @pytest.mark.crash
-def test_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
+def test_no_acknowledged_message_is_lost(tmp_path: Path, kill_rounds: int) -> None:
     dice = random.Random(20220713)
     acknowledged: list[Acknowledged] = []
     first = 0
-    for _ in range(ROUNDS):
+    for _ in range(kill_rounds):
         acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15))
         first = check(tmp_path, acknowledged[-500:])
-    assert len(acknowledged) > ROUNDS
+    assert len(acknowledged) > kill_rounds
     check(tmp_path, acknowledged)
 
 

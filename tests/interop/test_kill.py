@@ -20,7 +20,7 @@ from harness.wire import (
     send_fields,
 )
 
-ROUNDS = {"congreve": 50, "java": 2}
+JAVA_ROUNDS = 2
 SENDERS = 3
 IN_FLIGHT = 16
 QUEUES = 4
@@ -74,9 +74,10 @@ def assert_all_there(address: str, topic: str, acknowledged: Acknowledged) -> No
 
 
 @pytest.mark.crash
-def test_no_acknowledged_message_is_lost_in_fifty_kills(
-    kind: str, namesrv: servers.Server, tmp_path: Path
+def test_no_acknowledged_message_is_lost_when_killed_under_load(
+    kind: str, namesrv: servers.Server, tmp_path: Path, kill_rounds: int
 ) -> None:
+    rounds = JAVA_ROUNDS if kind == "java" else kill_rounds
     broker = servers.broker(
         *(kind, tmp_path, namesrv.address),
         broker_name="broker-killed",
@@ -90,7 +91,7 @@ def test_no_acknowledged_message_is_lost_in_fifty_kills(
     chance = random.Random(42)
     everything: Acknowledged = {}
     broker.start()
-    for number in range(ROUNDS[kind]):
+    for number in range(rounds):
         acknowledged: Acknowledged = {}
         senders = [
             threading.Thread(
@@ -110,6 +111,6 @@ def test_no_acknowledged_message_is_lost_in_fifty_kills(
         everything |= acknowledged
         broker.start()
         assert_all_there(broker.address, topic, acknowledged)
-    assert len(everything) > ROUNDS[kind], "the rounds acknowledged next to nothing"
+    assert len(everything) > rounds, "the rounds acknowledged next to nothing"
     assert_all_there(broker.address, topic, everything)
     assert broker.stop() in (0, 143), broker.tail()
