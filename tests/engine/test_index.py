@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.commitlog import CommitLog
@@ -279,3 +281,29 @@ def test_a_time_before_the_files_begin_is_found_where_the_clock_stepped_back(
     shelf.put(b"stepped back", KEYS="k")
     shelf.settled()
     assert shelf.bodies("k", begin=start - 3_700_000, end=start - 3_500_000) == [b"stepped back"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 60_000)), max_size=40),
+    st.integers(0, 9),
+    st.integers(0, 60_000),
+    st.integers(0, 60_000),
+)
+def test_a_file_finds_what_a_look_at_all_puts_finds(
+    tmp_path_factory: pytest.TempPathFactory,
+    puts: list[tuple[int, int]],
+    wanted: int,
+    begin: int,
+    length: int,
+) -> None:
+    """Whatever clocks do and however keys share slots: no entry is missed, none of other keys."""
+    path = tmp_path_factory.mktemp("index") / "20231114221320456"
+    file = IndexFile(str(path), 3, 50, create=True)
+    for number, (hashed, when) in enumerate(puts):
+        assert file.add(hashed, number, when)
+    found = list(file.find(wanted, begin, begin + length))
+    same_key = [number for number, (hashed, _) in enumerate(puts) if hashed == wanted]
+    in_time = [number for number in same_key if begin <= puts[number][1] <= begin + length]
+    assert set(in_time) <= set(found) <= set(same_key)
+    assert found == sorted(found, reverse=True)
