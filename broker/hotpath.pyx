@@ -58,6 +58,7 @@ from congreve.remoting.errors import FrameError
 cdef enum:
     COMMIT_OFFSET = 1       # bits of a pull's sysFlag
     SUBSCRIPTION = 4
+    PULL_KEY_MAX = 2048
     TICKETS_MAX = 100_000
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -221,6 +222,8 @@ cdef class HotPath(FrameSink):
         if not self.pull.complete or self.header.flag & FLAG_ONEWAY:
             return False
         key = self.pull_key()
+        if key is None:
+            return False
         ticket = self.tickets.get(key)
         if ticket is None or not self.pulls.still_holds(ticket):
             ticket = self.pulls.ticket(self.frame_bytes(), connection)
@@ -242,15 +245,24 @@ cdef class HotPath(FrameSink):
         return True
 
     cdef bytes pull_key(self):
-        """All that the checks of a pull depend on, as one key."""
+        """All that the checks of a pull depend on, as one key; None where it is too long."""
         cdef PullHeader *pull = &self.pull
-        return b"\0".join((
-            pull.consumer_group.data[:pull.consumer_group.length],
-            pull.topic.data[:pull.topic.length],
-            pull.subscription.data[:pull.subscription.length],
-            pull.expression_type.data[:pull.expression_type.length],
-            b"%d %d %d" % (pull.queue_id, pull.sys_flag & SUBSCRIPTION, pull.sub_version),
-        ))
+        cdef char key[PULL_KEY_MAX]
+        cdef char *at = key + 16
+        cdef int32_t flag = pull.sys_flag & SUBSCRIPTION
+        cdef Slice[4] texts
+        cdef int32_t i
+        memcpy(key, &pull.queue_id, 4)
+        memcpy(key + 4, &flag, 4)
+        memcpy(key + 8, &pull.sub_version, 8)
+        texts = [pull.consumer_group, pull.topic, pull.subscription, pull.expression_type]
+        for i in range(4):
+            if texts[i].length + 4 > key + PULL_KEY_MAX - at:
+                return None
+            memcpy(at, &texts[i].length, 4)
+            memcpy(at + 4, texts[i].data, texts[i].length)
+            at += 4 + texts[i].length
+        return PyBytes_FromStringAndSize(key, at - key)
 
     cdef int answer_pull(self, object connection) except -1:
         cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]

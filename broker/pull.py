@@ -301,6 +301,8 @@ class PullMessageProcessor:
             self._offset_moved(header, found)
         elif code is ResponseCode.SUCCESS:
             self._stats.pulled(header.consumer_group, header.topic, found.count, found.size)
+        else:
+            self._stats.missed()
         fields = PullMessageResponseHeader(
             suggest_which_broker_id=suggested,
             next_begin_offset=found.next_offset,
