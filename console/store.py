@@ -1,0 +1,73 @@
+"""``congreve store``: look into a store's files while no broker needs to run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from congreve.console.report import output_option, show
+from congreve.engine.verify import StoreExaminer, StoreInfo
+
+PROBLEMS_SHOWN = 20
+
+
+@click.group(help="Look into a store's files, offline.")
+def store() -> None:
+    """Both commands read only; a broker may be running."""
+
+
+@store.command(help="What a store holds: segments, offsets, topics and queues.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@output_option
+def info(folder: Path, output: str) -> None:
+    found = StoreExaminer(str(folder)).info()
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    click.echo(_summary(found))
+    show(
+        [{"topic": q.topic, "queue": q.queue_id, "min": q.min, "max": q.max} for q in found.queues],
+        output,
+    )
+
+
+def _summary(found: StoreInfo) -> str:
+    stop = "a clean stop" if found.clean else "no clean stop, or a broker is running"
+    return (
+        f"{found.root}: {found.segments} segments of {found.segment_size:,} bytes,"
+        f" log {found.log_begin:,} to {found.log_end:,}, {len(found.queues)} queues,"
+        f" {found.index_files} index files; {stop}"
+    )
+
+
+@store.command(help="Read every record and every queue entry; exit code 1 when one is wrong.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@output_option
+def verify(folder: Path, output: str) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    examiner = StoreExaminer(str(folder))
+    found = examiner.info()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=found.log_end - found.log_begin)
+        report = examiner.verify(progress=lambda size: bar.advance(task, size))
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.encode(report).decode())
+    else:
+        click.echo(
+            f"{report.records:,} records ({report.bytes:,} bytes), {report.entries:,} queue entries"
+        )
+        for problem in report.problems[:PROBLEMS_SHOWN]:
+            click.echo(f"damaged: {problem}")
+        hidden = len(report.problems[PROBLEMS_SHOWN:]) + report.more_problems
+        if hidden:
+            click.echo(f"and {hidden} more")
+    if report.problems:
+        sys.exit(1)
