@@ -27,7 +27,7 @@ class KvFile:
     """The name server's key-value table in a file (RocketMQ: kvConfig.json)."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = path.parent
         self._file = StateFile(str(path))
 
     def load(self) -> str | None:
@@ -35,7 +35,8 @@ class KvFile:
         return self._file.load(str)
 
     def save(self, text: str) -> None:
-        """Replace the text, atomically."""
+        """Replace the text, atomically; the folder appears with the first setting."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._file.replace(text)
 
 
@@ -148,7 +149,7 @@ def broker(config_file: Path | None, namesrv_addr: str | None, settings: tuple[s
             click.echo(f"congreve: {key} has no effect here", err=True)
 
     async def enter(stack: AsyncExitStack) -> str:
-        serving = await stack.enter_async_context(Broker(config))
+        serving = await stack.enter_async_context(Broker(config, config_path=config_file))
         return f"broker {config.broker_name} {serving.address}"
 
     serve(enter)

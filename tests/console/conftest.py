@@ -1,0 +1,64 @@
+"""A running broker for the commands, and a way to run the command as a user does."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 30
+
+
+class Daemon:
+    """`congreve ...` in a process of its own, up when its ready line was read."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "congreve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline().strip()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode
+
+
+def congreve(
+    *arguments: str, stdin: str = "", namesrv: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "congreve", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {})},
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def running(data: Path) -> Iterator[Daemon]:
+    daemon = Daemon("run", "--data", str(data), "--port", "0", "--namesrv-port", "0")
+    yield daemon
+    assert daemon.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def namesrv(running: Daemon) -> str:
+    return running.ready.split("name server ")[1].split(",")[0]

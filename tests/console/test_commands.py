@@ -1,0 +1,97 @@
+"""The commands of a user against a broker that runs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.console.conftest import congreve
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from congreve.console.main import cli;"
+        "cli(['--help'], standalone_mode=False);"
+        "print([m for m in ('numpy', 'asyncio', 'rich', 'uvloop') if m in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture(scope="module")
+def orders(namesrv: str) -> str:
+    """A topic of one queue with five messages."""
+    created = congreve("topic", "create", "orders", "-q", "1", "--output", "json", namesrv=namesrv)
+    assert json.loads(created.stdout)[0]["queues"] == 1, created.stderr
+    lines = "".join(f"message {i}\n" for i in range(5))
+    sent = congreve("send", "-t", "orders", "--tags", "new", stdin=lines, namesrv=namesrv)
+    assert sent.returncode == 0 and "sent 5" in sent.stderr
+    return "orders"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("-o", "beginning", "-e"), range(5)),
+        (("-o", "3", "-e"), range(3, 5)),
+        (("-o", "-2", "-e"), range(3, 5)),
+        (("-o", "end", "-e"), range(0)),
+        (("-o", "beginning", "-c", "2"), range(2)),
+        (("-q", "0", "-e"), range(5)),
+    ],
+)
+def test_cat_begins_and_ends_where_it_is_told(
+    orders: str, namesrv: str, arguments: tuple[str, ...], expected: range
+) -> None:
+    shown = congreve("cat", "-C", "-t", orders, *arguments, namesrv=namesrv)
+    assert shown.stdout.splitlines() == [f"message {i}" for i in expected], shown.stderr
+
+
+def test_cat_shows_all_of_a_message_as_json(orders: str, namesrv: str) -> None:
+    shown = congreve("cat", "-C", "-t", orders, "-c", "1", "-J", namesrv=namesrv)
+    message = json.loads(shown.stdout)
+    assert (message["body"], message["tags"], message["offset"]) == ("message 0", "new", 0)
+
+
+def test_cat_sends_what_is_piped_into_it(namesrv: str) -> None:
+    sent = congreve("cat", "-t", "piped", stdin="one\ntwo\n", namesrv=namesrv)
+    assert "sent 2" in sent.stderr
+    shown = congreve("cat", "-C", "-t", "piped", "-e", namesrv=namesrv)
+    assert sorted(shown.stdout.split()) == ["one", "two"]
+
+
+def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> None:
+    def ask(*arguments: str) -> list[dict[str, object]]:
+        run = congreve("topic", *arguments, "--output", "json", namesrv=namesrv)
+        assert run.returncode == 0, run.stderr
+        found: list[dict[str, object]] = json.loads(run.stdout)
+        return found
+
+    assert {"topic": orders} in ask("list")
+    assert ask("stats", orders)[0]["max"] == 5
+    assert ask("route", orders)[0]["read queues"] == 1
+    ask("create", "gone")
+    assert ask("delete", "gone")
+    assert {"topic": "gone"} not in ask("list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("cat", "-C", "-t", "nowhere", "-e"), "nowhere"),
+        (("cat", "-C", "-t", "orders", "-o", "soon"), "soon"),
+        (("topic", "stats", "nowhere"), "nowhere"),
+        (("topic", "create", "no good"), "no good"),
+        (("topic", "list", "-n", "127.0.0.1:1"), "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_done_is_said_by_name(
+    orders: str, namesrv: str, arguments: tuple[str, ...], says: str
+) -> None:
+    run = congreve(*arguments, namesrv=namesrv)
+    assert run.returncode != 0
+    assert says in run.stderr
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,135 @@
+"""Starts that must work, and starts that must fail with one clear line and leave no trace."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.conftest import Daemon, congreve
+
+BROKER = (
+    "broker",
+    "-o",
+    "listenPort=0",
+    "-o",
+    "brokerIP1=127.0.0.1",
+    "-o",
+    "bindAddress=127.0.0.1",
+)
+
+
+def refused(*arguments: str) -> str:
+    """The one line that a failed start leaves."""
+    run = congreve(*arguments)
+    assert run.returncode not in (0, None)
+    lines = [line for line in run.stderr.splitlines() if "WARNING" not in line]
+    assert len(lines) == 1, run.stderr
+    return lines[0]
+
+
+def at(folder: Path) -> tuple[str, str]:
+    return "-o", f"storePathRootDir={folder}"
+
+
+def test_a_daemon_says_that_it_is_ready_to_systemd_too(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        daemon = Daemon("namesrv", "--port", "0", NOTIFY_SOCKET=str(tmp_path / "notify"))
+        assert systemd.recv(100) == b"READY=1"
+        assert daemon.ready.startswith("ready: name server")
+        assert daemon.stop() == 0
+
+
+def test_a_store_is_examined_offline_and_damage_is_found(tmp_path: Path) -> None:
+    daemon = Daemon("run", "--data", str(tmp_path), "--port", "0", "--namesrv-port", "0")
+    namesrv = daemon.ready.split("name server ")[1].split(",")[0]
+    sent = congreve("send", "-t", "T", "-m", "a body to be damaged", namesrv=namesrv)
+    assert sent.returncode == 0, sent.stderr
+    assert daemon.stop() == 0
+    store = str(tmp_path / "store")
+    assert "a clean stop" in congreve("store", "info", store).stdout
+    assert "1 records" in congreve("store", "verify", store).stdout
+    segment = next((tmp_path / "store" / "commitlog").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(file.read(500).index(b"damaged"))
+        file.write(b"D")
+    damaged = congreve("store", "verify", store)
+    assert damaged.returncode == 1
+    assert "damaged:" in damaged.stdout
+
+
+def test_unknown_keys_of_a_config_are_reported_and_not_fatal(tmp_path: Path) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text(
+        f"# RocketMQ's\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 's'}\n"
+        "noSuchKey=1\n"
+    )
+    daemon = Daemon("broker", "-c", str(config))
+    assert daemon.ready.startswith("ready: broker")
+    daemon.process.terminate()
+    _, errors = daemon.process.communicate(timeout=30)
+    assert f"{config}:5: noSuchKey has no effect" in errors
+
+
+def test_a_bad_value_is_named_with_its_line(tmp_path: Path) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text("brokerName=b\nlistenPort=soon\n")
+    line = refused("broker", "-c", str(config))
+    assert f"{config}:2" in line and "listenPort" in line and "soon" in line
+
+
+def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "missing.conf" in refused("broker", "-c", str(tmp_path / "missing.conf"))
+
+
+def test_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        data = tmp_path / "data"
+        line = refused("run", "--data", str(data), "--port", str(port), "--namesrv-port", "0")
+    assert str(port) in line
+    assert not data.exists() or not any(path.is_file() for path in data.rglob("*"))
+
+
+def test_a_second_broker_on_the_same_store_is_told_who_has_it(tmp_path: Path) -> None:
+    daemon = Daemon(*BROKER, *at(tmp_path / "s"))
+    try:
+        line = refused(*BROKER, *at(tmp_path / "s"))
+        assert str(daemon.process.pid) in line
+    finally:
+        assert daemon.stop() == 0
+
+
+def test_another_segment_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    daemon = Daemon(*BROKER, *at(tmp_path / "s"), "-o", "mappedFileSizeCommitLog=1048576")
+    assert daemon.stop() == 0
+    line = refused(*BROKER, *at(tmp_path / "s"), "-o", "mappedFileSizeCommitLog=2097152")
+    assert "1048576" in line and "2097152" in line
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB, where this process may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("no file system may be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_said_and_left_as_it_was(small_disk: Path) -> None:
+    assert "No space left" in refused(*BROKER, *at(small_disk / "s"))
+    assert not any(path.is_file() for path in small_disk.rglob("*"))
+
+
+def test_a_read_only_folder_is_said(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert "Read-only" in refused(*BROKER, *at(small_disk / "s"))
