@@ -30,7 +30,13 @@ def send(topic: str, message: str | None, tags: str | None, keys: str | None, na
 
 
 def _lines() -> Iterator[bytes]:
-    return (line.rstrip(b"\n") for line in sys.stdin.buffer)
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        body = line.rstrip(b"\n")
+        if body:
+            yield body
+        else:
+            # RocketMQ refuses empty bodies; one blank line must not stop the lines behind it.
+            click.echo(f"line {number} is empty and not sent", err=True)
 
 
 async def _send(

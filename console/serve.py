@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -168,6 +169,8 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
+    _raise_file_limit()
+
     async def stay() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,3 +185,9 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         uvloop.run(stay())
     except OSError as error:
         raise CongreveError(f"cannot serve: {error}") from error
+
+
+def _raise_file_limit() -> None:
+    # A queue's files stay open while it is used; shells often begin with 1024.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

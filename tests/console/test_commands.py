@@ -63,6 +63,14 @@ def test_cat_sends_what_is_piped_into_it(namesrv: str) -> None:
     assert sorted(shown.stdout.split()) == ["one", "two"]
 
 
+def test_an_empty_line_is_named_and_does_not_stop_the_lines_behind_it(namesrv: str) -> None:
+    sent = congreve("send", "-t", "gaps", stdin="one\n\nthree\n", namesrv=namesrv)
+    assert sent.returncode == 0
+    assert sent.stderr.splitlines() == ["line 2 is empty and not sent", "sent 2 to gaps"]
+    shown = congreve("cat", "-C", "-t", "gaps", "-e", namesrv=namesrv)
+    assert sorted(shown.stdout.split()) == ["one", "three"]
+
+
 def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> None:
     def ask(*arguments: str) -> list[dict[str, object]]:
         run = congreve("topic", *arguments, "--output", "json", namesrv=namesrv)

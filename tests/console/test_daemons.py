@@ -1,6 +1,7 @@
 """Starts that must work, and starts that must fail with one clear line and leave no trace."""
 
 import os
+import resource
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -42,6 +43,18 @@ def test_a_daemon_says_that_it_is_ready_to_systemd_too(tmp_path: Path) -> None:
         assert systemd.recv(100) == b"READY=1"
         assert daemon.ready.startswith("ready: name server")
         assert daemon.stop() == 0
+
+
+def test_a_daemon_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard - 1), hard))
+    try:
+        daemon = Daemon(*BROKER, *at(tmp_path / "s"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+    assert daemon.stop() == 0
+    assert limits == (hard, hard)
 
 
 def test_a_store_is_examined_offline_and_damage_is_found(tmp_path: Path) -> None:
