@@ -28,7 +28,7 @@ from congreve.client.producer import Producer
 from congreve.client.push import ConsumeFrom, PushConsumer
 from congreve.console.flights import flights
 from congreve.console.report import show
-from congreve.console.serve import KvFile, local_config
+from congreve.console.serve import PORT, KvFile, local_config
 from congreve.errors import CongreveError
 from congreve.namesrv.server import NameServer
 
@@ -48,8 +48,12 @@ class Address(NamedTuple):
 @click.command(help="The main job: real messages in, read back by a group and by Spark.")
 @click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True)
 @click.option("--flights", "count", default=50_000, show_default=True, help="Records to send.")
-@click.option("--port", default=10911, show_default=True, help="The broker's port (0: any).")
-@click.option("--namesrv-port", default=9876, show_default=True, help="The name server's (0: any).")
+@click.option(
+    "--port", type=PORT, default=10911, show_default=True, help="The broker's port (0: any)."
+)
+@click.option(
+    "--namesrv-port", type=PORT, default=9876, show_default=True, help="The name server's (0: any)."
+)
 @click.option("--once", is_flag=True, help="End when the job is done.")
 @click.option("--spark/--no-spark", default=True, show_default=True)
 def demo(data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool) -> None:

@@ -22,6 +22,7 @@ from congreve.errors import CongreveError
 from congreve.namesrv.server import NameServer
 
 LOOPBACK = "127.0.0.1"
+PORT = click.IntRange(0, 65535)
 
 
 class KvFile:
@@ -50,8 +51,12 @@ class KvFile:
     help="Folder for everything that is kept.",
 )
 @click.option("--host", default=LOOPBACK, show_default=True, help="Address to listen on.")
-@click.option("--port", default=10911, show_default=True, help="The broker's port (0: any).")
-@click.option("--namesrv-port", default=9876, show_default=True, help="The name server's (0: any).")
+@click.option(
+    "--port", type=PORT, default=10911, show_default=True, help="The broker's port (0: any)."
+)
+@click.option(
+    "--namesrv-port", type=PORT, default=9876, show_default=True, help="The name server's (0: any)."
+)
 @click.option(
     "--flush",
     type=click.Choice(["sync", "async"]),
@@ -93,7 +98,7 @@ def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> 
 
 @click.command(help="A name server.")
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
-@click.option("--port", default=9876, show_default=True, help="Port (0: any).")
+@click.option("--port", type=PORT, default=9876, show_default=True, help="Port (0: any).")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),

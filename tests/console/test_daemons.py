@@ -110,6 +110,18 @@ def test_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not data.exists() or not any(path.is_file() for path in data.rglob("*"))
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("run", "--namesrv-port"), ("run", "--port"), ("namesrv", "--port")]
+)
+def test_a_port_out_of_range_does_not_become_another_port(
+    tmp_path: Path, command: str, option: str
+) -> None:
+    run = congreve(command, option, "99999", "--host", "127.0.0.1", "--data", str(tmp_path / "d"))
+    assert run.returncode == 2
+    assert option in run.stderr and "99999" in run.stderr
+    assert not (tmp_path / "d").exists()
+
+
 def test_a_second_broker_on_the_same_store_is_told_who_has_it(tmp_path: Path) -> None:
     daemon = Daemon(*BROKER, *at(tmp_path / "s"))
     try:
