@@ -1,4 +1,7 @@
-"""``congreve run``, ``namesrv`` and ``broker``: the daemons."""
+"""``congreve run``, ``namesrv`` and ``broker``: the daemons.
+
+What serves is imported when it is about to serve: help must come at once.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,15 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import uvloop
 
-from congreve.broker.broker import Broker
-from congreve.broker.config import BrokerConfig, load_config
 from congreve.console.notify import notify_ready
-from congreve.engine.statefile import StateFile
 from congreve.errors import CongreveError
-from congreve.namesrv.server import NameServer
+
+if TYPE_CHECKING:
+    from congreve.broker.config import BrokerConfig
 
 LOOPBACK = "127.0.0.1"
 PORT = click.IntRange(0, 65535)
@@ -29,6 +31,8 @@ class KvFile:
     """The name server's key-value table in a file (RocketMQ: kvConfig.json)."""
 
     def __init__(self, path: Path) -> None:
+        from congreve.engine.statefile import StateFile
+
         self._folder = path.parent
         self._file = StateFile(str(path))
 
@@ -66,6 +70,8 @@ class KvFile:
 )
 def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None:
     """Serve RocketMQ clients on the usual ports until SIGTERM or Ctrl-C."""
+    from congreve.broker.broker import Broker
+    from congreve.namesrv.server import NameServer
 
     async def enter(stack: AsyncExitStack) -> str:
         server = NameServer(
@@ -81,6 +87,8 @@ def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None
 
 def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> BrokerConfig:
     """The settings of a broker on one machine that keeps its store in `data`."""
+    from congreve.broker.config import BrokerConfig
+
     config = BrokerConfig()
     config.apply(
         {
@@ -106,6 +114,7 @@ def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> 
 )
 def namesrv(host: str, port: int, data: Path | None) -> None:
     """Serve routes until SIGTERM or Ctrl-C."""
+    from congreve.namesrv.server import NameServer
 
     async def enter(stack: AsyncExitStack) -> str:
         kv_store = KvFile(data / "kvConfig.json") if data else None
@@ -142,6 +151,9 @@ def namesrv(host: str, port: int, data: Path | None) -> None:
 )
 def broker(config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...]) -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    from congreve.broker.broker import Broker
+    from congreve.broker.config import BrokerConfig, load_config
+
     overrides = dict(_setting(text) for text in settings)
     if namesrv_addr:
         overrides["namesrvAddr"] = namesrv_addr
@@ -170,6 +182,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
     """Enter the servers, say so in one line, stay until SIGTERM or SIGINT, leave in order."""
+    import uvloop
+
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

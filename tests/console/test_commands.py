@@ -9,11 +9,12 @@ import pytest
 from tests.console.conftest import congreve
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("command", [[], ["broker"], ["topic"], ["cat"]])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
     program = (
         "import sys; from congreve.console.main import cli;"
-        "cli(['--help'], standalone_mode=False);"
-        "print([m for m in ('numpy', 'asyncio', 'rich', 'uvloop') if m in sys.modules])"
+        f"cli([*{command}, '--help'], standalone_mode=False);"
+        "print([m for m in ('numpy', 'rich', 'uvloop') if m in sys.modules])"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
