@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from . import build
 from .wire import GET_BROKER_CLUSTER_INFO, Wire
 
 HOST = "127.0.0.1"
+SERVER_PORTS = (12_000, 32_000)
 CLUSTER = "InteropCluster"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -69,15 +71,17 @@ def java_command(
 
 
 def free_port() -> int:
-    """A port whose neighbours -2 and +1 are free too: a Java broker takes all three."""
+    """A port whose neighbours -2 and +1 are free too: a Java broker takes all three.
+
+    Below those that the kernel gives to outgoing connections, so that none of them is taken while
+    a broker that comes back on its port is down.
+    """
     while True:
+        port = random.randrange(*SERVER_PORTS)
         with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((HOST, 0))
-            port: int = first.getsockname()[1]
             try:
-                for neighbour in (port - 2, port + 1):
-                    stack.enter_context(socket.socket()).bind((HOST, neighbour))
+                for each in (port, port - 2, port + 1):
+                    stack.enter_context(socket.socket()).bind((HOST, each))
             except OSError:
                 continue
             return port
