@@ -1,7 +1,8 @@
 """Hosts as records hold them, and the message ids that are made of a host and an offset."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from congreve.records.cursor cimport load_i32, load_i64, store_i64
@@ -9,6 +10,11 @@ from congreve.records.cursor cimport load_i32, load_i64, store_i64
 import socket
 
 from congreve.records.errors import RecordError
+
+cdef extern from "<arpa/inet.h>" nogil:
+    int AF_INET6
+    const char *inet_ntop(int family, const void *address, char *at, int size)
+
 
 cdef const uint8_t *HEX = b"0123456789ABCDEF"
 
@@ -31,6 +37,19 @@ cdef tuple to_host(const uint8_t *at, int32_t length):
     if address == 4:
         return f"{at[0]}.{at[1]}.{at[2]}.{at[3]}", port
     return socket.inet_ntop(socket.AF_INET6, at[:address]), port
+
+
+cdef int32_t host_text(uint8_t *at, const uint8_t *host, int32_t length) noexcept nogil:
+    cdef int32_t port = load_i32(host + length - 4)
+    cdef char *text = <char *> at
+    cdef int32_t end
+    if length == 8:
+        return snprintf(text, HOST_TEXT_MAX, "%d.%d.%d.%d:%d", host[0], host[1], host[2], host[3],
+                        port)
+    text[0] = c"["
+    inet_ntop(AF_INET6, host, text + 1, HOST_TEXT_MAX - 1)
+    end = <int32_t> strlen(text)
+    return end + snprintf(text + end, HOST_TEXT_MAX - end, "]:%d", port)
 
 
 cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil:
