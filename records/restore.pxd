@@ -1,0 +1,22 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.records.record cimport Message, RecordView
+
+# Why a record was stored under another topic than its own.
+cdef enum RestoreKind:
+    RESTORE_DELAYED = 0     # a delay level: DELAY goes
+    RESTORE_TIMED = 1       # a deliver time of its own: TIMER_OUT_MS goes
+    RESTORE_COMMITTED = 2   # a half message: its type becomes COMMIT, its offset is kept
+
+cdef enum RestoreCheck:
+    RESTORE_OK = 0
+    RESTORE_NO_TARGET = 1   # REAL_TOPIC or REAL_QID is absent or cannot be one
+
+# What the parked record at `parked` is to be stored as: its real topic and queue, its properties
+# without what parking added, its tags' hash. `room` takes the properties (PROPERTIES_MAX bytes);
+# topic and body stay slices of the parked record.
+cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *room,
+                          Message *message) noexcept nogil
+
+# The decimal number of at most 18 digits at `at`; -1 where it is none.
+cdef int64_t decimal(const uint8_t *at, Py_ssize_t length) noexcept nogil
