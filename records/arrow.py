@@ -10,7 +10,7 @@ import pyarrow as pa
 from congreve.records.errors import RecordError
 
 if TYPE_CHECKING:
-    from congreve.records.columns import Column
+    from congreve.records.column import Column
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
