@@ -43,6 +43,7 @@ from congreve.broker.statewriter import StateWriter
 from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.topics import TopicConfigManager
 from congreve.broker.topictable import TopicTable
+from congreve.broker.transactions import Transactions
 from congreve.engine.clock import Clock
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.statefile import StateFile
@@ -117,6 +118,14 @@ class Broker:
         )
         self.topics.changed = self._topics_file.changed
         self.groups.changed = self._groups_file.changed
+        self.transactions = Transactions(
+            config=config,
+            topics=self.topics,
+            producers=self.producers,
+            offsets=self.offsets,
+            store=self.store,
+            clock=clock,
+        )
         self._registration = NameServerRegistration(config, self.topics)
 
     @property
@@ -135,10 +144,12 @@ class Broker:
             await asyncio.to_thread(self.store.start)
             for name, manager in self._state.items():
                 self._files[name].load(manager.load)
+            await asyncio.to_thread(self.transactions.load)
             await self._listen(answer_refusals(self._handlers()))
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
+            self.transactions.start()
         except BaseException:
             await self.stop()
             raise
@@ -158,6 +169,7 @@ class Broker:
             self._hold.stop()
         if self._gate is not None:
             self._gate.stop()
+        await self.transactions.stop()
         self._save_offsets()
         for file in (self._topics_file, self._groups_file, self._offsets_file):
             await file.settled()
@@ -197,8 +209,15 @@ class Broker:
         pulls, gate = self._open_hot_path()
         processors = (
             SendMessageProcessor(
-                config=config, topics=topics, groups=groups, store=store, gate=gate, clock=clock
+                config=config,
+                topics=topics,
+                groups=groups,
+                store=store,
+                gate=gate,
+                transactions=self.transactions.service,
+                clock=clock,
             ),
+            self.transactions.processor(gate),
             SendBackProcessor(config=config, topics=topics, groups=groups, store=store),
             pulls,
             QueryMessageProcessor(store, self.consumers),
@@ -331,6 +350,7 @@ class Broker:
             connection.close()
 
     def _save_offsets(self) -> None:
+        self.transactions.save()
         if self.offsets.dirty:
             self.offsets.dirty = False
             self._offsets_file.changed()

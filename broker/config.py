@@ -68,6 +68,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     start_accept_send_request_time_stamp: int = 0
     reject_transaction_message: bool = False
+    transaction_time_out: int = 6_000
+    transaction_check_interval: int = 60_000
+    transaction_check_max: int = 15
+    store_reply_message_enable: bool = True
 
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1_000

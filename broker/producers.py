@@ -10,6 +10,7 @@ class ProducerManager:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._turn = 0
         self.groups: dict[str, dict[Connection, ClientChannel]] = {}
 
     def register(self, group: str, client: ClientChannel) -> None:
@@ -28,6 +29,27 @@ class ProducerManager:
     def connection_closed(self, connection: Connection) -> None:
         for group in [name for name, channels in self.groups.items() if connection in channels]:
             self.unregister(group, connection)
+
+    def available(self, group: str) -> Connection | None:
+        """A member of the group that can be asked something, each in its turn.
+
+        One that does not take what it is sent only where there is no other; None without any
+        (getAvailableChannel).
+        """
+        members = [c for c in self.groups.get(group, ()) if not c.closed]
+        ready = [c for c in members if not c.reading_paused] or members
+        if not ready:
+            return None
+        self._turn += 1
+        return ready[self._turn % len(ready)]
+
+    def find(self, client_id: str) -> Connection | None:
+        """The connection of the producer with this client id (findChannel)."""
+        for channels in self.groups.values():
+            for client in channels.values():
+                if client.client_id == client_id and not client.connection.closed:
+                    return client.connection
+        return None
 
     def expired(self, older_than_ms: int) -> list[Connection]:
         """Connections whose client sent no heartbeat for that long."""

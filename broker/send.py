@@ -6,6 +6,7 @@ Ordinary sends are served by compiled code; what it does not know comes here, wh
 import random
 from collections.abc import Callable, Mapping
 
+from congreve.broker import transaction
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay import park
 from congreve.broker.durability import DurabilityGate
@@ -18,6 +19,7 @@ from congreve.broker.topics import (
     forbidden_for_producers,
     topic_name_fault,
 )
+from congreve.broker.transactionservice import TransactionService
 from congreve.engine.clock import Clock
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
@@ -79,6 +81,7 @@ class SendMessageProcessor:
         groups: SubscriptionGroupManager,
         store: MessageStore,
         gate: DurabilityGate,
+        transactions: TransactionService,
         clock: Clock,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
@@ -87,6 +90,7 @@ class SendMessageProcessor:
         self._groups = groups
         self._store = store
         self._gate = gate
+        self._transactions = transactions
         self._clock = clock
         self._pick = pick
 
@@ -103,10 +107,7 @@ class SendMessageProcessor:
             header = _read_header(request)
             self._check(header, request, connection)
             record, wait = self._record(header, request, connection)
-            if header.batch:
-                put = self._store.put_batch(record, bytes(request.body))
-            else:
-                put = self._store.put(park(record, len(self._store.config.delay_levels_ms)))
+            put = self._put(record, header, request)
             if put.status is not PutStatus.PUT_OK:
                 raise RefusedError(put_code(put.status), self._why(put, request, record))
         except RefusedError as refused:
@@ -121,6 +122,17 @@ class SendMessageProcessor:
             self._gate.park(connection, answer.encode(), put.end)
             return None
         return answer
+
+    def _put(
+        self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
+    ) -> PutResult:
+        if header.batch:
+            return self._store.put_batch(record, bytes(request.body))
+        if transaction.is_half(record):
+            return self._transactions.prepare(record)
+        if transaction.says_transaction(record.properties):
+            record = transaction.without_transaction(record)
+        return self._store.put(park(record, len(self._store.config.delay_levels_ms)))
 
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
@@ -225,12 +237,11 @@ class SendMessageProcessor:
             stored = decode_properties(text)
         except RecordError as error:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        if stored.get(properties.TRANSACTION_PREPARED, "").lower() == "true":
-            # A half message in its real topic would be seen before its commit.
+        if transaction.says_transaction(stored) and self._config.reject_transaction_message:
             raise RefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
-                f" ({properties.TRANSACTION_PREPARED}=true): transactions are not served yet",
+                " (rejectTransactionMessage)",
             )
         stored[properties.CLUSTER] = self._config.broker_cluster_name
         return stored

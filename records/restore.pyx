@@ -49,6 +49,12 @@ cdef inline bint goes(const uint8_t *name, Py_ssize_t length, RestoreKind kind) 
     """Whether this property was only there to park the record."""
     if is_name(name, length, b"DELAY"):
         return kind != RESTORE_COMMITTED
+    if kind == RESTORE_COMMITTED:
+        # TRAN_MSG stays: by it the Java client tells a consumer the transaction's id.
+        return (
+            is_name(name, length, b"PGROUP") or is_name(name, length, b"TRANSACTION_CHECK_TIMES")
+            or is_name(name, length, b"TRAN_PREPARED_QUEUE_OFFSET")
+        )
     return kind == RESTORE_TIMED and is_name(name, length, b"TIMER_OUT_MS")
 
 

@@ -16,6 +16,7 @@ class FakeConnection:
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
         self.peer = peer
         self.closed = False
+        self.reading_paused = False
         self.written: list[bytes] = []
         self.asked: list[RemotingCommand] = []
         self.answer: Callable[[RemotingCommand], RemotingCommand] | None = None

@@ -13,6 +13,7 @@ from congreve.broker.send import SendMessageProcessor
 from congreve.broker.sendback import SendBackProcessor
 from congreve.broker.stats import BrokerStats
 from congreve.broker.topics import TopicConfigManager
+from congreve.broker.transactionservice import TransactionService
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
@@ -70,6 +71,9 @@ class Bench:
             groups=self.groups,
             store=self.store,
             gate=self.gate,
+            transactions=TransactionService(
+                self.store, self.offsets, self.clock, lambda: self.config.store_host
+            ),
             clock=self.clock,
             pick=lambda bound: bound - 1,
         )
@@ -211,7 +215,6 @@ def batch_of(*bodies: bytes) -> bytes:
         ({"topic": "OFFSET_MOVED_EVENT"}, 16, "[OFFSET_MOVED_EVENT]"),
         ({"default_topic": "nowhere"}, 17, "topic[T]"),
         ({"queue_id": 4}, 1, "queueId[4]"),
-        ({"properties": text(TRAN_MSG="true")}, 16, "TRAN_MSG"),
         ({"properties": "a\x01" + "x" * 32_766}, 13, "32768"),
         ({"properties": "a\x01" + "x" * 32_760}, 13, "32767"),
     ],

@@ -1,0 +1,171 @@
+"""Asking producers how their transactions ended (RocketMQ: TransactionalMessageCheckService).
+
+Each round looks at all half messages that nobody ended. The reference copies each one to the end
+of the half queue whenever it asks; here it stays where it is, and is copied only when it would
+hold back the queue's offset for too long or lies in a segment that may be deleted.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from congreve.broker import transaction
+from congreve.broker.broker2client import check_transaction_state
+from congreve.broker.config import BrokerConfig
+from congreve.broker.producers import ProducerManager
+from congreve.broker.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TopicConfigManager
+from congreve.broker.transactionservice import TransactionService
+from congreve.engine.clock import Clock
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
+from congreve.records import properties
+from congreve.records.message import Record
+
+logger = logging.getLogger(__name__)
+
+ROUND_MAX_MS = 60_000
+LOOKS_AT_ONCE = 32  # half messages, before other work gets its turn
+WINDOW_MAX = 4_000_000  # half messages behind an open one, before it is copied
+HOUR_MS = 3_600_000
+
+
+class TransactionCheckService:
+    """Every transactionCheckInterval one round; owned by one event loop.
+
+    `asked` counts per half offset how often a producer was really asked (D21): being young, or
+    having no living producer, costs a message none of its transactionCheckMax checks.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        producers: ProducerManager,
+        store: MessageStore,
+        service: TransactionService,
+        clock: Clock,
+        asked: dict[int, int],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._producers = producers
+        self._store = store
+        self._service = service
+        self._clock = clock
+        self._asked = asked
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Make the half topic and begin to wait for the first round."""
+        self._topics.create_internal(TRANS_HALF_TOPIC, 1)
+        self._task = asyncio.get_running_loop().create_task(self._rounds())
+
+    async def stop(self) -> None:
+        """End where it is; what was not asked is asked after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _rounds(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.transaction_check_interval / 1000)
+            try:
+                await self.check()
+            except Exception:
+                # One message that cannot be handled must not end all later checks.
+                logger.exception("a round of transaction checks failed")
+
+    async def check(self) -> None:
+        """One round over all open half messages, oldest first."""
+        begin = self._clock.now()
+        self._service.pay_owed()
+        open_offsets = self._service.open_offsets()
+        still_open = set(open_offsets)
+        for offset in [offset for offset in self._asked if offset not in still_open]:
+            del self._asked[offset]
+        for number, offset in enumerate(open_offsets):
+            if number % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+                if self._clock.now() - begin > ROUND_MAX_MS:
+                    logger.warning("%d half messages wait for the next round", len(still_open))
+                    return
+            still_open.discard(offset)
+            if not self._service.window.contains(offset):
+                self._look_at(offset, begin)
+
+    def _look_at(self, offset: int, begin: int) -> None:
+        half = self._service.half_at(offset)
+        if half is None:
+            logger.error("half message %d is gone from the log, its transaction is lost", offset)
+            self._service.settle_lost(offset)
+            return
+        if half.store_timestamp >= begin:
+            return
+        times = self._asked.get(offset, transaction.check_times(half))
+        age = begin - half.born_timestamp
+        if (
+            not transaction.has_target(half)
+            or times >= self._config.transaction_check_max
+            or age > self._store.config.file_reserved_time * HOUR_MS
+        ):
+            self._give_up(half, offset, times)
+            return
+        if self._must_move(half, offset):
+            moved = self._moved(half, offset, times)
+            if moved is None:
+                return
+            half, offset = moved, moved.queue_offset
+        if age < 0 or age >= self._immunity_ms(half):
+            self._ask(half, offset, times)
+
+    def _immunity_ms(self, half: Record) -> int:
+        """How old a half message must be before its producers are asked."""
+        text = half.properties.get(properties.CHECK_IMMUNITY_TIME, "")
+        if text.isdecimal():
+            return int(text) * 1000
+        return self._config.transaction_time_out
+
+    def _ask(self, half: Record, offset: int, times: int) -> None:
+        group = half.properties.get(properties.PRODUCER_GROUP, "")
+        producer = self._producers.available(group)
+        if producer is None:
+            logger.warning("nobody of group %s is there to end half message %d", group, offset)
+            return
+        check_transaction_state(producer, half)
+        self._asked[offset] = times + 1
+
+    def _give_up(self, half: Record, offset: int, times: int) -> None:
+        self._topics.create_internal(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+        put = self._service.give_up(half, offset, times)
+        if put.status is not PutStatus.PUT_OK:
+            logger.error("half message %d is not given up: %s", offset, put.status.name)
+            return
+        self._asked.pop(offset, None)
+        logger.error(
+            "half message %d (%s of group %s), asked for %d times, now lies in %s as %s",
+            offset,
+            half.properties.get(properties.UNIQ_KEY),
+            half.properties.get(properties.PRODUCER_GROUP),
+            times,
+            TRANS_CHECK_MAX_TIME_TOPIC,
+            put.message_ids,
+        )
+
+    def _must_move(self, half: Record, offset: int) -> bool:
+        end = self._store.max_offset(TRANS_HALF_TOPIC, transaction.QUEUE_ID)
+        segments = self._store.log.segments
+        return end - offset > WINDOW_MAX or half.physical_offset < segments[-1].base_offset
+
+    def _moved(self, half: Record, offset: int, times: int) -> Record | None:
+        put = self._service.put_back(half, offset, times)
+        if put.status is not PutStatus.PUT_OK:
+            logger.error("half message %d is not put back: %s", offset, put.status.name)
+            return None
+        if offset in self._asked:
+            self._asked[put.queue_offset] = self._asked.pop(offset)
+        return msgspec.structs.replace(
+            half, queue_offset=put.queue_offset, physical_offset=put.physical_offset
+        )
