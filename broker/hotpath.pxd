@@ -4,9 +4,11 @@ from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
 from congreve.engine.reader cimport Gather
 from congreve.records.record cimport Host, Message
-from congreve.remoting.frame cimport Frame, Header, PullHeader, SendHeader
+from congreve.remoting.frame cimport Frame, Header
+from congreve.remoting.headerdecoder cimport HeaderDecoder
+from congreve.remoting.hotheaders cimport PullHeader, SendHeader
 from congreve.remoting.inbox cimport FrameSink
-from congreve.remoting.slices cimport Scratch, Slice
+from congreve.remoting.slices cimport Slice
 
 # Why run() came back to code that holds the GIL.
 cdef enum Stop:
@@ -15,7 +17,6 @@ cdef enum Stop:
     STOP_UNFRAMEABLE
     STOP_COLD           # this frame is for the Python handlers
     STOP_PULL           # this frame is a pull
-    STOP_SCRATCH        # the scratch is smaller than this header
     STOP_OUT            # the answers' buffer is too small for this frame's answer
     STOP_QUEUE          # the queue was never used since its topic came into the table
     STOP_QUEUE_ROOM
@@ -32,6 +33,7 @@ cdef class HotPath(FrameSink):
     cdef object pulls
     cdef CommitLog log
     cdef Gather gather
+    cdef HeaderDecoder headers
     cdef dict tickets                   # pulls that passed all checks, by what those depend on
     cdef TopicTable topics
     cdef bint sync_flush
@@ -46,7 +48,6 @@ cdef class HotPath(FrameSink):
     cdef Message message
     cdef Appended appended
     cdef TopicEntry *topic
-    cdef Scratch scratch
     cdef uint8_t *properties            # room for two property strings
 
     # Constants of this broker.

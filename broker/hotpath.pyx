@@ -45,12 +45,10 @@ from congreve.remoting.frame cimport (
     FRAME_PARTIAL,
     HEADER_OK,
     FrameStatus,
-    decode_header,
-    PullHeader,
     next_frame,
-    read_pull_header,
-    read_send_header,
 )
+from congreve.remoting.headerdecoder cimport HeaderDecoder
+from congreve.remoting.hotheaders cimport PullHeader, read_pull_header, read_send_header
 from congreve.remoting.slices cimport Slice
 
 from congreve.remoting.errors import FrameError
@@ -87,17 +85,15 @@ cdef Slice slice_of(bytes text) noexcept:
 @cython.final
 cdef class HotPath(FrameSink):
     def __cinit__(self):
-        self.scratch.capacity = 64 * 1024
-        self.scratch.data = <uint8_t *> PyMem_Malloc(self.scratch.capacity)
+        self.headers = HeaderDecoder()
         self.out_capacity = 256 * 1024
         self.out = <uint8_t *> PyMem_Malloc(self.out_capacity)
         self.properties = <uint8_t *> PyMem_Malloc(2 * PROPERTIES_MAX)
-        if self.scratch.data == NULL or self.out == NULL or self.properties == NULL:
+        if self.out == NULL or self.properties == NULL:
             raise MemoryError()
         self.message.properties = self.properties
 
     def __dealloc__(self):
-        PyMem_Free(self.scratch.data)
         PyMem_Free(self.out)
         PyMem_Free(self.properties)
 
@@ -165,8 +161,6 @@ cdef class HotPath(FrameSink):
             self.open_queue()
         elif stop == STOP_QUEUE_ROOM:
             (<ConsumeQueue> self.topic.queues[self.send.queue_id]).make_room()
-        elif stop == STOP_SCRATCH:
-            self.grow_scratch(self.frame.header.length)
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
@@ -196,13 +190,6 @@ cdef class HotPath(FrameSink):
     def open_queue(self):
         topic = self.topic.name[:self.topic.name_length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
-
-    def grow_scratch(self, Py_ssize_t wanted):
-        data = <uint8_t *> PyMem_Realloc(self.scratch.data, wanted)
-        if data == NULL:
-            raise MemoryError()
-        self.scratch.data = data
-        self.scratch.capacity = wanted
 
     cdef int grow_out(self, Py_ssize_t wanted) except -1:
         cdef Py_ssize_t capacity = max(self.out_capacity * 2, self.out_used + wanted)
@@ -303,10 +290,7 @@ cdef class HotPath(FrameSink):
 
     cdef Stop serve_frame(self) noexcept nogil:
         cdef int32_t code
-        if self.frame.header.length > self.scratch.capacity:
-            return STOP_SCRATCH
-        self.scratch.used = 0
-        if decode_header(&self.frame, &self.scratch, &self.header) != HEADER_OK:
+        if self.headers.decode(&self.frame, &self.header) != HEADER_OK:
             return STOP_COLD
         if self.header.flag & FLAG_RESPONSE:
             return STOP_COLD

@@ -1,11 +1,5 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t
 
-from congreve.remoting.answers cimport (
-    PULL_RESPONSE_MAX,
-    SEND_RESPONSE_MAX,
-    encode_pull_response,
-    encode_send_response,
-)
 from congreve.remoting.slices cimport Scratch, Slice
 
 # One frame, as it lies in a connection's bytes (all big endian):
@@ -48,42 +42,12 @@ cdef struct Header:
     int32_t version
     int32_t opaque
     int32_t flag
+    Slice opaque_text           # as it stands in a JSON header; no data: it does not
     int32_t count
     Field fields[HEADER_FIELDS_MAX]
-
-cdef struct SendHeader:         # protocol.md 4.1, long and short names alike
-    Slice producer_group
-    Slice topic
-    Slice default_topic
-    Slice properties
-    int32_t default_topic_queues
-    int32_t queue_id
-    int32_t sys_flag
-    int32_t flag
-    int32_t reconsume_times
-    int64_t born_timestamp
-    bint batch
-    bint complete               # every required field was there and was a number where it must be
-
-cdef struct PullHeader:         # protocol.md 5.1
-    Slice consumer_group
-    Slice topic
-    Slice subscription
-    Slice expression_type
-    int32_t queue_id
-    int32_t max_count
-    int32_t sys_flag
-    int64_t queue_offset
-    int64_t commit_offset
-    int64_t suspend_timeout_ms
-    int64_t sub_version
-    bint complete
 
 # Looks at the first bytes of a stream: a whole frame, too few bytes, or no frame.
 cdef FrameStatus next_frame(const uint8_t *data, Py_ssize_t available, Frame *frame) noexcept nogil
 
 # Head and ext fields of a frame, JSON or binary. Field slices point into the frame or the scratch.
 cdef HeaderStatus decode_header(const Frame *frame, Scratch *scratch, Header *header) noexcept nogil
-
-cdef void read_send_header(const Header *header, bint short_names, SendHeader *send) noexcept nogil
-cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil

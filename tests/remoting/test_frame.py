@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from congreve.remoting import answers, frame
 from congreve.remoting.command import FRAME_MAX, RemotingCommand
 from congreve.remoting.errors import FrameError, HeaderError
+from congreve.remoting.headerdecoder import HeaderDecoder
 from congreve.remoting.headers import (
     PullMessageRequestHeader,
     SendMessageRequestHeader,
@@ -75,7 +76,7 @@ def by_python(data: bytes):
 
 def assert_python_agrees(data: bytes) -> bool:
     """Whatever compiled code makes of a frame, Python makes the same of it."""
-    compiled = frame.decode(data)
+    compiled = HeaderDecoder().head(data)
     if compiled is not None:
         assert compiled == by_python(data)
     return compiled is not None
@@ -85,7 +86,7 @@ def assert_python_agrees(data: bytes) -> bool:
 def test_both_codecs_read_every_command_alike(command):
     data = command.encode()
     assert RemotingCommand.decode(data) == command
-    assert frame.decode(data) == by_python(data)
+    assert HeaderDecoder().head(data) == by_python(data)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_json_that_is_plain_is_read_by_compiled_code(header):
     ],
 )
 def test_json_that_is_odd_is_left_to_python(header):
-    assert frame.decode(json_frame(header)) is None
+    assert HeaderDecoder().head(json_frame(header)) is None
     RemotingCommand.decode(json_frame(header))
 
 
@@ -135,7 +136,7 @@ def test_json_that_is_odd_is_left_to_python(header):
      b'{"a":"\\u12g4"}', b'{"a":"', b'{"a":"\\', b'{"extFields":{"a":tru}}', b'{"code":-}'],
 )  # fmt: skip
 def test_what_is_no_json_is_read_by_neither(header):
-    assert frame.decode(json_frame(header)) is None
+    assert HeaderDecoder().head(json_frame(header)) is None
     with pytest.raises(FrameError):
         RemotingCommand.decode(json_frame(header))
 
@@ -147,6 +148,7 @@ def test_no_mutated_frame_is_read_differently_or_kept_in_memory(serialize_type, 
         code=310, ext_fields=fields, remark="r\u00e9", serialize_type=serialize_type
     ).encode()
     chance = random.Random(7)
+    decoder = HeaderDecoder()
     readable = 0
 
     def mutate(rounds: int) -> None:
@@ -162,8 +164,8 @@ def test_no_mutated_frame_is_read_differently_or_kept_in_memory(serialize_type, 
                 data[:4] = (len(data) - 4).to_bytes(4, "big")
                 data[5:8] = (len(data) - 8).to_bytes(3, "big")
             readable += assert_python_agrees(bytes(data))
-            for hot in (10, 11, 310):
-                frame.decode(bytes(data), hot)
+            for read in (decoder.send, decoder.pull):
+                read(bytes(data))
 
     mutate(20_000)
     tracemalloc.start()
@@ -180,7 +182,7 @@ def test_no_mutated_frame_is_read_differently_or_kept_in_memory(serialize_type, 
 def test_random_bytes_as_a_header_do_no_harm(header, serialize_type):
     data = json_frame(header, b"body")
     data = data[:4] + bytes([serialize_type]) + data[5:]
-    if frame.decode(data) is None:
+    if HeaderDecoder().head(data) is None:
         with contextlib.suppress(FrameError):
             RemotingCommand.decode(data)
     else:
@@ -206,7 +208,7 @@ SENDS = st.fixed_dictionaries(
 @example(SEND_FIELDS, 1)
 def test_send_headers_are_read_alike(fields, serialize_type):
     command = RemotingCommand(code=310, ext_fields=fields, serialize_type=serialize_type)
-    compiled = frame.decode(command.encode(), 310)
+    compiled = HeaderDecoder().send(command.encode())
     try:
         header = SendMessageRequestHeaderV2.read(command)
     except HeaderError:
@@ -224,14 +226,14 @@ def test_send_headers_are_read_alike(fields, serialize_type):
         **{name: getattr(header, name) for name in header.__struct_fields__}
     ).fields()
     command = RemotingCommand(code=10, ext_fields=long_names, serialize_type=serialize_type)
-    assert frame.decode(command.encode(), 10) == compiled
+    assert HeaderDecoder().send(command.encode(), short_names=False) == compiled
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
 def test_pull_header_is_read_alike(serialize_type):
     command = RemotingCommand(code=11, ext_fields=PULL_FIELDS, serialize_type=serialize_type)
     header = PullMessageRequestHeader.read(command)
-    assert frame.decode(command.encode(), 11) == (
+    assert HeaderDecoder().pull(command.encode()) == (
         header.consumer_group, header.topic, header.queue_id, header.queue_offset,
         header.max_msg_nums, header.sys_flag, header.commit_offset, header.suspend_timeout_millis,
         header.sub_version, header.subscription, header.expression_type,
@@ -239,7 +241,7 @@ def test_pull_header_is_read_alike(serialize_type):
     for name in PULL_FIELDS.keys() - {"subscription", "expressionType"}:
         fields = {key: value for key, value in PULL_FIELDS.items() if key != name}
         data = RemotingCommand(code=11, ext_fields=fields, serialize_type=serialize_type).encode()
-        assert frame.decode(data, 11) is None
+        assert HeaderDecoder().pull(data) is None
 
 
 def test_a_stream_is_split_alike_wherever_it_is_cut():

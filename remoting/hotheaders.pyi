@@ -1,0 +1,1 @@
+"""Nothing for Python: `headerdecoder.HeaderDecoder` shows what is read here."""
