@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.broker.pulltickets cimport PullTickets
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
 from congreve.engine.reader cimport Gather
@@ -34,7 +35,7 @@ cdef class HotPath(FrameSink):
     cdef CommitLog log
     cdef Gather gather
     cdef HeaderDecoder headers
-    cdef dict tickets                   # pulls that passed all checks, by what those depend on
+    cdef PullTickets tickets
     cdef TopicTable topics
     cdef bint sync_flush
     cdef bint accepting
@@ -78,7 +79,6 @@ cdef class HotPath(FrameSink):
     cdef int resume(self, Stop stop, object connection) except -1
     cdef bytes frame_bytes(self)
     cdef bint serve_pull(self, object connection) except -1
-    cdef bytes pull_key(self)
     cdef int answer_pull(self, object connection) except -1
     cdef int grow_out(self, Py_ssize_t wanted) except -1
     cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil

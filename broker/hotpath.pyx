@@ -13,6 +13,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.broker.pulltickets cimport PullTicket
 from congreve.broker.sendproperties cimport stored_properties
 from congreve.broker.topictable cimport TopicTable
 from congreve.engine.commitlog cimport (
@@ -48,16 +49,12 @@ from congreve.remoting.frame cimport (
     next_frame,
 )
 from congreve.remoting.headerdecoder cimport HeaderDecoder
-from congreve.remoting.hotheaders cimport PullHeader, read_pull_header, read_send_header
+from congreve.remoting.hotheaders cimport read_pull_header, read_send_header
 from congreve.remoting.slices cimport Slice
 
 from congreve.remoting.errors import FrameError
 
 cdef enum:
-    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
-    SUBSCRIPTION = 4
-    PULL_KEY_MAX = 2048
-    TICKETS_MAX = 100_000
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     SEND_MESSAGE_V2 = 310
@@ -111,7 +108,7 @@ cdef class HotPath(FrameSink):
         self.constants[0] = slice_of(self.kept[1])
         self.constants[1] = slice_of(self.kept[2])
         self.gather = Gather(store.log, store.limits)
-        self.tickets = {}
+        self.tickets = pulls.tickets
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
@@ -204,52 +201,23 @@ cdef class HotPath(FrameSink):
 
     cdef bint serve_pull(self, object connection) except -1:
         """Answer a pull that finds messages; False: it is for the Python handler."""
-        cdef bytes key
+        cdef PullTicket ticket
         read_pull_header(&self.header, &self.pull)
         if not self.pull.complete or self.header.flag & FLAG_ONEWAY:
             return False
-        key = self.pull_key()
-        if key is None:
-            return False
-        ticket = self.tickets.get(key)
-        if ticket is None or not self.pulls.still_holds(ticket):
+        ticket = self.tickets.find(&self.pull)
+        if ticket is None:
             ticket = self.pulls.ticket(self.frame_bytes(), connection)
             if ticket is None:
-                self.tickets.pop(key, None)
                 return False
-            if len(self.tickets) >= TICKETS_MAX:
-                self.tickets.clear()
-            self.tickets[key] = ticket
+            self.tickets.keep(ticket)
         self.gather.look(ticket.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
                          ticket.tags)
         if self.gather.status != GET_FOUND:
             return False
         self.answer_pull(connection)
-        self.pulls.served(
-            ticket, self.pull.commit_offset if self.pull.sys_flag & COMMIT_OFFSET else -1,
-            self.gather.count, self.gather.size,
-        )
+        self.tickets.served(ticket, &self.pull, self.gather.count, self.gather.size)
         return True
-
-    cdef bytes pull_key(self):
-        """All that the checks of a pull depend on, as one key; None where it is too long."""
-        cdef PullHeader *pull = &self.pull
-        cdef char key[PULL_KEY_MAX]
-        cdef char *at = key + 16
-        cdef int32_t flag = pull.sys_flag & SUBSCRIPTION
-        cdef Slice[4] texts
-        cdef int32_t i
-        memcpy(key, &pull.queue_id, 4)
-        memcpy(key + 4, &flag, 4)
-        memcpy(key + 8, &pull.sub_version, 8)
-        texts = [pull.consumer_group, pull.topic, pull.subscription, pull.expression_type]
-        for i in range(4):
-            if texts[i].length + 4 > key + PULL_KEY_MAX - at:
-                return None
-            memcpy(at, &texts[i].length, 4)
-            memcpy(at + 4, texts[i].data, texts[i].length)
-            at += 4 + texts[i].length
-        return PyBytes_FromStringAndSize(key, at - key)
 
     cdef int answer_pull(self, object connection) except -1:
         cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]

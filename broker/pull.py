@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.consumers import ConsumerManager
@@ -10,11 +9,11 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.hold import HeldPull, PullRequestHold
 from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.pulltickets import PullTicket, PullTickets
 from congreve.broker.stats import BrokerStats
 from congreve.broker.subscription import is_tag_type, tag_codes_of
 from congreve.broker.topics import OFFSET_MOVED_EVENT_TOPIC, TopicConfigManager
 from congreve.engine.clock import Clock
-from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.reader import GetResult, GetStatus, TagFilter
 from congreve.engine.store import MessageStore
 from congreve.records import properties
@@ -57,20 +56,6 @@ def pull_code(status: GetStatus, offset: int) -> ResponseCode:
     return _CODES[status]
 
 
-class PullTicket(NamedTuple):
-    """A pull that passed all checks, and what they looked at: it holds while that is unchanged.
-
-    Configs and subscriptions are replaced, never edited, so being the same object is enough.
-    """
-
-    group: SubscriptionGroupConfig
-    topic: TopicConfig
-    subscription: SubscriptionData | None  # None: the request brought its own
-    message_model: str
-    queue: ConsumeQueue
-    tags: TagFilter | None
-
-
 class PullMessageProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE; holds pulls that find nothing."""
 
@@ -95,6 +80,13 @@ class PullMessageProcessor:
         self._stats = stats
         self._clock = clock
         self.hold = PullRequestHold(self._has_match, self._resume)
+        self.tickets = PullTickets(
+            config=config,
+            offsets=offsets,
+            groups=groups.table,
+            topics=topics.table,
+            consumers=consumers.groups,
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -143,33 +135,8 @@ class PullMessageProcessor:
             message_model=online.message_model if online and registered else "",
             queue=self._store.queues.get(header.topic, header.queue_id),
             tags=None if codes is None else TagFilter(codes),
+            counter=self._stats.pull_counter(group.group_name, header.topic),
         )
-
-    def still_holds(self, ticket: PullTicket) -> bool:
-        """True when the checks behind the ticket would come out the same."""
-        name, topic = ticket.group.group_name, ticket.topic.topic_name
-        if (
-            self._groups.table.get(name) is not ticket.group
-            or self._topics.table.get(topic) is not ticket.topic
-            or not self._config.readable
-            or self._config.slave_read_enable
-        ):
-            return False
-        if ticket.subscription is None:
-            return True
-        online = self._consumers.groups.get(name)
-        return (
-            online is not None
-            and online.message_model == ticket.message_model
-            and online.subscriptions.get(topic) is ticket.subscription
-        )
-
-    def served(self, ticket: PullTicket, commit_offset: int, messages: int, size: int) -> None:
-        """Compiled code answered a pull; `commit_offset` is -1 where it commits nothing."""
-        name, topic = ticket.group.group_name, ticket.topic.topic_name
-        self._stats.pulled(name, topic, messages, size)
-        if commit_offset >= 0 and not self._config.is_slave:
-            self._offsets.commit(name, topic, ticket.queue.queue_id, commit_offset)
 
     def _resume(self, held: HeldPull) -> None:
         """Execute a held pull once more and answer it, whatever comes out."""
@@ -300,7 +267,8 @@ class PullMessageProcessor:
         if code is ResponseCode.PULL_OFFSET_MOVED:
             self._offset_moved(header, found)
         elif code is ResponseCode.SUCCESS:
-            self._stats.pulled(header.consumer_group, header.topic, found.count, found.size)
+            counter = self._stats.pull_counter(header.consumer_group, header.topic)
+            counter.add(found.count, found.size)
         else:
             self._stats.missed()
         fields = PullMessageResponseHeader(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import NamedTuple
 
+from congreve.broker.pulltickets import PullCounter
 from congreve.engine.clock import Clock
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.bodies import BrokerStatsData, BrokerStatsItem
@@ -65,7 +66,9 @@ class BrokerStats:
     def __init__(self, clock: Clock, queues: Callable[[], Iterable[ConsumeQueue]]) -> None:
         self._clock = clock
         self._queues = queues
-        self._found = self._missed = self._transferred = 0
+        self._missed = 0
+        self._pulls: dict[tuple[str, str], PullCounter] = {}  # by topic and group
+        self._forgotten_pulls = self._forgotten_messages = 0  # of deleted topics
         self._counters: dict[tuple[str, str], int] = {}
         self._windows: dict[tuple[str, str], list[_Window]] = {}
         self._samples: deque[Totals] = deque(maxlen=max(AVERAGES_S) // SAMPLE_INTERVAL_S + 2)
@@ -73,30 +76,32 @@ class BrokerStats:
         self.put_today_morning = self.put_yesterday_morning = 0
         self.get_today_morning = self.get_yesterday_morning = 0
 
-    def pulled(self, group: str, topic: str, messages: int, size: int) -> None:
-        """A pull was answered with so many messages of so many bytes."""
-        self._found += 1
-        self._transferred += messages
-        key = f"{topic}@{group}"
-        for name, gained in ((GROUP_GET_NUMS, messages), (GROUP_GET_SIZE, size)):
-            self._counters[name, key] = self._counters.get((name, key), 0) + gained
+    def pull_counter(self, group: str, topic: str) -> PullCounter:
+        """Where pulls of `group` from `topic` are counted, for as long as the topic is there."""
+        counter = self._pulls.get((topic, group))
+        if counter is None:
+            counter = self._pulls[topic, group] = PullCounter()
+        return counter
 
     def missed(self) -> None:
         """A pull found nothing."""
         self._missed += 1
 
     def totals(self) -> Totals:
-        put = sum(queue.max for queue in self._queues())
-        return Totals(self._clock.now(), put, self._found, self._missed, self._transferred)
+        return self._totals(sum(queue.max for queue in self._queues()))
 
     def sample(self) -> None:
         """Called every SAMPLE_INTERVAL_S: what rates and windows are made from."""
         by_topic: dict[str, int] = {}
         for queue in self._queues():
             by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.max
-        now = self._clock.now()
         for topic, count in by_topic.items():
             self._counters[TOPIC_PUT_NUMS, topic] = count
+        for (topic, group), counted in self._pulls.items():
+            self._counters[GROUP_GET_NUMS, f"{topic}@{group}"] = counted.messages
+            self._counters[GROUP_GET_SIZE, f"{topic}@{group}"] = counted.size
+        totals = self._totals(sum(by_topic.values()))
+        now = totals.time_ms
         for key, counter in self._counters.items():
             windows = self._windows.get(key)
             if windows is None:
@@ -104,7 +109,6 @@ class BrokerStats:
             else:
                 for window in windows:
                     window.roll(now, counter)
-        totals = Totals(now, sum(by_topic.values()), self._found, self._missed, self._transferred)
         self._samples.append(totals)
         self._new_day(totals)
 
@@ -113,6 +117,10 @@ class BrokerStats:
         for key in [k for k in self._counters if k[1] == topic or k[1].startswith(topic + "@")]:
             del self._counters[key]
             self._windows.pop(key, None)
+        for name in [name for name in self._pulls if name[0] == topic]:
+            counter = self._pulls.pop(name)
+            self._forgotten_pulls += counter.pulls
+            self._forgotten_messages += counter.messages
 
     def averages(self, of: Callable[[Totals], int]) -> str:
         """Gains a second over AVERAGES_S as the reference prints them: three numbers in a text."""
@@ -136,6 +144,12 @@ class BrokerStats:
             return None
         minute, hour, day = (window.item() for window in windows)
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
+
+    def _totals(self, put: int) -> Totals:
+        counters = self._pulls.values()
+        found = self._forgotten_pulls + sum(counter.pulls for counter in counters)
+        transferred = self._forgotten_messages + sum(counter.messages for counter in counters)
+        return Totals(self._clock.now(), put, found, self._missed, transferred)
 
     def _sample_before(self, time_ms: int) -> Totals | None:
         """The newest sample that is old enough, else the oldest."""

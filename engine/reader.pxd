@@ -74,6 +74,7 @@ cdef class Gather:
                   TagFilter tags) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
                            TagFilter tags) noexcept nogil
+    cdef void fetch(self, int64_t physical_offset) noexcept nogil
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
     cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil
     cdef int refresh(self) except -1

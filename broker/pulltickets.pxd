@@ -1,0 +1,44 @@
+from libc.stdint cimport int32_t, int64_t
+
+from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.engine.reader cimport TagFilter
+from congreve.remoting.hotheaders cimport PullHeader
+
+
+cdef class PullCounter:
+    cdef readonly int64_t pulls
+    cdef readonly int64_t messages
+    cdef readonly int64_t size
+
+    cpdef void add(self, int64_t messages, int64_t size) noexcept
+
+
+cdef class PullTicket:
+    cdef readonly object group
+    cdef readonly object topic
+    cdef readonly object subscription
+    cdef readonly str message_model
+    cdef readonly ConsumeQueue queue
+    cdef readonly TagFilter tags
+    cdef readonly PullCounter counter
+    cdef str group_name
+    cdef str topic_name
+
+
+cdef class PullTickets:
+    cdef object config
+    cdef object offsets
+    cdef dict groups
+    cdef dict topics
+    cdef dict consumers
+    cdef dict tickets
+    cdef bytes key              # of the pull that find() was asked for last
+
+    # The ticket of such a pull, None where there is none that still holds.
+    cdef PullTicket find(self, const PullHeader *pull)
+    # Keep this ticket for pulls like the one that find() was asked for last.
+    cdef int keep(self, PullTicket ticket) except -1
+    # A pull was answered with so much; the offset that it commits is taken.
+    cdef int served(self, PullTicket ticket, const PullHeader *pull, int32_t messages,
+                    int64_t size) except -1
+    cdef bint holds(self, PullTicket ticket) except -1
