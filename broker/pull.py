@@ -21,9 +21,7 @@ from congreve.records.message import Record
 from congreve.remoting.bodies import (
     MessageQueue,
     OffsetMovedEvent,
-    SubscriptionData,
     SubscriptionGroupConfig,
-    TopicConfig,
 )
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
