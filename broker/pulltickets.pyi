@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from typing import final
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerGroup
@@ -7,6 +8,7 @@ from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.reader import TagFilter
 from congreve.remoting.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 
+@final
 class PullCounter:
     """What one group pulled from one topic; compiled code counts here without Python objects."""
 
@@ -24,6 +26,7 @@ class PullCounter:
     def add(self, messages: int, size: int) -> None:
         """One more pull was answered with so much."""
 
+@final
 class PullTicket:
     """What the checks of one kind of pull looked at, for as long as all of it is unchanged.
 
@@ -56,6 +59,7 @@ class PullTicket:
     @property
     def counter(self) -> PullCounter: ...
 
+@final
 class PullTickets:
     """Tickets by what the checks of a pull depend on; at most 100,000.
 

@@ -1,3 +1,6 @@
+from typing import final
+
+@final
 class HeaderDecoder:
     """Decodes the headers of frames in compiled code, and remembers how the last ones looked.
 
