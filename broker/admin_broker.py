@@ -65,6 +65,7 @@ class BrokerAdminProcessor:
         store: MessageStore,
         stats: BrokerStats,
         runtime_info: RuntimeInfo,
+        delay_offsets: Callable[[], DelayOffsetSerializeWrapper],
         clock: Clock,
         config_changed: Callable[[set[str]], None],
     ) -> None:
@@ -74,6 +75,7 @@ class BrokerAdminProcessor:
         self._store = store
         self._stats = stats
         self._runtime_info = runtime_info
+        self._delay_offsets = delay_offsets
         self._clock = clock
         self._config_changed = config_changed
         self._version = DataVersion(counter=0, timestamp=clock.now())
@@ -128,10 +130,7 @@ class BrokerAdminProcessor:
     def get_delay_offsets(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        # Delivery of parked messages has no progress of its own yet.
-        return request.reply(
-            ResponseCode.SUCCESS, body=DelayOffsetSerializeWrapper(offset_table={}).encode()
-        )
+        return request.reply(ResponseCode.SUCCESS, body=self._delay_offsets().encode())
 
     def clean_expired(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         self._store.clean_expired()

@@ -37,11 +37,12 @@ from congreve.broker.query import QueryMessageProcessor
 from congreve.broker.refusals import answer_refusals
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.runtimeinfo import RuntimeInfo
+from congreve.broker.schedule import ScheduleMessageService
 from congreve.broker.send import SendMessageProcessor
 from congreve.broker.sendback import SendBackProcessor
 from congreve.broker.statewriter import StateWriter
 from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
-from congreve.broker.topics import TopicConfigManager
+from congreve.broker.topics import SCHEDULE_TOPIC, TopicConfigManager
 from congreve.broker.topictable import TopicTable
 from congreve.broker.transactions import Transactions
 from congreve.engine.clock import Clock
@@ -59,7 +60,10 @@ HOUSEKEEPING_S = 10
 VIP_DISTANCE = 2
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
-_Saved = TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager
+_Saved = (
+    TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager | ScheduleMessageService
+)
+DURABLE_LIMIT_S = 30.0
 
 
 class Broker:
@@ -96,6 +100,7 @@ class Broker:
             Periodic(HOUSEKEEPING_S, self._housekeep),
             Periodic(SAMPLE_INTERVAL_S, self.stats.sample),
             Periodic(self.config.flush_consumer_offset_interval / 1000, self._save_offsets),
+            Periodic(self.config.store.flush_delay_offset_interval / 1000, self._save_delays),
         )
 
     def _make_managers(self) -> None:
@@ -107,14 +112,19 @@ class Broker:
         self.producers = ProducerManager(clock)
         self.locks = RebalanceLockManager(clock)
         self.stats = BrokerStats(clock, lambda: self.store.queues)
+        self.schedule = ScheduleMessageService(self.store, clock)
         self._state: dict[str, _Saved] = {
             "topics.json": self.topics,
             "subscriptionGroup.json": self.groups,
             "consumerOffset.json": self.offsets,
+            "delayOffset.json": self.schedule,
         }
         self._files = {name: StateFile(str(folder / name)) for name in self._state}
-        self._topics_file, self._groups_file, self._offsets_file = (
-            StateWriter(self._files[name], manager.wrapper) for name, manager in self._state.items()
+        # Delayed messages are called delivered only when they are so on disk.
+        ready = {"delayOffset.json": self._durable}
+        self._topics_file, self._groups_file, self._offsets_file, self._delays_file = (
+            StateWriter(self._files[name], manager.wrapper, ready.get(name, _always))
+            for name, manager in self._state.items()
         )
         self.topics.changed = self._topics_file.changed
         self.groups.changed = self._groups_file.changed
@@ -146,6 +156,8 @@ class Broker:
                 self._files[name].load(manager.load)
             await asyncio.to_thread(self.transactions.load)
             await self._listen(answer_refusals(self._handlers()))
+            if not self.config.is_slave:
+                self.schedule.start()
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
@@ -169,9 +181,11 @@ class Broker:
             self._hold.stop()
         if self._gate is not None:
             self._gate.stop()
+        self.schedule.stop()
         await self.transactions.stop()
         self._save_offsets()
-        for file in (self._topics_file, self._groups_file, self._offsets_file):
+        self._save_delays()
+        for file in (self._topics_file, self._groups_file, self._offsets_file, self._delays_file):
             await file.settled()
         await asyncio.to_thread(self.store.close)
 
@@ -269,12 +283,14 @@ class Broker:
                 topics=topics,
                 store=store,
                 stats=self.stats,
+                delay_offsets=self.schedule.wrapper,
                 runtime_info=RuntimeInfo(
                     config=config,
                     store=store,
                     stats=self.stats,
                     clock=clock,
                     waiting=lambda: (len(gate), len(pulls.hold)),
+                    delayed=self.schedule.pending,
                 ),
                 clock=clock,
                 config_changed=self._config_changed,
@@ -327,6 +343,8 @@ class Broker:
         return server
 
     def _arrived(self, queue: ConsumeQueue) -> None:
+        if queue.topic == SCHEDULE_TOPIC:
+            self.schedule.arrived(queue)
         if self._hold is not None:
             self._hold.arrived(queue)
 
@@ -354,6 +372,14 @@ class Broker:
         if self.offsets.dirty:
             self.offsets.dirty = False
             self._offsets_file.changed()
+
+    def _save_delays(self) -> None:
+        if self.schedule.dirty:
+            self.schedule.dirty = False
+            self._delays_file.changed()
+
+    def _durable(self) -> bool:
+        return self.store.wait_durable(self.store.log.max_offset, DURABLE_LIMIT_S)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -392,3 +418,7 @@ class Broker:
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
+
+
+def _always() -> bool:
+    return True

@@ -18,7 +18,8 @@ class RuntimeInfo:
     """Collects the key-value table of code 28.
 
     `waiting` gives how many (sends wait for the disk, pulls are held). Requests do not queue up
-    for threads here, so the numbers of thread pools are those two or 0.
+    for threads here, so the numbers of thread pools are those two or 0. `delayed` gives for each
+    delay level the offset of the next message to deliver and the end of its queue.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class RuntimeInfo:
         stats: BrokerStats,
         clock: Clock,
         waiting: Callable[[], tuple[int, int]],
+        delayed: Callable[[], dict[int, tuple[int, int]]],
     ) -> None:
         self._config = config
         self._store = store
         self._stats = stats
         self._clock = clock
         self._waiting = waiting
+        self._delayed = delayed
         self._boot_ms = clock.now()
 
     def table(self) -> dict[str, str]:
@@ -98,6 +101,10 @@ class RuntimeInfo:
     def _log(self) -> dict[str, object]:
         seen = self._store.stats()
         return {
+            **{
+                f"scheduleMessageOffset_{level}": f"{offset},{end}"
+                for level, (offset, end) in self._delayed().items()
+            },
             "commitLogMinOffset": seen.log_begin,
             "commitLogMaxOffset": seen.log_end,
             "dispatchBehindBytes": 0,

@@ -19,11 +19,20 @@ logger = logging.getLogger(__name__)
 
 
 class StateWriter:
-    """Keeps one file like the snapshot that `take` returns (a body struct, not edited later)."""
+    """Keeps one file like the snapshot that `take` returns (a body struct, not edited later).
 
-    def __init__(self, file: StateFile, take: Callable[[], msgspec.Struct]) -> None:
+    `ready` is asked on the thread before the file is replaced: False leaves the old one.
+    """
+
+    def __init__(
+        self,
+        file: StateFile,
+        take: Callable[[], msgspec.Struct],
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._file = file
         self._take = take
+        self._ready = ready
         self._wanted = False
         self._task: asyncio.Task[None] | None = None
 
@@ -57,6 +66,9 @@ class StateWriter:
             self._task = None
 
     def _replace(self, snapshot: msgspec.Struct) -> None:
+        if not self._ready():
+            logger.warning("%s was not written: its time has not come", self._file.path)
+            return
         try:
             self._file.replace(fastjson.dumps_pretty(snapshot))
         except StoreError:

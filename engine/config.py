@@ -1,6 +1,7 @@
 """Settings of a store, under RocketMQ's names (MessageStoreConfig, a part of broker.conf)."""
 
 import os
+from functools import lru_cache
 
 import msgspec
 
@@ -11,6 +12,7 @@ _CQ_ENTRY = 20
 _MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
 
 
+@lru_cache(maxsize=16)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Delays in ms, level 1 first (RocketMQ: ScheduleMessageService.parseDelayLevel)."""
     delays = []
@@ -52,6 +54,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     message_index_enable: bool = True
     max_message_size: int = 4 << 20
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    flush_delay_offset_interval: int = 10_000
 
     io_backend: str = "auto"
     # The reference's default is ASYNC_FLUSH: an acknowledged message may be lost with the power.

@@ -1,22 +1,20 @@
 """The walk over a stretch of the log that recovery and verification make: check, then dispatch."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.ref cimport PyObject
 
 import logging
-import re
 
 from congreve.engine.consumequeue cimport ConsumeQueue
 from congreve.engine.format cimport CQ_FILLER_SIZE
+from congreve.engine.queuemap cimport KnownQueue, QueueMap
 from congreve.records cimport layout, record
 from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.record cimport RecordView
 
 from congreve.engine.errors import StoreFormatError
+from congreve.engine.queuemap import is_topic
 
 LOG = logging.getLogger(__name__)
 
@@ -33,30 +31,8 @@ BLANK = STOP_BLANK
 END = STOP_END
 BAD = STOP_BAD
 
-# RocketMQ: TopicValidator. A name that damage made up must not become a path.
-cdef object TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
-
 # When a message is parked, its due time is reckoned a moment before its store time is taken.
 cdef int64_t DUE_SLACK_MS = 1000
-cdef bytes SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
-
-# A queue that the walk has met; no `queue` where its records are passed over.
-cdef struct Stream:
-    const uint8_t *topic        # kept alive by LogScanner.kept, as is the queue
-    int32_t topic_length
-    int32_t queue_id
-    bint delayed
-    PyObject *queue
-
-
-cdef inline uint64_t stream_hash(const uint8_t *topic, int32_t length,
-                                 int32_t queue_id) noexcept nogil:
-    # FNV-1a, with the queue id multiplied in.
-    cdef uint64_t h = 0xCBF29CE484222325U ^ <uint64_t> queue_id * 0x9E3779B97F4A7C15U
-    cdef int32_t i
-    for i in range(length):
-        h = (h ^ topic[i]) * <uint64_t> 0x100000001B3
-    return h ^ (h >> 29)
 
 
 # True when the entry is in the queue afterwards; False when put() alone cannot do it.
@@ -81,32 +57,20 @@ cdef class LogScanner:
     cdef object report
     cdef bint verify_crc
     cdef bint compare
-    cdef list kept
-    cdef Stream *streams                        # open addressing, at most half full
-    cdef int64_t capacity
-    cdef int64_t used
+    cdef QueueMap known
     cdef list delays_ms
     cdef const uint8_t *data                    # of the segment being walked, less its base offset
     cdef int64_t segment_end
     cdef RecordView view
 
-    def __cinit__(self):
-        self.capacity = 256
-        self.streams = <Stream *> calloc(self.capacity, sizeof(Stream))
-        if self.streams == NULL:
-            raise MemoryError
-
     def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
                  delay_levels_ms=(), report=LOG.warning):
         self.queues, self.verify_crc, self.compare = queues, verify_crc, compare
         self.report = report
-        self.kept = []
+        self.known = QueueMap()
         self.missing = []
         self.delays_ms = list(delay_levels_ms)
         self.last_record = -1
-
-    def __dealloc__(self):
-        free(self.streams)
 
     def scan(self, segment, int64_t base_offset, int64_t start, end=None):
         cdef bint dispatching = self.queues is not None
@@ -148,7 +112,7 @@ cdef class LogScanner:
 
     cdef Stop walk(self, int64_t limit, bint dispatching) noexcept nogil:
         cdef record.RecordCheck found
-        cdef Stream *stream
+        cdef KnownQueue *stream
         while self.position < limit:
             found = record.check(self.data + self.position, self.segment_end - self.position,
                                  self.position, self.verify_crc, &self.view)
@@ -159,7 +123,8 @@ cdef class LogScanner:
             if found != record.RECORD_OK or self.torn_behind_the_body():
                 return STOP_BAD
             if dispatching and not self.view.sys_flag & layout.SYS_TRANSACTION_PREPARED:
-                stream = self.find(self.view.topic, self.view.topic_length, self.view.queue_id)
+                stream = self.known.find(self.view.topic, self.view.topic_length,
+                                         self.view.queue_id)
                 if stream.topic == NULL:
                     return STOP_QUEUE_UNKNOWN
                 if stream.queue != NULL and (
@@ -188,62 +153,25 @@ cdef class LogScanner:
     cdef inline int64_t tags_code(self) noexcept nogil:
         return record.tags_code(self.view.properties, self.view.properties_length)
 
-    cdef Stream *find(self, const uint8_t *topic, int32_t length,
-                      int32_t queue_id) noexcept nogil:
-        cdef uint64_t mask = self.capacity - 1
-        cdef uint64_t at = stream_hash(topic, length, queue_id) & mask
-        cdef Stream *stream
-        while True:
-            stream = &self.streams[at]
-            if stream.topic == NULL or (
-                stream.queue_id == queue_id and stream.topic_length == length
-                and memcmp(stream.topic, topic, length) == 0
-            ):
-                return stream
-            at = (at + 1) & mask
-
     cdef bint meet_queue(self) except -1:
         # False for a queue that cannot be: the header is damaged where no CRC covers it.
         cdef bytes topic = self.view.topic[:self.view.topic_length]
-        cdef Stream *stream
-        cdef object queue = None
-        if TOPIC.fullmatch(topic) is None or self.view.queue_id < 0:
+        cdef object queue
+        if not is_topic(topic) or self.view.queue_id < 0:
             return False
-        if self.used * 2 >= self.capacity:
-            self.grow()
         if self.compare:
             queue = self.queues.find(topic.decode(), self.view.queue_id)
         else:
             queue = self.queues.get(topic.decode(), self.view.queue_id)
         if queue is None:
             self.missing.append((topic.decode(), self.view.queue_id))
-        stream = self.find(<const uint8_t *> PyBytes_AS_STRING(topic), len(topic),
-                           self.view.queue_id)
-        self.kept.append((topic, queue))
-        stream.topic = <const uint8_t *> PyBytes_AS_STRING(topic)
-        stream.topic_length = len(topic)
-        stream.queue_id = self.view.queue_id
-        stream.delayed = topic == SCHEDULE_TOPIC
-        stream.queue = NULL if queue is None else <PyObject *> queue
-        self.used += 1
+        self.known.add(topic, self.view.queue_id, queue)
         return True
-
-    cdef grow(self):
-        cdef Stream *old = self.streams
-        cdef int64_t old_capacity = self.capacity, i
-        cdef Stream *fresh = <Stream *> calloc(old_capacity * 2, sizeof(Stream))
-        if fresh == NULL:
-            raise MemoryError
-        self.streams, self.capacity = fresh, old_capacity * 2
-        for i in range(old_capacity):
-            if old[i].topic != NULL:
-                self.find(old[i].topic, old[i].topic_length, old[i].queue_id)[0] = old[i]
-        free(old)
 
     cdef settle(self):
         """One record that needs more than an entry put in order."""
-        cdef Stream *stream = self.find(self.view.topic, self.view.topic_length,
-                                        self.view.queue_id)
+        cdef KnownQueue *stream = self.known.find(self.view.topic, self.view.topic_length,
+                                                  self.view.queue_id)
         cdef ConsumeQueue queue = <ConsumeQueue> stream.queue
         cdef int64_t tags_code = self.tags_code()
         if stream.delayed:

@@ -48,7 +48,8 @@ class MessageStore:
 
     One thread calls what appends (put, put_batch, delete_topic, and whoever uses `log` directly);
     everything else may be called from any thread. `on_arrival` hears of a watched queue that got
-    an entry by put(); who appends by `log` looks at `queue.watched` itself.
+    an entry by put(), and of every parked message; who appends by `log` looks at `queue.watched`
+    itself.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ class MessageStore:
             log.error("no room for a message: %s", error)
             return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
         self.after_append(done.end)
-        if queue.watched and self.on_arrival is not None:
+        if self.on_arrival is not None and (queue.watched or record.topic == SCHEDULE_TOPIC):
             self.on_arrival(queue)
         return PutResult(
             PutStatus.PUT_OK,
