@@ -336,7 +336,10 @@ class Broker:
             host=self.config.bind_address,
             port=port,
             sink=sink,
-            limits=ServerLimits(idle_timeout_s=self.config.server_channel_max_idle_time_seconds),
+            limits=ServerLimits(
+                idle_timeout_s=self.config.server_channel_max_idle_time_seconds,
+                poll_s=self.config.poll_micros_after_request / 1e6,
+            ),
             on_close=self._connection_closed,
         )
         self._servers.append(server)

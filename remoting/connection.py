@@ -23,6 +23,7 @@ from congreve.remoting.errors import (
 )
 from congreve.remoting.inbox import FrameSink
 from congreve.remoting.readbuffer import ReadBuffer, Stash
+from congreve.remoting.shortpoll import ShortPoll
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         "_limits",
         "_loop",
         "_next_opaque",
+        "_poll",
         "_read_buffer",
         "_reading_paused",
         "_sink",
@@ -75,12 +77,14 @@ class Connection(asyncio.BufferedProtocol):
         *,
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
+        poll: ShortPoll | None = None,
     ) -> None:
         self._handlers = handlers
         self._sink = sink
         self._read_buffer = read_buffer
         self._limits = limits
         self._close_callback = on_close
+        self._poll = poll
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._stash: Stash | None = None
@@ -137,6 +141,8 @@ class Connection(asyncio.BufferedProtocol):
             self._take(self._read_buffer.view, nbytes)
         else:
             self._take(*self._stash.arrived(self._read_buffer, nbytes))
+        if self._poll is not None:
+            self._poll.chunk_served(nbytes)
 
     def pause_writing(self) -> None:
         self._writable = asyncio.Event()

@@ -11,6 +11,7 @@ from congreve.remoting.connection import Connection, ConnectionLimits, Handler
 from congreve.remoting.errors import ConnectError
 from congreve.remoting.inbox import CommandSink, FrameSink
 from congreve.remoting.readbuffer import ReadBuffer
+from congreve.remoting.shortpoll import ShortPoll
 
 __all__ = ["Handler", "RemotingServer", "ServerLimits"]
 
@@ -26,6 +27,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: float = 120.0
     backlog: int = 1024
     read_buffer: int = 512 * 1024
+    poll_s: float = 0.0
+    """Seconds to poll after a small chunk before the loop may sleep (shortpoll.py)."""
     stop_s: float = 3.0
     """Seconds that stop() gives to handlers at work and to answers on their way."""
     connection: ConnectionLimits = ConnectionLimits()
@@ -60,6 +63,7 @@ class RemotingServer:
         self._ssl = ssl
         self._server: asyncio.Server | None = None
         self._read_buffer: ReadBuffer | None = None
+        self._poll: ShortPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
@@ -67,6 +71,7 @@ class RemotingServer:
         """Listen. Raises ConnectError where the address cannot be had."""
         self._read_buffer = ReadBuffer(self._limits.read_buffer)
         loop = asyncio.get_running_loop()
+        self._poll = ShortPoll(loop, self._limits.poll_s)
         try:
             self._server = await loop.create_server(
                 self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
@@ -106,6 +111,7 @@ class RemotingServer:
             self._read_buffer,
             limits=self._limits.connection,
             on_close=self._closed,
+            poll=self._poll,
         )
         self.connections.add(connection)
         return connection
