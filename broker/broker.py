@@ -232,7 +232,7 @@ class Broker:
                 clock=clock,
             ),
             self.transactions.processor(gate),
-            SendBackProcessor(config=config, topics=topics, groups=groups, store=store),
+            SendBackProcessor(config=config, topics=topics, groups=groups, store=store, gate=gate),
             pulls,
             QueryMessageProcessor(store, self.consumers),
             ClientManageProcessor(

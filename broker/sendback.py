@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay import park
+from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.send import MAX_RECONSUME_TIMES_VERSION, SYS_FLAG_UNIT_SUB
@@ -33,18 +34,21 @@ class SendBackProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         store: MessageStore,
+        gate: DurabilityGate,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
         self._topics = topics
         self._groups = groups
         self._store = store
+        self._gate = gate
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    def send_back(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def send_back(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """None while the answer waits to be durable: its consumer forgets the message then."""
         header = ConsumerSendMsgBackRequestHeader.read(request)
         group = self._checked_group(header)
         if group.retry_queue_nums <= 0:
@@ -75,7 +79,11 @@ class SendBackProcessor:
         put = self._store.put(park(again, len(self._store.config.delay_levels_ms)))
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the store answered {put.status.name}")
-        return request.reply(ResponseCode.SUCCESS)
+        answer = request.reply(ResponseCode.SUCCESS)
+        if self._store.config.sync_flush and not request.is_oneway:
+            self._gate.park(connection, answer.encode(), put.end)
+            return None
+        return answer
 
     def _checked_group(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
         group = self._groups.find(header.group)

@@ -26,6 +26,7 @@ typedef struct {
     int size;   /* body bytes of a message */
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
+    int delay_level; /* send: of each message; 0: none */
     double warmup_s, duration_s;
     int64_t count; /* requests to send in all; 0: run for duration_s */
 } settings;

@@ -137,8 +137,15 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
     field(&w, "f", "0");
     field(&w, "g", BORN_TEXT);
     field(&w, "h", "0");
-    if (s->batch == 1)
-        field(&w, "i", "UNIQ_KEY\001" KEY_TEXT "\002WAIT\001true\002TAGS\001TagA");
+    if (s->batch == 1) {
+        char properties[128];
+        int size = snprintf(properties, sizeof properties,
+                            "UNIQ_KEY\001" KEY_TEXT "\002WAIT\001true\002TAGS\001TagA");
+        if (s->delay_level)
+            snprintf(properties + size, sizeof properties - (size_t)size, "\002DELAY\001%d",
+                     s->delay_level);
+        field(&w, "i", properties);
+    }
     field(&w, "j", "0");
     field(&w, "k", "false");
     field(&w, "m", s->batch > 1 ? "true" : "false");

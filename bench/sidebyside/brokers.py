@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import servers
-from harness.wire import GET_MAX_OFFSET, SEND_MESSAGE_V2, Wire, send_fields
+from harness.wire import (
+    GET_MAX_OFFSET,
+    PULL_MESSAGE,
+    SEND_MESSAGE_V2,
+    Wire,
+    pull_fields,
+    send_fields,
+)
 
 from .generator import Load
 
@@ -21,6 +28,10 @@ JVM = ("-Xms4g", "-Xmx4g", "-XX:+UseG1GC")
 PRETOUCH = ("-XX:+AlwaysPreTouch",)
 RESTART_LIMIT_S = 120.0
 SEGMENT_SIZE = 1 << 30
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+STORE_TIME = slice(56, 64)  # of a record with IPv4 hosts
+# As long as no measurement lasts; a session that wants delivery starts with another.
+NEVER_DUE = {"messageDelayLevel": "10h"}
 
 
 class Running:
@@ -67,6 +78,32 @@ class Running:
                     total += int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
         return total
 
+    def parked(self, level: int) -> int:
+        """Messages that were ever parked for a delay level."""
+        with Wire(self.server.address) as wire:
+            fields = {"topic": SCHEDULE_TOPIC, "queueId": str(level - 1)}
+            return int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
+
+    def restart(self, **settings: str) -> None:
+        """Stop it and start it with other settings."""
+        self.server.stop()
+        with self.server.config.open("a") as config:
+            config.writelines(f"{key}={value}\n" for key, value in settings.items())
+        self.server.start()
+
+    def stored_between(self, load: Load) -> tuple[int, int]:
+        """Store times in ms of the first and of the last message of the load's topics."""
+        times = []
+        with Wire(self.server.address) as wire:
+            for name in topic_names(load):
+                for queue in range(load.queues):
+                    fields = {"topic": name, "queueId": str(queue)}
+                    end = int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
+                    for offset in (0, end - 1):
+                        answer = wire.call(PULL_MESSAGE, pull_fields(name, queue, offset, 1))
+                        times.append(int.from_bytes(answer.body[STORE_TIME], "big"))
+        return min(times), max(times)
+
     def restart_seconds(self) -> float:
         """Kill it, start it, and send: seconds from exec to the first stored message."""
         topic = "ready"
@@ -106,7 +143,11 @@ def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> It
         kind,
         folder / "broker",
         namesrv.address,
-        settings={"mappedFileSizeCommitLog": str(SEGMENT_SIZE), "flushDiskType": flush},
+        settings={
+            "mappedFileSizeCommitLog": str(SEGMENT_SIZE),
+            "flushDiskType": flush,
+            **NEVER_DUE,
+        },
         jvm=(*JVM, *(PRETOUCH if pretouch else ())),
     )
     try:

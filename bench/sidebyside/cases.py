@@ -19,6 +19,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     warmup: float
     duration: float
     pull_messages: int  # in the topics that are pulled from
+    delayed_messages: int  # of one level, all due at once
     memory_messages: int  # stored before memory is read the second time
     restart_bytes: int  # of the store that a killed broker opens again
     topics: int
@@ -33,6 +34,7 @@ SIZES = {
         warmup=2,
         duration=5,
         pull_messages=640_000,
+        delayed_messages=1_000_000,
         memory_messages=10_000_000,
         restart_bytes=5_000_000_000,
         topics=1_000,
@@ -44,6 +46,7 @@ SIZES = {
         warmup=1,
         duration=2,
         pull_messages=320_000,
+        delayed_messages=300_000,
         memory_messages=1_000_000,
         restart_bytes=1_000_000_000,
         topics=1_000,
@@ -55,6 +58,7 @@ SIZES = {
         warmup=0.1,
         duration=0.3,
         pull_messages=6_400,
+        delayed_messages=4_000,
         memory_messages=20_000,
         restart_bytes=10_000_000,
         topics=20,
@@ -97,6 +101,11 @@ def fill(topic: str, messages: int, body: int, queues: int = QUEUES) -> Load:
 def many_queues(size: Size) -> Load:
     """One send after the other goes to another topic."""
     return Load(topics=size.topics, queues=size.queues_per_topic)
+
+
+def delayed(topic: str, size: Size) -> Load:
+    """Messages of the first delay level."""
+    return Load(topic=topic, inflight=64, count=size.delayed_messages, delay_level=1)
 
 
 def one_each(load: Load, topic: str) -> Load:

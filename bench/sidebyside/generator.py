@@ -31,17 +31,19 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 128
     batch: int = 1
     binary: bool = False
+    delay_level: int = 0
     warmup: float = 2.0
     duration: float = 5.0
     count: int = 0
 
     def options(self) -> Iterator[str]:
-        """The command line; a count of 0 and JSON headers are the program's defaults."""
+        """The command line; no count, no delay and JSON headers are the program's defaults."""
         for name, value in msgspec.structs.asdict(self).items():
+            option = f"--{name.replace('_', '-')}"
             if value is True:
-                yield f"--{name}"
-            elif value is not False and (name, value) != ("count", 0):
-                yield f"--{name}={value}"
+                yield option
+            elif value is not False and (name, value) not in (("count", 0), ("delay_level", 0)):
+                yield f"{option}={value}"
 
 
 class LoadResult(msgspec.Struct, rename="camel", kw_only=True):

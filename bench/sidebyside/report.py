@@ -121,6 +121,7 @@ ROWS = [
     Row("memory, idle", _memory("memory-idle"), "MiB", limit=100),
     Row("memory, after the messages", _memory("memory-after-messages"), "MiB", limit=300),
     Row("ready after kill -9", _seconds("ready-after-kill"), "s", most=1 / 3),
+    Row("deliver due delayed messages, 128 B", _rate("delay-level-1"), "msg/s", least=10),
     Row("one queue", _rate(cases.ONE_QUEUE), "msg/s"),
     Row("many queues over many topics", _rate(cases.MANY_QUEUES), "msg/s"),
     Row("  falls from one to many by", _fall, "%", limit=30),

@@ -103,6 +103,26 @@ class Session:
         self._keep(self._result(name, memory=found, messages=self.stored))
         self._tell(f"{found.anonymous:,.0f} MiB, and {found.file:,.0f} MiB of mapped files")
 
+    def delay(self, name: str) -> None:
+        """Messages that have all come due while the broker was down; how fast it delivers them."""
+        load = cases.delayed(name, self.size)
+        self.broker.create_topics(load)
+        found = generator.run(self.broker.port, load)
+        self._await(lambda: self.broker.parked(load.delay_level), found.all_messages)
+        self.broker.restart(messageDelayLevel="1s")
+        self._await(lambda: self.broker.stored(load), found.all_messages)
+        begin, end = self.broker.stored_between(load)
+        result = self._result(
+            name,
+            message_size=load.size,
+            messages=found.all_messages,
+            consume_rate=found.all_messages * 1000 / max(1, end - begin),
+            errors=found.failures,
+            seconds=(end - begin) / 1000,
+        )
+        self._keep(result)
+        self._tell(f"{result.rate:12,.0f} msg/s  in {result.seconds:.2f} s")
+
     def restart(self, name: str) -> None:
         """Kill it and wait until it stores again."""
         seconds = self.broker.restart_seconds()
@@ -148,14 +168,16 @@ class Session:
     def _count(self, load: Load, found: LoadResult, before: int = 0) -> int:
         """Hold what the topics have against what was acknowledged; the messages in them."""
         self.stored += found.all_messages
-        wanted = before + found.all_messages
-        deadline = time.monotonic() + DISPATCH_LIMIT_S
+        return self._await(lambda: self.broker.stored(load), before + found.all_messages)
+
+    def _await(self, stored: Callable[[], int], wanted: int) -> int:
         # The reference fills its queues some time after it has acknowledged.
-        while (there := self.broker.stored(load)) < wanted and time.monotonic() < deadline:
+        deadline = time.monotonic() + DISPATCH_LIMIT_S
+        while (there := stored()) < wanted and time.monotonic() < deadline:
             time.sleep(0.1)
         if there != wanted:
             raise WrongCountError(
-                f"{self.broker.kind}: {load.topic} has {there} messages, {wanted} were acknowledged"
+                f"{self.broker.kind} has {there} messages, {wanted} were acknowledged"
             )
         return there
 
@@ -198,9 +220,15 @@ def restart(session: Session) -> None:
     session.restart("ready-after-kill")
 
 
+def delay(session: Session) -> None:
+    """Delivery of delayed messages that are all due."""
+    session.delay("delay-level-1")
+
+
 SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "hot": (hot, "ASYNC_FLUSH"),
     "restart": (restart, "ASYNC_FLUSH"),
+    "delay": (delay, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),
 }
 

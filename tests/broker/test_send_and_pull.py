@@ -82,6 +82,7 @@ class Bench:
             topics=self.topics,
             groups=self.groups,
             store=self.store,
+            gate=self.gate,
             pick=lambda bound: bound - 1,
         )
         self.handlers = answer_refusals(

@@ -26,6 +26,8 @@ type request struct {
 	Expected  int    `json:"expected"`
 	TimeoutMs int64  `json:"timeoutMs"`
 	QuietMs   int64  `json:"quietMs"`
+
+	MaxReconsumeTimes int32 `json:"maxReconsumeTimes"`
 }
 
 type answer map[string]any
@@ -38,6 +40,7 @@ func main() {
 	groups := map[string]*group{}
 	commands := map[string]func(request) (answer, error){
 		"load":          load,
+		"retries":       retries,
 		"consumerStart": func(r request) (answer, error) { return startGroup(groups, r) },
 		"consumerWait":  func(r request) (answer, error) { return waitGroup(groups, r) },
 		"consumerStop":  func(r request) (answer, error) { return stopGroup(groups, r) },

@@ -174,6 +174,7 @@ class BrokerServer(Server):
     namesrv: str = ""
     broker_name: str = ""
     store: Path = field(default_factory=Path)
+    config: Path = field(default_factory=Path)
 
     def ready(self) -> bool:
         if not accepts(self.port):
@@ -255,4 +256,5 @@ def broker(
         namesrv=namesrv_address,
         broker_name=broker_name,
         store=store,
+        config=config,
     )

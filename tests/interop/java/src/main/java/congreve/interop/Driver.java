@@ -40,6 +40,7 @@ public final class Driver {
         Map.entry("view", Queries::view),
         Map.entry("viewUnique", Queries::viewUnique),
         Map.entry("query", Queries::query),
+        Map.entry("retries", Retries::run),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {
