@@ -17,7 +17,7 @@ from congreve.remoting.bodies import DelayOffsetSerializeWrapper
 logger = logging.getLogger(__name__)
 
 LEVELS_NOTED = 256  # further levels are kept in delayOffset.json alone
-LEVEL_CHUNK = 1_000  # messages of one level, then the next level's turn
+LEVEL_CHUNK = 4_000  # messages of one level, then the next level's turn
 CLOCK_STEP_S = 1.0  # while messages wait, the wall clock may be moved: look so often
 STORE_REFUSES_S = 0.1
 DISK_FAILED_S = 10.0
