@@ -7,9 +7,8 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-PACKAGE_DIR: dict[str, str] = tomllib.loads(Path("pyproject.toml").read_text())["tool"][
-    "setuptools"
-]["package-dir"]
+SETUPTOOLS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]
+PACKAGE_DIR: dict[str, str] = SETUPTOOLS["package-dir"]
 NAMESPACE = Path("build/namespace")
 
 JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
@@ -38,8 +37,14 @@ def link_packages() -> None:
         for source in sources:
             link = at / source.name if root else at
             link.parent.mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink():
-                link.symlink_to(os.path.relpath(source, link.parent))
+            make_link(link, source)
+    for module in SETUPTOOLS["py-modules"]:
+        make_link(NAMESPACE / f"{module}.py", Path(f"{module}.py"))
+
+
+def make_link(link: Path, source: Path) -> None:
+    if not link.is_symlink():
+        link.symlink_to(os.path.relpath(source, link.parent))
 
 
 def extensions() -> list[Extension]:

@@ -14,8 +14,11 @@ class IndexFile:
         create: bool = False,
         end_physical: int = 0,
         end_timestamp: int = 0,
+        writable: bool = True,
     ) -> None:
         """`capacity` - 1 entries fit. A new file begins where the one before it ended.
+
+        One that is not writable is only asked.
 
         BackendError, SegmentSizeError, StoreFormatError.
         """

@@ -31,9 +31,10 @@ cdef int64_t SECOND_MS = 1000
 @cython.final
 cdef class IndexFile:
     def __cinit__(self, str path, int32_t slots, int32_t capacity, *, bint create=False,
-                  int64_t end_physical=0, int64_t end_timestamp=0):
+                  int64_t end_physical=0, int64_t end_timestamp=0, bint writable=True):
         cdef int64_t head = INDEX_HEADER + <int64_t> slots * INDEX_SLOT
-        self.mapping = Mapping(path, head + <int64_t> capacity * INDEX_ENTRY, create=create)
+        self.mapping = Mapping(path, head + <int64_t> capacity * INDEX_ENTRY, create=create,
+                               writable=writable)
         self.path, self.slots, self.capacity = path, slots, capacity
         self.entries = self.mapping.data + head
         if create:

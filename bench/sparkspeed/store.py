@@ -1,0 +1,64 @@
+"""A store to read: messages over eight queues, a hundred tags and one day of store time."""
+
+import struct
+from pathlib import Path
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.records.message import Record
+from congreve.records.record import encode_properties
+
+TOPIC = "bench"
+QUEUES = 8
+TAGS = 100
+DAY_MS = 86_400_000
+BEGIN_MS = 1_750_000_000_000
+BODY = 128
+BATCH = 1_000
+HOST = ("127.0.0.1", 10911)
+
+
+def fill(root: Path, messages: int) -> None:
+    """Write `messages` of BODY bytes; their store times spread evenly over DAY_MS."""
+    clock = ManualClock(BEGIN_MS)
+    config = StoreConfig(
+        root_dir=str(root), flush_disk_type="ASYNC_FLUSH", message_index_enable=False
+    )
+    with MessageStore(config, clock=clock) as store:
+        for start in range(0, messages, BATCH):
+            clock.set(BEGIN_MS + DAY_MS * start // messages)
+            count = min(BATCH, messages - start)
+            batch = b"".join(element(start + i) for i in range(count))
+            store.put_batch(
+                Record(
+                    topic=TOPIC,
+                    body=b"",
+                    properties={"CLUSTER": "DefaultCluster"},
+                    queue_id=start // BATCH % QUEUES,
+                    born_timestamp=clock.now() - 3,
+                    born_host=HOST,
+                    store_host=HOST,
+                ),
+                batch,
+            )
+
+
+def element(number: int) -> bytes:
+    """One message of a batch, as a client writes it."""
+    body = (b"%016d" % number) * (BODY // 16)
+    properties = encode_properties(
+        {
+            "KEYS": f"order-{number}",
+            "UNIQ_KEY": f"7F0000010000{number:020X}",
+            "WAIT": "true",
+            "TAGS": f"Tag{number % TAGS}",
+        }
+    )
+    size = 22 + len(body) + len(properties)
+    return (
+        struct.pack(">iiiii", size, 0, 0, 0, len(body))
+        + body
+        + struct.pack(">h", len(properties))
+        + properties
+    )

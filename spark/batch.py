@@ -1,0 +1,116 @@
+"""The batch side of the source: ranges on the driver, Arrow batches in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from congreve.records.record import string_hash
+from congreve.spark.errors import OptionError
+from congreve.spark.offsets import Queue, Range
+from congreve.spark.options import Options
+from congreve.spark.planning import Source, between, chosen_queues, cut, open_source, resolve
+from congreve.spark.pushdown import Limits, limits
+from congreve.spark.rows import Scan
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    part: Range
+
+    def __init__(self, part: Range) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
+    """What tasks are to do with the messages of their ranges."""
+    tags = options.filter.tags
+    if found.tags is not None:
+        tags = tuple(sorted(found.tags if tags is None else found.tags & set(tags)))
+    codes = None if tags is None else {string_hash(tag) for tag in tags}
+    if found.codes is not None:
+        codes = set(found.codes) if codes is None else codes & found.codes
+    return Scan(
+        schema=schema,
+        tags=tags,
+        sql=options.filter.sql,
+        codes=None if codes is None else tuple(sorted(codes)),
+        verify_crc=options.verify_crc,
+        decompress=options.decompress_body,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+class BatchReader(DataSourceReader):
+    """Plans and reads; what its pickled copy in a task has, it was given."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._limits = Limits(key=options.filter.key)
+
+    def partitions(self) -> list[InputPartition]:
+        source = open_source(self._options)
+        try:
+            return [RangePartition(part) for part in self.plan(source)]
+        finally:
+            source.close()
+
+    def plan(self, source: Source) -> list[Range]:
+        """The ranges that tasks are to read."""
+        options, found = self._options, self._limits
+        queues = chosen_queues(source, options.selection)
+        starts = resolve(source, queues, options.starting, options, start=True)
+        stops = resolve(source, queues, options.ending, options, start=False)
+        for queue in queues:
+            if starts[queue] > stops[queue] and options.ending.offsets is not None:
+                raise OptionError(
+                    f"{queue} is to be read from {starts[queue]} to {stops[queue]}: options "
+                    f"{options.starting.option} and {options.ending.option} are the wrong way round"
+                )
+        ranges = [part for part in between(starts, stops) if found.admits(part.queue)]
+        ranges = [found.narrow(source, part) for part in ranges]
+        if found.key is not None:
+            ranges = list(_of_key(source, ranges, found.key))
+        ranges = [part for part in ranges if part.start < part.stop]
+        return cut(ranges, options.min_partitions, options.max_records_per_partition)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):
+            return  # Spark asks for one empty partition where there are none
+        source = open_source(self._options)
+        try:
+            yield from source.read(partition.part, self.scan())
+        finally:
+            source.close()
+
+    def scan(self) -> Scan:
+        return scan_of(self._options, self._schema, self._limits)
+
+
+class PushdownReader(BatchReader):
+    """A BatchReader that hears of Spark's filters, which Spark allows only where its conf
+    spark.sql.python.filterPushdown.enabled is true; hence the option `pushdown`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._limits = replace(limits(filters), key=self._limits.key or limits(filters).key)
+        return filters
+
+
+def _of_key(source: Source, ranges: list[Range], key: str) -> Iterator[Range]:
+    found: dict[Queue, list[int]] = source.find_key([part.queue for part in ranges], key)
+    for queue, start, stop in ranges:
+        offsets = [offset for offset in found.get(queue, []) if start <= offset < stop]
+        # Neighbours are read together.
+        while offsets:
+            count = 1
+            while count < len(offsets) and offsets[count] == offsets[0] + count:
+                count += 1
+            yield Range(queue, offsets[0], offsets[0] + count)
+            offsets = offsets[count:]

@@ -1,0 +1,300 @@
+"""What users write behind ``.option(...)``, checked before anything starts.
+
+Names are those of Spark's Kafka source and of rocketmq-spark where these have them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from congreve.spark.errors import OptionError
+from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
+
+DEFAULT_PULL_BATCH = 4096
+DEFAULT_TIMEOUT_MS = 3000
+DEFAULT_READ_AHEAD = 3
+DEFAULT_BROKER = "store"
+DEFAULT_GROUP = "spark-congreve"
+
+#: Spark's own words that may stand among the options.
+IGNORED = {"path", "checkpointlocation", "queryname"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which queues: topics by name or pattern, or `queues` {topic: {broker or None: ids}}."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: dict[str, dict[str | None, tuple[int, ...]]] | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which messages the source itself leaves out; None lets all pass."""
+
+    tags: tuple[str, ...] | None = None
+    sql: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """All options of a read, as values; see docs/spark.md for what each means."""
+
+    store_path: str | None
+    name_server: str | None
+    selection: Selection
+    filter: Filter
+    starting: Position
+    ending: Position
+    store_path_commit_log: str | None = None
+    broker_name: str = DEFAULT_BROKER
+    strategy: Literal["latest", "error"] = "latest"
+    min_partitions: int = 0
+    max_records_per_partition: int = 0
+    max_offsets_per_trigger: int = 0
+    max_bytes_per_trigger: int = 0
+    fail_on_data_loss: bool = True
+    group: str | None = None
+    commit_offsets_to_group: bool = False
+    columns: str = "all"
+    properties_json: bool = False
+    decompress_body: bool = True
+    verify_crc: bool = False
+    pushdown: bool = False
+    pull_timeout_ms: int = DEFAULT_TIMEOUT_MS
+    pull_batch_size: int = DEFAULT_PULL_BATCH
+    read_ahead: int = DEFAULT_READ_AHEAD
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+
+
+NAMES = (
+    "storePath",
+    "nameServer",
+    "topic",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "storePathCommitLog",
+    "brokerName",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "group",
+    "groupIdPrefix",
+    "commitOffsetsToGroup",
+    "subExpression",
+    "expressionType",
+    "tags",
+    "key",
+    "columns",
+    "propertiesFormat",
+    "decompressBody",
+    "verifyCrc",
+    "pushdown",
+    "pullTimeoutMs",
+    "pullBatchSize",
+    "readAhead",
+    "maxHashSlotNum",
+    "maxIndexNum",
+)
+
+
+def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
+    """The options of a read; OptionError names the option, its value and what it should be."""
+    given = _Given(options)
+    store_path, name_server = given.text("storePath"), given.text("nameServer")
+    if (store_path is None) == (name_server is None):
+        raise OptionError(
+            "one of the options storePath (a store's folder) and nameServer (host:port) is needed"
+            + (", not both" if store_path else "")
+        )
+    starting = _position(given, "starting", LATEST if streaming else EARLIEST)
+    ending = _position(given, "ending", LATEST)
+    if streaming and ending != LATEST:
+        raise OptionError("a stream has no end: leave out the ending... options, or use read")
+    if not streaming and starting == LATEST:
+        raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
+    if ending == EARLIEST:
+        raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
+    return Options(
+        store_path=store_path,
+        name_server=name_server,
+        selection=_selection(given),
+        filter=_filter(given),
+        starting=starting,
+        ending=ending,
+        store_path_commit_log=given.text("storePathCommitLog"),
+        broker_name=given.text("brokerName") or DEFAULT_BROKER,
+        strategy=given.one_of("startingOffsetsByTimestampStrategy", ("latest", "error")),
+        min_partitions=given.number("minPartitions", 0),
+        max_records_per_partition=given.number("maxRecordsPerPartition", 0),
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", 0),
+        max_bytes_per_trigger=given.number("maxBytesPerTrigger", 0),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        group=_group(given, name_server),
+        commit_offsets_to_group=given.flag("commitOffsetsToGroup", False),
+        columns=given.text("columns") or "all",
+        properties_json=given.one_of("propertiesFormat", ("map", "json")) == "json",
+        decompress_body=given.flag("decompressBody", True),
+        verify_crc=given.flag("verifyCrc", False),
+        pushdown=given.flag("pushdown", False),
+        pull_timeout_ms=given.number("pullTimeoutMs", DEFAULT_TIMEOUT_MS),
+        pull_batch_size=given.number("pullBatchSize", DEFAULT_PULL_BATCH),
+        read_ahead=given.number("readAhead", DEFAULT_READ_AHEAD),
+        max_hash_slot_num=given.number("maxHashSlotNum", 5_000_000),
+        max_index_num=given.number("maxIndexNum", 20_000_000),
+    )
+
+
+class _Given:
+    """The options as they were given: names without regard to case, values as text."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        known = {name.lower() for name in NAMES} | IGNORED
+        for name in options:
+            if name.lower() not in known:
+                raise OptionError(f"option {name} is not known; there are {', '.join(NAMES)}")
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name.lower())
+        if value is None:
+            return None
+        if not value.strip():
+            raise OptionError(f"option {name} is empty")
+        return value.strip()
+
+    def number(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isdecimal() or not 0 < int(value) < 2**63:
+            raise OptionError(f"option {name} is {value!r}: it must be a whole number above 0")
+        return int(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise OptionError(f"option {name} is {value!r}: it must be true or false")
+        return value.lower() == "true"
+
+    def one_of(self, name: str, values: tuple[str, ...]) -> Any:
+        value = self.text(name) or values[0]
+        if value.lower() not in values:
+            raise OptionError(f"option {name} is {value!r}: it must be {' or '.join(values)}")
+        return value.lower()
+
+    def json(self, name: str) -> Any:
+        value = self.text(name)
+        try:
+            return json.loads(value or "")
+        except ValueError as error:
+            raise OptionError(f"option {name} is {value!r}: no JSON ({error})") from error
+
+    def exclusive(self, *names: str) -> str | None:
+        """Which of the names is given; OptionError where several are."""
+        found = [name for name in names if name.lower() in self._values]
+        if len(found) > 1:
+            raise OptionError(f"options {' and '.join(found)} exclude each other")
+        return found[0] if found else None
+
+
+def _selection(given: _Given) -> Selection:
+    name = given.exclusive("topic", "subscribe", "subscribePattern", "assign")
+    if name is None:
+        raise OptionError("one of topic, subscribe, subscribePattern and assign is needed")
+    value = given.text(name) or ""
+    if name == "topic":
+        return Selection(topics=(value,))
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        if not topics:
+            raise OptionError(f"option subscribe is {value!r}: name topics, with commas between")
+        return Selection(topics=topics)
+    if name == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise OptionError(f"option subscribePattern is {value!r}: {error}") from error
+        return Selection(pattern=value)
+    assigned = given.json(name)
+    try:
+        queues = {str(topic): _assigned(brokers) for topic, brokers in assigned.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f'option assign is {value!r}: write {{"topic": [0, 1]}} or '
+            '{"topic": {"broker": [0, 1]}}'
+        ) from error
+    return Selection(topics=tuple(queues), queues=queues)
+
+
+def _assigned(brokers: Any) -> dict[str | None, tuple[int, ...]]:
+    if isinstance(brokers, list):
+        return {None: tuple(int(queue) for queue in brokers)}
+    return {broker: tuple(int(queue) for queue in ids) for broker, ids in brokers.items()}
+
+
+def _filter(given: _Given) -> Filter:
+    kind = given.one_of("expressionType", ("tag", "sql92"))
+    name = given.exclusive("tags", "subExpression")
+    key = given.text("key")
+    if name is None:
+        if kind == "sql92":
+            raise OptionError("option expressionType is SQL92: option subExpression is missing")
+        return Filter(key=key)
+    expression = given.text(name) or ""
+    if kind == "sql92" and name == "subExpression":
+        return Filter(sql=expression, key=key)
+    if expression == "*":
+        return Filter(key=key)
+    tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||")))
+    if not all(tags):
+        raise OptionError(f"option {name} is {expression!r}: write tags with || between, or *")
+    return Filter(tags=tags, key=key)
+
+
+def _position(given: _Given, side: str, default: Position) -> Position:
+    names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+    name = given.exclusive(*names)
+    if name is None:
+        return default
+    value = given.text(name) or ""
+    if name == names[1]:
+        if not value.isdecimal():
+            raise OptionError(f"option {name} is {value!r}: it must be milliseconds since 1970")
+        return Position(timestamp_ms=int(value), option=name)
+    if name == names[2]:
+        return Position(timestamps=parse_timestamps(name, given.json(name)), option=name)
+    if value.lower() == "earliest":
+        return EARLIEST
+    if value.lower() == "latest":
+        return LATEST
+    return Position(offsets=parse_offsets(name, given.json(name)), option=name)
+
+
+def _group(given: _Given, name_server: str | None) -> str | None:
+    group, prefix = given.text("group"), given.text("groupIdPrefix")
+    commits = given.flag("commitOffsetsToGroup", False)
+    if commits and group is None:
+        raise OptionError("option commitOffsetsToGroup is true: name the group in option group")
+    if commits and name_server is None:
+        raise OptionError("option commitOffsetsToGroup needs nameServer: files hold no groups")
+    return group or prefix or DEFAULT_GROUP

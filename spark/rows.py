@@ -1,0 +1,81 @@
+"""Messages of one queue as Arrow batches of the schema that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from congreve.records.arrow import OF_QUEUE, repeated, to_batch
+from congreve.records.column import Column
+from congreve.records.columns import RecordColumns
+from congreve.spark.offsets import Queue
+from congreve.spark.schema import CORRUPT, OF_ENTRY
+
+BATCH_ROWS = 32_768
+BATCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a task needs to know beside its offsets; travels from the driver to the tasks."""
+
+    schema: pa.Schema
+    tags: tuple[str, ...] | None = None
+    sql: str | None = None
+    codes: tuple[int, ...] | None = field(default=None)
+    verify_crc: bool = False
+    decompress: bool = True
+    fail_on_data_loss: bool = True
+
+    @property
+    def entries_suffice(self) -> bool:
+        """Whether consume-queue entries tell all that is asked, without a look into the log."""
+        return (
+            self.tags is None
+            and not self.verify_crc
+            and set(self.schema.names) <= {*OF_QUEUE, *OF_ENTRY}
+        )
+
+
+class QueueRows:
+    """Gathers rows of one queue until a batch is taken."""
+
+    def __init__(self, scan: Scan, queue: Queue) -> None:
+        self._scan = scan
+        self._constants = dict(zip(OF_QUEUE, queue, strict=True))
+        names = [
+            "propertiesJson" if name == "properties" and pa.types.is_string(kind) else name
+            for name, kind in zip(scan.schema.names, scan.schema.types, strict=True)
+            if name not in OF_QUEUE and name != CORRUPT
+        ]
+        self.gather = RecordColumns(
+            names,
+            tags=scan.tags,
+            verify_crc=scan.verify_crc,
+            keep_corrupt=CORRUPT in scan.schema.names,
+            decompress=scan.decompress,
+        )
+
+    def take(self) -> pa.RecordBatch:
+        """What was gathered so far."""
+        rows, corrupt = self.gather.rows, self.gather.corrupt
+        columns: dict[str, Column | pa.Array] = dict(self.gather.take())
+        if "propertiesJson" in columns:
+            columns["properties"] = columns.pop("propertiesJson")
+        if corrupt:
+            reasons: list[str | None] = [None] * rows
+            for row, reason in corrupt:
+                reasons[row] = reason
+            columns[CORRUPT] = pa.array(reasons, pa.string())
+        return self.batch(columns, rows)
+
+    def batch(self, columns: Mapping[str, Column | pa.Array], rows: int) -> pa.RecordBatch:
+        """A batch of given columns and those that are the same in all rows of the queue."""
+        constants = {
+            name: repeated(value, self._scan.schema.field(name).type, rows)
+            for name, value in self._constants.items()
+            if name in self._scan.schema.names
+        }
+        return to_batch({**columns, **constants}, self._scan.schema, rows)

@@ -1,0 +1,132 @@
+"""What a user of Spark writes, through Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.functions import count, max_by
+
+from congreve.engine.files import StoreFiles
+from congreve.records.record import decode_record
+
+from .stores import BEGIN_MS, write
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("store"), 1000)
+
+
+def read(spark: Any, store: Path, **options: str) -> Any:
+    return (
+        spark.read.format("rocketmq")
+        .option("storePath", str(store))
+        .option("topic", "T")
+        .options(**options)
+    )
+
+
+def test_spark_finds_the_source_by_itself_and_gives_the_documented_columns(
+    spark: Any, store: Path
+) -> None:
+    frame = read(spark, store).load()
+    assert frame.columns[:9] == [
+        *("topic", "flag", "body", "properties", "brokerName"),
+        *("queueId", "queueOffset", "bornTimestamp", "storeTimestamp"),
+    ]
+    assert frame.columns[9:] == [
+        *("tags", "keys", "msgId", "offsetMsgId", "commitLogOffset", "storeSize", "tagsCode"),
+        *("sysFlag", "bodyCRC", "reconsumeTimes", "bornHost", "storeHost"),
+    ]
+    assert frame.schema["properties"].dataType.simpleString() == "map<string,string>"
+    assert frame.count() == 1000
+
+
+def test_rows_are_those_that_sparks_own_frame_has(spark: Any, store: Path) -> None:
+    files = StoreFiles(store)
+    own = []
+    for queue_id in files.queues("T"):
+        queue = files.queue("T", queue_id)
+        for entry in queue.entries(queue.min_offset, queue.max_offset):
+            record = decode_record(files.record(int(entry["physical_offset"]), int(entry["size"])))
+            own.append(
+                (record.topic, record.queue_id, record.queue_offset, bytearray(record.body),
+                 record.properties, record.properties["TAGS"], record.body_crc)
+            )  # fmt: skip
+    names = "topic,queueId,queueOffset,body,properties,tags,bodyCRC"
+    frame = read(spark, store, columns=names).load()
+    wanted = spark.createDataFrame(own, frame.schema)
+    order = ["queueId", "queueOffset"]
+    assert frame.sort(order).collect() == wanted.sort(order).collect()
+
+
+def test_a_schema_of_the_user_reads_only_its_columns(spark: Any, store: Path) -> None:
+    frame = read(spark, store).schema("tags string, queueOffset bigint").load()
+    counts = {row["tags"]: row["n"] for row in frame.groupBy("tags").agg(count("*").alias("n"))
+              .collect()}  # fmt: skip
+    assert counts == {f"Tag{i}": 100 for i in range(10)}
+
+
+def test_sql_asks_a_view_over_a_store(spark: Any, store: Path) -> None:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW messages USING rocketmq "
+        f"OPTIONS (storePath '{store}', subscribePattern 'T|X', propertiesFormat 'json')"
+    )
+    found = spark.sql(
+        "SELECT keys, get_json_object(properties, '$.UNIQ_KEY') AS id FROM messages "
+        "WHERE tags = 'Tag7' ORDER BY storeTimestamp LIMIT 1"
+    ).collect()
+    assert [tuple(row) for row in found] == [("order-7 customer-0", "U00000007")]
+
+
+def test_sparks_filters_reach_the_source_and_change_no_row(spark: Any, store: Path) -> None:
+    condition = (
+        f"tags IN ('Tag1', 'Tag2') AND queueOffset > 100 AND queueId = 1 "
+        f"AND storeTimestamp < timestamp_millis({BEGIN_MS + 80_000})"
+    )
+    plain = read(spark, store).load().filter(condition)
+    pushed = read(spark, store, pushdown="true").load().filter(condition)
+    assert sorted(map(str, plain.collect())) == sorted(map(str, pushed.collect()))
+    assert plain.count() > 0
+    newest = pushed.agg(max_by("keys", "storeTimestamp")).first()[0]
+    assert newest == "order-781 customer-4"
+
+
+def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:
+    row = (
+        read(spark, store, columns="storeTimestamp,bornTimestamp")
+        .load()
+        .selectExpr("min(unix_millis(storeTimestamp))", "max(unix_millis(bornTimestamp))")
+        .first()
+    )
+    assert tuple(row) == (BEGIN_MS, BEGIN_MS + 99_900 - 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "message"),
+    [
+        ({"topic": "X"}, None, "topic 'X' .* is not there; there are T"),
+        ({"storePath": "nowhere"}, None, "option storePath is 'nowhere'"),
+        ({"maxRecordsPerPartition": "-1"}, None, "option maxRecordsPerPartition is '-1'"),
+        ({}, "value binary", "no column is named 'value'"),
+        ({}, "body string", "column body is binary, the schema asks for string"),
+        (
+            {"startingOffsets": '{"T": {"store": {"0": 999}}}'},
+            None,
+            "startingOffsets asks for offset 999",
+        ),
+    ],
+)
+def test_an_error_names_the_option_before_tasks_start(
+    spark: Any, store: Path, options: dict[str, str], schema: str | None, message: str
+) -> None:
+    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup())
+    reader = read(spark, store, **options)
+    if schema is not None:
+        reader = reader.schema(schema)
+    with pytest.raises(PySparkException, match=message):
+        reader.load().count()
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup()) == jobs

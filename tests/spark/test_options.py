@@ -1,0 +1,86 @@
+"""What is wrong with an option is said before anything starts, with its name and value."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from congreve.spark.errors import OptionError
+from congreve.spark.offsets import Queue, Range, from_json, to_json
+from congreve.spark.options import parse
+from congreve.spark.planning import cut
+
+GOOD = {"storePath": "s", "topic": "T"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"storePath": ""}, "option storePath is empty"),
+        ({"nameServer": "h:1"}, "storePath .* and nameServer .* not both"),
+        ({"topic": "T", "subscribe": "A"}, "options topic and subscribe exclude each other"),
+        ({"subscribePattern": "(", "topic": None}, r"option subscribePattern is '\('"),
+        ({"subscribe": " , ", "topic": None}, "option subscribe is ','"),
+        ({"assign": "[1", "topic": None}, r"option assign is '\[1': no JSON"),
+        ({"assign": '{"T": 3}', "topic": None}, "option assign is"),
+        ({"topic": None}, "one of topic, subscribe, subscribePattern and assign is needed"),
+        ({"startingOffest": "earliest"}, "option startingOffest is not known"),
+        ({"startingOffsets": "first"}, "option startingOffsets is 'first': no JSON"),
+        ({"startingOffsets": '{"T": 4}'}, 'option startingOffsets is .*write {"topic"'),
+        ({"startingOffsets": '{"T": {"b": {"0": -3}}}'}, "option startingOffsets is"),
+        ({"startingOffsets": "latest"}, "startingOffsets 'latest' reads nothing in a batch"),
+        ({"startingTimestamp": "today"}, "option startingTimestamp is 'today'"),
+        ({"startingTimestamp": "1", "startingOffsets": "earliest"}, "exclude each other"),
+        ({"endingOffsets": "earliest"}, "endingOffsets 'earliest' reads nothing"),
+        ({"minPartitions": "0"}, "option minPartitions is '0'"),
+        ({"maxRecordsPerPartition": "many"}, "option maxRecordsPerPartition is 'many'"),
+        ({"verifyCrc": "yes"}, "option verifyCrc is 'yes': it must be true or false"),
+        ({"propertiesFormat": "xml"}, "option propertiesFormat is 'xml'"),
+        ({"tags": "A||"}, r"option tags is 'A\|\|'"),
+        ({"expressionType": "SQL92"}, "option subExpression is missing"),
+        ({"commitOffsetsToGroup": "true"}, "name the group in option group"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value(wrong: dict[str, str | None], message: str) -> None:
+    options = {name: value for name, value in {**GOOD, **wrong}.items() if value is not None}
+    with pytest.raises(OptionError, match=message):
+        parse(options)
+
+
+def test_names_come_in_any_case_as_spark_gives_them() -> None:
+    options = parse({"STOREPATH": "s", "subscribe": "A, B,A", "subexpression": "x || y"})
+    assert options.selection.topics == ("A", "B")
+    assert options.filter.tags == ("x", "y")
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="a stream has no end"):
+        parse({**GOOD, "endingTimestamp": "5"}, streaming=True)
+
+
+QUEUES = st.builds(Queue, st.sampled_from("AB"), st.sampled_from(["b1", "b2"]), st.integers(0, 9))
+
+
+@given(st.dictionaries(QUEUES, st.integers(0, 2**62)))
+def test_offsets_survive_a_checkpoint(offsets: dict[Queue, int]) -> None:
+    assert from_json(to_json(offsets)) == offsets
+
+
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.integers(0, 20), st.integers(0, 300)
+)
+def test_pieces_hold_each_message_once(
+    sizes: list[int], min_partitions: int, max_records: int
+) -> None:
+    ranges = [Range(Queue("T", "b", i), 7, 7 + size) for i, size in enumerate(sizes)]
+    pieces = cut(ranges, min_partitions, max_records)
+    for queue, start, stop in ranges:
+        own = [piece for piece in pieces if piece.queue == queue]
+        assert [own[0].start, own[-1].stop] == [start, stop]
+        assert all(a.stop == b.start for a, b in pairwise(own))
+    assert all(piece.start < piece.stop for piece in pieces)
+    assert not max_records or max(piece.stop - piece.start for piece in pieces) <= max_records
+    assert len(pieces) >= min(min_partitions, sum(sizes))
