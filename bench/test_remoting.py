@@ -50,7 +50,7 @@ def test_decode_32_send_headers(benchmark, kind):
 @KINDS
 def test_decode_32_commands_in_python(benchmark, kind):
     frames = [send(kind)] * SENDS
-    commands = benchmark(lambda: [RemotingCommand.decode(each) for each in frames])
+    commands = benchmark(lambda: [RemotingCommand.decode_any(each) for each in frames])
     assert commands[0].ext_fields == FIELDS
 
 

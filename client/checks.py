@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from congreve.client.errors import InvalidMessageError, InvalidNameError
 from congreve.client.message import RETRY_PREFIX, Message
@@ -12,6 +13,7 @@ GROUP_MAX = 255
 PROPERTIES_MAX = 32767
 """Bytes of a message's encoded properties."""
 
+_BUFFERS = (bytes, bytearray, memoryview)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 NOT_FOR_PRODUCERS = frozenset(
@@ -32,6 +34,7 @@ RESERVED_PROPERTIES = frozenset(
 """Names that have a meaning of their own, so that users cannot have them."""
 
 
+@lru_cache(maxsize=1024)
 def check_topic(topic: str) -> None:
     """Raises InvalidNameError."""
     _check_name("topic", topic, TOPIC_MAX)
@@ -50,7 +53,7 @@ def check_message(message: Message, body_max: int) -> None:
     if message.topic in NOT_FOR_PRODUCERS:
         raise InvalidNameError(f"topic {message.topic!r} is written by brokers alone")
     body = message.body
-    if not isinstance(body, bytes | bytearray | memoryview):
+    if not isinstance(body, _BUFFERS):
         raise InvalidMessageError(f"message body of type {type(body).__name__}: bytes are needed")
     if not body:
         raise InvalidMessageError(f"message of topic {message.topic} has an empty body")

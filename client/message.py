@@ -58,13 +58,17 @@ class SendStatus(IntEnum):
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message was stored. Of a batch: ids with commas between, offset of the first."""
+    """Where a message was stored. Of a batch: ids with commas between, offset of the first.
+
+    `transaction_id` is what a broker may give to a half message beside our own id.
+    """
 
     status: SendStatus
     message_id: str
     offset_message_id: str
     queue: MessageQueue
     queue_offset: int
+    transaction_id: str | None = None
 
 
 class ReceivedMessage(msgspec.Struct, kw_only=True):

@@ -13,6 +13,7 @@ from congreve.records.errors import RecordError
 from congreve.records.flags import SysFlag
 from congreve.records.properties import DELAY, KEYS, TAGS, UNIQ_KEY, WAIT
 from congreve.records.record import encode_properties
+from congreve.remoting.codes import RequestCode
 
 COMPRESS_LEVEL = 5
 
@@ -31,6 +32,11 @@ class Outgoing(msgspec.Struct):
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+
+    @property
+    def code(self) -> int:
+        """The request code that it is sent with."""
+        return RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
 
 
 def prepare(message: Message, message_id: str, *, compress_from: int) -> Outgoing:

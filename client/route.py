@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -29,6 +29,8 @@ DEFAULT_TOPIC_QUEUES = 4
 REFRESH_S = 30.0
 MASTER_ID = 0
 PERM_WRITE, PERM_READ = 2, 4
+
+_NO_BROKER: Mapping[int, str] = {}
 
 
 class NameServers:
@@ -80,6 +82,10 @@ class TopicRoute(msgspec.Struct, frozen=True):
     read_queues: tuple[MessageQueue, ...]
     brokers: dict[str, dict[int, str]]
 
+    def master(self, broker_name: str) -> str | None:
+        """Its address, where the route names it."""
+        return self.brokers.get(broker_name, _NO_BROKER).get(MASTER_ID)
+
 
 class RouteCache:
     """Routes of the topics that were asked for; `refresh` is to be called each REFRESH_S."""
@@ -89,6 +95,10 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
         self._inherited: set[str] = set()
+
+    def known(self, topic: str) -> TopicRoute | None:
+        """What find() with `inherit` would return without asking anybody."""
+        return self._routes.get(topic)
 
     async def find(self, topic: str, *, inherit: bool = False) -> TopicRoute:
         """The route of a topic; with `inherit`, one that does not exist yet gets that of TBW102.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection, ConnectionLimits, Handler
-from congreve.remoting.errors import ConnectError, ConnectionLostError
+from congreve.remoting.errors import ConnectError, ConnectionLostError, RequestTimeoutError
 from congreve.remoting.inbox import CommandSink
 from congreve.remoting.readbuffer import ReadBuffer
 
@@ -15,7 +15,8 @@ class RemotingClient:
     """Connects when first asked to, and again after a connection was lost.
 
     `handlers` serve what servers ask of us, ``{code: handler}``. All coroutines belong to one
-    event loop. `timeout_s` is for an answer, `connect_timeout_s` for a connection.
+    event loop. `timeout_s` is for an answer, `connect_timeout_s` for a connection; with `ssl` all
+    connections are encrypted. `before_request` is called with each request as it leaves.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class RemotingClient:
         limits: ConnectionLimits | None = None,
         on_close: Callable[[Connection], None] | None = None,
         ssl: tls.SSLContext | None = None,
+        before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self.connect_timeout_s = connect_timeout_s
@@ -34,9 +36,11 @@ class RemotingClient:
         self._limits = limits or ConnectionLimits()
         self._on_close = on_close
         self._ssl = ssl
+        self._before_request = before_request
         self._sink = CommandSink()
         self._read_buffer = ReadBuffer()
         self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._open: dict[str, Connection] = {}
         self._closed = False
 
     async def invoke(
@@ -53,6 +57,27 @@ class RemotingClient:
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         """Ask ``host:port`` for what has no answer. Raises ConnectError or FrameError."""
         (await self.connection(address)).oneway(command)
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to an address, where one is there and takes bytes."""
+        connection = self._open.get(address)
+        if connection is None or connection.closed or not connection.is_writable:
+            return None
+        return connection
+
+    async def writable(self, address: str, deadline: float) -> Connection:
+        """The connection to an address, when it takes bytes; `deadline` is the loop's time.
+
+        Raises ConnectError or RequestTimeoutError.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self.connection(address)
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"no connection to {address} in time") from error
+        if not connection.is_writable:
+            await connection.wait_writable(deadline - asyncio.get_running_loop().time())
+        return connection
 
     async def connection(self, address: str) -> Connection:
         """The connection to an address, made anew where there is none. Raises ConnectError."""
@@ -94,6 +119,7 @@ class RemotingClient:
             ) from error
         except (OSError, OverflowError) as error:
             raise ConnectError(f"no connection to {address}: {error}") from error
+        self._open[address] = connection
         return connection
 
     def _connection(self) -> Connection:
@@ -103,6 +129,7 @@ class RemotingClient:
             self._read_buffer,
             limits=self._limits,
             on_close=self._on_close or _ignore,
+            before_request=self._before_request,
         )
 
 

@@ -43,16 +43,21 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A peer. Reading goes through `sink`, which calls `on_frame` or `on_command`."""
+    """A peer. Reading goes through `sink`, which calls `on_frame` or `on_command`.
+
+    `before_request` may add ext fields to requests of this end (RocketMQ: RPCHook).
+    """
 
     __slots__ = (
         "__weakref__",
+        "_before_request",
         "_close_callback",
         "_expiry",
         "_handlers",
         "_limits",
         "_loop",
         "_next_opaque",
+        "_outgoing",
         "_poll",
         "_read_buffer",
         "_reading_paused",
@@ -78,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
         poll: ShortPoll | None = None,
+        before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
         self._handlers = handlers
         self._sink = sink
@@ -85,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = limits
         self._close_callback = on_close
         self._poll = poll
+        self._before_request = before_request
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._stash: Stash | None = None
@@ -92,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._next_opaque = 0
+        self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
         self._reading_paused = False
         self.active = True
@@ -120,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._stash = None
+        self._outgoing.clear()
         if self._expiry is not None:
             self._expiry.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -258,19 +267,28 @@ class Connection(asyncio.BufferedProtocol):
         """Send bytes of whole frames; what a closed connection is given is dropped."""
         if not self.closed and self._transport is not None:
             self.active = True
+            if self._outgoing:
+                self._flush()
             self._transport.write(data)
 
     def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         """Send bytes of whole frames, in pieces; a closed connection drops them."""
         if not self.closed and self._transport is not None:
             self.active = True
+            if self._outgoing:
+                self._flush()
             self._transport.writelines(pieces)
 
     def oneway(self, command: RemotingCommand) -> None:
-        """Send a request that gets no answer; its opaque and flag are set here."""
-        self._number(command)
+        """Send a request that gets no answer; its opaque and flag are set here. FrameError."""
         command.flag = int(CommandFlag.ONEWAY)
-        self.send(command)
+        self._number(command)
+        self._post(command.encode())
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the peer takes what it is sent; call() does not ask."""
+        return self._writable is None
 
     async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request, whose opaque and flag are set here, and wait for its answer.
@@ -279,30 +297,62 @@ class Connection(asyncio.BufferedProtocol):
         """
         deadline = self._loop.time() + timeout_s
         if self._writable is not None:
-            await self._wait_writable(timeout_s)
+            await self.wait_writable(timeout_s)
+        future = self.call(command, deadline)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(command.opaque, None)
+
+    def call(self, command: RemotingCommand, deadline: float) -> "asyncio.Future[RemotingCommand]":
+        """Send a request, whose opaque and flag are set here; its answer comes as a future.
+
+        Requests of one turn of the loop leave together. `deadline` is the loop's time, after which
+        the future gets RequestTimeoutError, as it gets ConnectionLostError where the connection
+        ends; a cancelled one is forgotten. Raises ConnectionLostError, TooManyRequestsError or
+        FrameError.
+        """
         if self.closed:
             raise ConnectionLostError(f"{self!r}: closed before the request was sent")
+        if len(self._waiting) >= self._limits.awaited_answers:
+            self._forget_cancelled()
         if len(self._waiting) >= self._limits.awaited_answers:
             raise TooManyRequestsError(f"{self!r}: {len(self._waiting)} requests without answer")
         opaque = self._number(command)
         command.flag = 0
-        frame = command.encode()
+        self._post(command.encode())
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = (deadline, future)
-        self._expire_by(deadline)
-        self.write(frame)
-        try:
-            return await future
-        finally:
-            self._waiting.pop(opaque, None)
+        if self._expiry is None or deadline < self._expiry.when():
+            self._expire_by(deadline)
+        return future
+
+    def _forget_cancelled(self) -> None:
+        for opaque, (_, future) in list(self._waiting.items()):
+            if future.done():
+                del self._waiting[opaque]
+
+    def _post(self, frame: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    def _flush(self) -> None:
+        """Hand over what was posted, unless something that had to follow it has done so."""
+        frames, self._outgoing = self._outgoing, []
+        if frames:
+            self.writelines(frames)
 
     def _number(self, command: RemotingCommand) -> int:
+        if self._before_request is not None:
+            self._before_request(command)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & 0x7FFFFFFF
         command.opaque = opaque
         return opaque
 
-    async def _wait_writable(self, timeout_s: float) -> None:
+    async def wait_writable(self, timeout_s: float) -> None:
+        """Wait until the peer takes bytes again. Raises RequestTimeoutError."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._writable is not None and not self.closed:
@@ -313,27 +363,27 @@ class Connection(asyncio.BufferedProtocol):
             ) from error
 
     def _expire_by(self, deadline: float) -> None:
-        if self._expiry is None or deadline < self._expiry.when():
-            if self._expiry is not None:
-                self._expiry.cancel()
-            self._expiry = self._loop.call_at(deadline, self._expire)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self._loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         """End what waited too long. One timer for all requests: they mostly have one timeout."""
         self._expiry = None
         now = self._loop.time()
-        due = [future for deadline, future in self._waiting.values() if deadline <= now]
-        for future in due:
-            if not future.done():
-                future.set_exception(RequestTimeoutError(f"{self!r}: no answer in time"))
-        later = [deadline for deadline, _ in self._waiting.values() if deadline > now]
-        if later:
-            self._expire_by(min(later))
+        for opaque, (deadline, future) in list(self._waiting.items()):
+            if deadline <= now or future.done():
+                del self._waiting[opaque]
+                if not future.done():
+                    future.set_exception(RequestTimeoutError(f"{self!r}: no answer in time"))
+        if self._waiting:
+            self._expire_by(min(deadline for deadline, _ in self._waiting.values()))
 
     # ---- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close when what was written has been sent."""
+        self._flush()
         if self._transport is not None:
             self._transport.close()
 

@@ -43,6 +43,10 @@ cdef struct Header:
     int32_t opaque
     int32_t flag
     Slice opaque_text           # as it stands in a JSON header; no data: it does not
+    # These three are set by decode_header() alone, not from a remembered header.
+    int32_t language_number     # of a binary header; -1: `language` has the name
+    Slice language
+    Slice remark                # data is NULL where there is none
     int32_t count
     Field fields[HEADER_FIELDS_MAX]
 

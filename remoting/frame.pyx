@@ -66,6 +66,9 @@ cdef HeaderStatus decode_header(const Frame *frame, Scratch *scratch,
                                 Header *header) noexcept nogil:
     header.code = header.version = header.opaque = header.flag = header.count = 0
     header.opaque_text.data = NULL
+    header.language_number = -1
+    header.language.length = 0
+    header.remark.data = NULL
     if frame.serialize_type == 1:
         return decode_binary(frame.header, header)
     if scratch.capacity - scratch.used < frame.header.length:
@@ -109,7 +112,7 @@ cdef const uint8_t *decode_member(Slice key, const uint8_t *at, const uint8_t *e
     if equals(key, b"extFields", 9):
         return decode_fields(at, end, scratch, header)
     if equals(key, b"remark", 6):
-        return scan_string(at, end, scratch, &value)
+        return scan_string(at, end, scratch, &header.remark)
     at = scan_value(at, end, scratch, &value)
     if at == NULL:
         return NULL
@@ -122,6 +125,8 @@ cdef const uint8_t *decode_member(Slice key, const uint8_t *at, const uint8_t *e
         return at if bare and parse_int32(value, &header.opaque) else NULL
     if equals(key, b"flag", 4):
         return at if bare and parse_int32(value, &header.flag) else NULL
+    if equals(key, b"language", 8):
+        header.language = value
     return at
 
 
@@ -178,6 +183,7 @@ cdef HeaderStatus decode_binary(Slice text, Header *header) noexcept nogil:
     if text.length < 21:
         return HEADER_BAD
     header.code = load_i16(at)
+    header.language_number = at[2]
     header.version = load_i16(at + 3)
     header.opaque = load_i32(at + 5)
     header.flag = load_i32(at + 9)
@@ -186,6 +192,10 @@ cdef HeaderStatus decode_binary(Slice text, Header *header) noexcept nogil:
     if length > 0:
         if length > end - at - 4:
             return HEADER_BAD
+        header.remark.data = at
+        header.remark.length = length
+        if not is_utf8(at, length):
+            return HEADER_SLOW
         at += length
     length = load_i32(at)
     at += 4

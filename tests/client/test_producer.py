@@ -119,7 +119,7 @@ async def test_dead_broker_is_passed_over() -> None:
 async def test_silent_broker_ends_the_send_in_time() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[SEND] = silence
-        with pytest.raises(SendTimeoutError, match=r"0\.05 s"):
+        with pytest.raises(SendTimeoutError, match="not confirmed in time"):
             await producer.send(Message(topic="T", body=b"x"), timeout_s=0.05)
 
 

@@ -181,6 +181,49 @@ def test_requests_without_answer_are_limited():
     run(scenario())
 
 
+def test_cancelled_calls_make_room_for_others():
+    async def scenario():
+        limits = ConnectionLimits(awaited_answers=2)
+        async with plain_server(never_answer) as address, client(limits=limits) as made:
+            connection = await made.connection(address)
+            deadline = asyncio.get_running_loop().time() + 0.05
+            calls = [connection.call(RemotingCommand(code=1), deadline) for _ in range(2)]
+            with pytest.raises(TooManyRequestsError):
+                connection.call(RemotingCommand(code=1), deadline)
+            calls[0].cancel()
+            await asyncio.gather(
+                *calls[1:],
+                connection.call(RemotingCommand(code=1), deadline),
+                return_exceptions=True,
+            )
+            assert isinstance(calls[1].exception(), RequestTimeoutError)
+
+    run(scenario())
+
+
+def test_requests_of_one_turn_leave_in_order_whatever_is_sent_between():
+    arrived = []
+
+    async def note(reader, writer):
+        for _ in range(3):
+            request = await receive(reader)
+            arrived.append(request.body)
+            writer.write(request.reply(0).encode())
+        writer.close()
+
+    async def scenario():
+        async with plain_server(note) as address, client() as made:
+            connection = await made.connection(address)
+            deadline = asyncio.get_running_loop().time() + 5
+            first = connection.call(RemotingCommand(code=1, body=b"first"), deadline)
+            connection.send(RemotingCommand(code=1, opaque=77, body=b"between"))
+            last = connection.call(RemotingCommand(code=1, body=b"last"), deadline)
+            await asyncio.gather(first, last)
+        assert arrived == [b"first", b"between", b"last"]
+
+    run(scenario())
+
+
 def test_a_request_that_cannot_be_sent_leaves_the_connection_usable():
     async def scenario():
         async with plain_server(answer_backwards) as address, client() as made:

@@ -1,4 +1,4 @@
-"""Frames as bytes on the wire, without compiled code."""
+"""Frames as bytes on the wire."""
 
 import json
 
@@ -33,6 +33,20 @@ def test_binary_worked_example_both_ways():
     )
     assert command.encode() == WORKED_EXAMPLE
     assert RemotingCommand.decode(WORKED_EXAMPLE) == command
+
+
+def test_json_header_is_json_whatever_the_texts_are():
+    text = "".join(map(chr, range(0x100))) + "\u20ac\U0001f600"
+    data = RemotingCommand(code=-1, remark=text, ext_fields={text: text, "": ""}).encode()
+    header = json.loads(data[8:])
+    assert (header["code"], header["remark"]) == (-1, text)
+    assert header["extFields"] == {text: text, "": ""}
+
+
+@pytest.mark.parametrize("fields", [{"a": 1}, {"a": None}, {"a": "\ud800"}])
+def test_fields_that_are_no_text_are_refused(fields):
+    with pytest.raises((TypeError, UnicodeError)):
+        RemotingCommand(code=1, ext_fields=fields).encode()
 
 
 def test_json_header_of_the_reference():

@@ -1,0 +1,245 @@
+"""From a prepared message to its result: choice of a queue, attempts, deadline (RocketMQ:
+DefaultMQProducerImpl.sendDefaultImpl and sendKernelImpl, TopicPublishInfo)."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from congreve.client.errors import (
+    BrokerError,
+    BrokerNotFoundError,
+    ClientError,
+    RouteNotFoundError,
+    SendTimeoutError,
+)
+from congreve.client.faults import LatencyFaults
+from congreve.client.message import MessageQueue, SendResult, SendStatus
+from congreve.client.outgoing import Outgoing
+from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES, RouteCache, TopicRoute
+from congreve.remoting.client import RemotingClient
+from congreve.remoting.codes import LanguageCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.errors import RemotingError, RequestTimeoutError
+
+logger = logging.getLogger(__name__)
+
+RETRYABLE = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""What a broker may answer that another broker may not."""
+
+Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""Picks one of a topic's queues."""
+
+_STATUSES = {int(status): status for status in SendStatus}
+
+
+class Sender:
+    """Sends for one producer group.
+
+    Queues take turns; an attempt after a failed one goes to another broker if there is one. With
+    `faults`, brokers that were slow or failed are passed over for a while. `clock` gives seconds
+    since 1970.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        routes: RouteCache,
+        remoting: RemotingClient,
+        *,
+        retries: int,
+        retry_when_not_stored_ok: bool,
+        faults: LatencyFaults | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._group = group
+        self._attempts = 1 + max(0, retries)
+        self._retry_when_not_stored_ok = retry_when_not_stored_ok
+        self._faults = faults
+        self._routes = routes
+        self._remoting = remoting
+        self._clock = clock
+        self._turn = random.randrange(1 << 16)
+
+    async def send(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_s: float,
+    ) -> SendResult:
+        """The result of the attempt that succeeded, within `timeout_s` for all of them.
+
+        With a queue or a selector there is one attempt. Raises SendTimeoutError, another
+        ClientError or a RemotingError.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
+        attempts = 1 if queue is not None or selector is not None else self._attempts
+        last_broker: str | None = None
+        while True:
+            attempts -= 1
+            chosen = queue or self.choose(route, selector, last_broker)
+            last_broker = chosen.broker_name
+            try:
+                result = await self._attempt(outgoing, chosen, route, deadline)
+            except (BrokerError, BrokerNotFoundError, RemotingError) as error:
+                self._check_time(outgoing, deadline, error)
+                if not attempts or not _is_retryable(error):
+                    raise
+                logger.info("sending to %s again, %d left: %s", route.topic, attempts, error)
+                continue
+            if (
+                result.status is SendStatus.SEND_OK
+                or not self._retry_when_not_stored_ok
+                or not attempts
+            ):
+                return result
+
+    async def send_oneway(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_s: float,
+    ) -> None:
+        """Have it sent without an answer. Raises as send() does before it is on its way."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
+        chosen = queue or self.choose(route, selector, None)
+        address = self._address(route, chosen)
+        connection = self._remoting.ready(address)
+        if connection is None:
+            connection = await self._remoting.writable(address, deadline)
+        connection.oneway(self._request(outgoing, chosen))
+
+    def choose(
+        self, route: TopicRoute, selector: Selector | None, last_broker: str | None
+    ) -> MessageQueue:
+        """The next queue in turn, of another broker than the last one if there is another."""
+        queues = route.write_queues
+        if not queues:
+            raise RouteNotFoundError(f"topic {route.topic} has no queue that may be written to")
+        if selector is not None:
+            return selector(queues)
+        self._turn += 1
+        if self._faults is not None:
+            return self._faults.choose(queues, self._turn)
+        count = len(queues)
+        if last_broker is not None:
+            for turn in range(self._turn, self._turn + count):
+                if queues[turn % count].broker_name != last_broker:
+                    self._turn = turn
+                    break
+        return queues[self._turn % count]
+
+    async def _attempt(
+        self, outgoing: Outgoing, queue: MessageQueue, route: TopicRoute, deadline: float
+    ) -> SendResult:
+        if self._faults is None:
+            return await self._exchange(outgoing, queue, route, deadline)
+        begin = time.monotonic()
+        try:
+            result = await self._exchange(outgoing, queue, route, deadline)
+        except (BrokerError, RemotingError):
+            self._faults.failed(queue.broker_name)
+            raise
+        self._faults.answered(queue.broker_name, time.monotonic() - begin)
+        return result
+
+    async def _exchange(
+        self, outgoing: Outgoing, queue: MessageQueue, route: TopicRoute, deadline: float
+    ) -> SendResult:
+        address = self._address(route, queue)
+        connection = self._remoting.ready(address)
+        if connection is None:
+            connection = await self._remoting.writable(address, deadline)
+        answer = await connection.call(self._request(outgoing, queue), deadline)
+        return _result(answer, address, outgoing, queue)
+
+    def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
+        address = route.master(queue.broker_name)
+        return address or self._routes.address(queue.broker_name)
+
+    def _request(self, outgoing: Outgoing, queue: MessageQueue) -> RemotingCommand:
+        """Fields as SendMessageRequestHeaderV2 names them, without its checks: they are ours."""
+        fields = {
+            "a": self._group,
+            "b": outgoing.topic,
+            "c": CREATE_TOPIC_KEY,
+            "d": _DEFAULT_TOPIC_QUEUES,
+            "e": str(queue.queue_id),
+            "f": str(outgoing.sys_flag),
+            "g": str(int(self._clock() * 1000)),
+            "h": str(outgoing.flag),
+            "i": outgoing.properties,
+            "j": "0",
+            "k": "false",
+            "m": "true" if outgoing.is_batch else "false",
+        }
+        return RemotingCommand(
+            code=outgoing.code, language=LanguageCode.PYTHON, ext_fields=fields, body=outgoing.body
+        )
+
+    async def _find(self, outgoing: Outgoing, deadline: float) -> TopicRoute:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._routes.find(outgoing.topic, inherit=True)
+        except TimeoutError as error:
+            raise _late(outgoing) from error
+
+    def _check_time(self, outgoing: Outgoing, deadline: float, error: Exception) -> None:
+        """Raises SendTimeoutError where no time is left for another attempt."""
+        if isinstance(error, RequestTimeoutError) or (
+            asyncio.get_running_loop().time() >= deadline
+        ):
+            raise _late(outgoing) from error
+
+
+_DEFAULT_TOPIC_QUEUES = str(DEFAULT_TOPIC_QUEUES)
+
+
+def _late(outgoing: Outgoing) -> SendTimeoutError:
+    return SendTimeoutError(
+        f"message {outgoing.message_id[:32]} to {outgoing.topic} was not confirmed in time; it may "
+        "be stored all the same"
+    )
+
+
+def _is_retryable(error: ClientError | RemotingError) -> bool:
+    return not isinstance(error, BrokerError) or error.code in RETRYABLE
+
+
+def _result(
+    answer: RemotingCommand, address: str, outgoing: Outgoing, queue: MessageQueue
+) -> SendResult:
+    status = _STATUSES.get(answer.code)
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, address)
+    fields = answer.ext_fields
+    try:
+        queue_id = int(fields["queueId"])
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(
+                topic=queue.topic, broker_name=queue.broker_name, queue_id=queue_id
+            )
+        return SendResult(
+            status=status,
+            message_id=outgoing.message_id,
+            offset_message_id=fields["msgId"],
+            queue=queue,
+            queue_offset=int(fields["queueOffset"]),
+            transaction_id=fields.get("transactionId"),
+        )
+    except (KeyError, ValueError) as error:
+        raise BrokerError(answer.code, f"answer to a send without {error}", address) from error
