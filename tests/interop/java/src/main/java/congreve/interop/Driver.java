@@ -24,6 +24,8 @@ public final class Driver {
     }
 
     private static final Consumers CONSUMERS = new Consumers();
+    private static final Transactions TRANSACTIONS = new Transactions();
+    private static final Requests REQUESTS = new Requests();
 
     private static final Map<String, Command> COMMANDS = Map.ofEntries(
         Map.entry("send", Producers::send),
@@ -33,6 +35,16 @@ public final class Driver {
         Map.entry("consumerAssignment", CONSUMERS::assignment),
         Map.entry("consumerWait", CONSUMERS::await),
         Map.entry("consumerStop", CONSUMERS::stop),
+        Map.entry("transactionStart", TRANSACTIONS::start),
+        Map.entry("transactionSend", TRANSACTIONS::send),
+        Map.entry("transactionAnswer", TRANSACTIONS::answer),
+        Map.entry("transactionChecks", TRANSACTIONS::checks),
+        Map.entry("transactionStop", TRANSACTIONS::stop),
+        Map.entry("request", REQUESTS::request),
+        Map.entry("responderStart", REQUESTS::start),
+        Map.entry("responderRelease", REQUESTS::release),
+        Map.entry("responderSent", REQUESTS::sent),
+        Map.entry("responderStop", REQUESTS::stop),
         Map.entry("pull", Pulls::pull),
         Map.entry("drain", Pulls::drain),
         Map.entry("longPoll", Pulls::longPoll),

@@ -1,0 +1,211 @@
+"""Transactions of the official Java client: ends, checks, restarts, and the store's other broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.cluster import Cluster
+from harness.drivers import Driver, Json, body, message
+
+OTHER = {"congreve": "java", "java": "congreve"}
+SETTINGS = {"transactionCheckInterval": "700", "transactionTimeOut": "500"}
+
+
+class Transacting:
+    """A topic, the broker that has it (always at one address), and producers of one group."""
+
+    def __init__(self, namesrv: servers.Server, folder: Path, java: Driver) -> None:
+        self.namesrv = namesrv
+        self.folder = folder
+        self.java = java
+        self.name = f"broker-{uuid.uuid4().hex[:8]}"
+        self.topic = f"transactions-{self.name}"
+        self.port = servers.free_port()
+        self.broker: servers.BrokerServer | None = None
+        self.producers: list[str] = []
+
+    def hand_to(self, kind: str, **settings: str) -> None:
+        """Start a broker of that kind on the store."""
+        self.broker = servers.broker(
+            *(kind, self.folder, self.namesrv.address),
+            broker_name=self.name,
+            store=self.folder / "store",
+            port=self.port,
+            settings=SETTINGS | settings,
+        )
+        self.broker.start()
+
+    def end(self, how: str) -> None:
+        assert self.broker is not None
+        broker, self.broker = self.broker, None
+        if how == "kill":
+            broker.kill()
+        else:
+            assert broker.stop() in (0, 143), broker.tail()
+
+    def create_topic(self) -> None:
+        assert self.broker is not None
+        Cluster(self.namesrv, self.broker).create_topic(self.java, self.topic, queues=2)
+
+    def call(self, do: str, **request: object) -> Json:
+        return self.java.call(do, namesrv=self.namesrv.address, **request)
+
+    def start_producer(self) -> str:
+        """A TransactionMQProducer; all of them are of one group."""
+        name = uuid.uuid4().hex
+        self.call("transactionStart", id=name, group=f"group-{self.name}", topic=self.topic)
+        self.producers.append(name)
+        return name
+
+    def stop_producer(self, name: str) -> None:
+        self.producers.remove(name)
+        self.call("transactionStop", id=name)
+
+    def send(self, producer: str, local: str, *texts: str, **fields: object) -> list[Json]:
+        """One transaction for each text; `local` is how its local part ends."""
+        messages = [
+            message(self.topic, text.encode(), properties={"local": local}, **fields)
+            for text in texts
+        ]
+        results: list[Json] = self.call("transactionSend", id=producer, messages=messages)[
+            "results"
+        ]
+        assert {one["status"] for one in results} == {"SEND_OK"}
+        return results
+
+    def answer(self, producer: str, answer: str) -> None:
+        self.call("transactionAnswer", id=producer, answer=answer)
+
+    def checks(self, producer: str) -> list[Json]:
+        found: list[Json] = self.call("transactionChecks", id=producer)["checks"]
+        return found
+
+    def seen(self, topic: str | None = None) -> Counter[str]:
+        """Bodies that a consumer of the topic gets."""
+        drained = self.call("drain", topics=[topic or self.topic])["messages"]
+        return Counter(body(one).decode() for one in drained)
+
+
+def wait_until(true: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def transacting(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Transacting]:
+    made = Transacting(namesrv, tmp_path / "transacting", java)
+    yield made
+    for producer in list(made.producers):
+        made.stop_producer(producer)
+    if made.broker is not None:
+        made.broker.kill()
+
+
+def test_commit_rollback_and_unknown_then_checked(transacting: Transacting, kind: str) -> None:
+    transacting.hand_to(kind)
+    transacting.create_topic()
+    producer = transacting.start_producer()
+    transacting.send(producer, "commit", "c0", "c1", tags="TagA", keys="k", flag=9)
+    transacting.send(producer, "rollback", "r0")
+    (unknown,) = transacting.send(producer, "unknown", "u0", tags="TagA", keys="k", flag=9)
+    wait_until(lambda: transacting.seen() == Counter(["c0", "c1"]), "commits are not visible")
+    wait_until(lambda: len(transacting.checks(producer)) >= 2, "no checks came")
+    check = transacting.checks(producer)[0]
+    assert body(check) == b"u0"
+    assert (check["topic"], check["queueId"]) == (transacting.topic, unknown["queueId"])
+    assert check["transactionId"] == unknown["msgId"]
+    assert {body(one) for one in transacting.checks(producer)} == {b"u0"}
+    transacting.answer(producer, "commit")
+    wait_until(lambda: transacting.seen()["u0"], "a checked commit is not visible")
+    transacting.send(producer, "unknown", "u1")
+    transacting.answer(producer, "rollback")
+    count = len(transacting.checks(producer))
+    wait_until(lambda: len(transacting.checks(producer)) > count, "no check of u1 came")
+    time.sleep(1.5)
+    assert len(transacting.checks(producer)) <= count + 2
+    assert transacting.seen() == Counter(["c0", "c1", "u0"])
+    for one in transacting.call("drain", topics=[transacting.topic])["messages"]:
+        assert (one["flag"], one["properties"]["TAGS"]) == (9, "TagA")
+        assert one["sysFlag"] & 12 == 8
+    by_tag = transacting.call("drain", topics=[transacting.topic], expression="TagA")
+    assert len(by_tag["messages"]) == 3
+    found = transacting.call("query", topic=transacting.topic, keys=["k"], max=64)["found"]["k"]
+    assert len({one["body"] for one in found}) == 3
+
+
+def test_another_producer_of_the_group_is_asked_for_one_that_died(
+    transacting: Transacting, kind: str
+) -> None:
+    transacting.hand_to(kind)
+    transacting.create_topic()
+    first = transacting.start_producer()
+    transacting.send(first, "unknown", "orphan")
+    transacting.stop_producer(first)
+    second = transacting.start_producer()
+    transacting.answer(second, "commit")
+    wait_until(lambda: transacting.checks(second), "the successor was not asked")
+    wait_until(lambda: transacting.seen() == Counter(["orphan"]), "the orphan was not committed")
+    transacting.stop_producer(second)
+
+
+def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, kind: str) -> None:
+    transacting.hand_to(kind, transactionCheckMax="2")
+    transacting.create_topic()
+    producer = transacting.start_producer()
+    transacting.send(producer, "unknown", "never")
+    wait_until(
+        lambda: "TRANS_CHECK_MAX_TIME_TOPIC"
+        in transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address),
+        "the topic of those given up was not made",
+    )
+    wait_until(lambda: transacting.seen("TRANS_CHECK_MAX_TIME_TOPIC")["never"], "it is not there")
+    assert len(transacting.checks(producer)) == 2
+    assert transacting.seen() == Counter()
+
+
+@pytest.mark.parametrize(
+    ("direction", "how"), [("same", "kill"), ("from-server", "stop"), ("to-server", "kill")]
+)
+def test_open_transactions_go_on_under_the_next_broker(
+    transacting: Transacting, kind: str, direction: str, how: str
+) -> None:
+    """The same broker comes back, or the other one continues the store, and gives it back."""
+    other = kind if direction == "same" else OTHER[kind]
+    writer, reader = (other, kind) if direction == "to-server" else (kind, other)
+    transacting.hand_to(writer)
+    transacting.create_topic()
+    producer = transacting.start_producer()
+    committed = [f"committed-{i}" for i in range(20)]
+    open_ones = [f"open-{i}" for i in range(10)]
+    for i in range(10):
+        transacting.send(producer, "commit", committed[2 * i])
+        transacting.send(producer, "unknown", open_ones[i])
+        transacting.send(producer, "rollback", f"rolled-back-{i}")
+        transacting.send(producer, "commit", committed[2 * i + 1])
+    wait_until(lambda: transacting.seen() == Counter(committed), "commits are not visible")
+    wait_until(lambda: len(transacting.checks(producer)) >= 10, "no checks came")
+    transacting.end(how)
+    transacting.hand_to(reader)
+    assert transacting.seen() == Counter(committed)
+    late = transacting.send(producer, "unknown", "late")
+    transacting.answer(producer, "commit")
+    expected = Counter([*committed, *open_ones, "late"])
+    wait_until(lambda: len(transacting.seen()) == len(expected), "open ones were not committed")
+    assert late[0]["local"] == "UNKNOW"
+    transacting.end(how)
+    count = len(transacting.checks(producer))
+    transacting.hand_to(writer)
+    time.sleep(1.5)
+    seen = transacting.seen()
+    assert set(seen) == set(expected)
+    if kind == "congreve" and direction == "same":
+        assert seen == expected
+        assert len(transacting.checks(producer)) == count
