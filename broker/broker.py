@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -36,10 +36,12 @@ from congreve.broker.pull import PullMessageProcessor
 from congreve.broker.query import QueryMessageProcessor
 from congreve.broker.refusals import answer_refusals
 from congreve.broker.registration import NameServerRegistration
+from congreve.broker.reply import ReplyMessageProcessor
 from congreve.broker.runtimeinfo import RuntimeInfo
 from congreve.broker.schedule import ScheduleMessageService
 from congreve.broker.send import SendMessageProcessor
 from congreve.broker.sendback import SendBackProcessor
+from congreve.broker.sendchecks import SendChecks
 from congreve.broker.statewriter import StateWriter
 from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.topics import SCHEDULE_TOPIC, TopicConfigManager
@@ -59,6 +61,13 @@ logger = logging.getLogger(__name__)
 HOUSEKEEPING_S = 10
 VIP_DISTANCE = 2
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+
+class Processor(Protocol):
+    """Who serves some request codes."""
+
+    def handlers(self) -> Mapping[int, Handler]: ...
+
 
 _Saved = (
     TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager | ScheduleMessageService
@@ -218,10 +227,23 @@ class Broker:
 
     def _handlers(self) -> dict[int, Handler]:
         """Processors get exactly what they need; the table of all request codes comes out."""
-        config, clock, store = self.config, self._clock, self.store
-        topics, groups, offsets = self.topics, self.groups, self.offsets
         pulls, gate = self._open_hot_path()
         processors = (
+            *self._message_processors(gate),
+            pulls,
+            *self._client_processors(),
+            *self._topic_processors(),
+            self._broker_processor(pulls, gate),
+        )
+        return {
+            code: handler
+            for processor in processors
+            for code, handler in processor.handlers().items()
+        }
+
+    def _message_processors(self, gate: DurabilityGate) -> tuple[Processor, ...]:
+        config, topics, groups, store = self.config, self.topics, self.groups, self.store
+        return (
             SendMessageProcessor(
                 config=config,
                 topics=topics,
@@ -229,78 +251,90 @@ class Broker:
                 store=store,
                 gate=gate,
                 transactions=self.transactions.service,
-                clock=clock,
+                clock=self._clock,
             ),
-            self.transactions.processor(gate),
             SendBackProcessor(config=config, topics=topics, groups=groups, store=store, gate=gate),
-            pulls,
-            QueryMessageProcessor(store, self.consumers),
-            ClientManageProcessor(
+            self.transactions.processor(gate),
+            ReplyMessageProcessor(
                 config=config,
-                topics=topics,
-                groups=groups,
+                checks=SendChecks(config, topics, store.config, self._clock),
+                producers=self.producers,
+                store=store,
+                gate=gate,
+                clock=self._clock,
+            ),
+            QueryMessageProcessor(store, self.consumers),
+        )
+
+    def _client_processors(self) -> tuple[Processor, ...]:
+        return (
+            ClientManageProcessor(
+                config=self.config,
+                topics=self.topics,
+                groups=self.groups,
                 consumers=self.consumers,
                 producers=self.producers,
             ),
             ConsumerManageProcessor(
-                topics=topics,
+                topics=self.topics,
                 consumers=self.consumers,
-                offsets=offsets,
+                offsets=self.offsets,
                 locks=self.locks,
-                store=store,
+                store=self.store,
                 memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             ),
+            ClientAdminProcessor(
+                config=self.config,
+                topics=self.topics,
+                consumers=self.consumers,
+                producers=self.producers,
+                offsets=self.offsets,
+                store=self.store,
+            ),
+        )
+
+    def _topic_processors(self) -> tuple[Processor, ...]:
+        return (
             TopicAdminProcessor(
-                config=config,
-                topics=topics,
-                offsets=offsets,
-                store=store,
+                config=self.config,
+                topics=self.topics,
+                offsets=self.offsets,
+                store=self.store,
                 stats=self.stats,
                 saved=self._topics_file.settled,
             ),
             GroupAdminProcessor(
-                config=config,
-                topics=topics,
-                groups=groups,
+                config=self.config,
+                topics=self.topics,
+                groups=self.groups,
                 consumers=self.consumers,
-                offsets=offsets,
-                store=store,
+                offsets=self.offsets,
+                store=self.store,
                 stats=self.stats,
-                clock=clock,
+                clock=self._clock,
                 saved=self._groups_file.settled,
             ),
-            ClientAdminProcessor(
-                config=config,
-                topics=topics,
-                consumers=self.consumers,
-                producers=self.producers,
-                offsets=offsets,
-                store=store,
-            ),
-            BrokerAdminProcessor(
-                config=config,
-                config_path=self._config_path,
-                topics=topics,
-                store=store,
-                stats=self.stats,
-                delay_offsets=self.schedule.wrapper,
-                runtime_info=RuntimeInfo(
-                    config=config,
-                    store=store,
-                    stats=self.stats,
-                    clock=clock,
-                    waiting=lambda: (len(gate), len(pulls.hold)),
-                    delayed=self.schedule.pending,
-                ),
-                clock=clock,
-                config_changed=self._config_changed,
-            ),
         )
-        return {
-            code: handler
-            for processor in processors
-            for code, handler in processor.handlers().items()
-        }
+
+    def _broker_processor(self, pulls: PullMessageProcessor, gate: DurabilityGate) -> Processor:
+        return BrokerAdminProcessor(
+            config=self.config,
+            config_path=self._config_path,
+            topics=self.topics,
+            store=self.store,
+            stats=self.stats,
+            delay_offsets=self.schedule.wrapper,
+            runtime_info=RuntimeInfo(
+                config=self.config,
+                store=self.store,
+                stats=self.stats,
+                clock=self._clock,
+                waiting=lambda: (len(gate), len(pulls.hold)),
+                delayed=self.schedule.pending,
+            ),
+            clock=self._clock,
+            config_changed=self._config_changed,
+        )
 
     def _check_ports(self) -> None:
         """A port that somebody else has shall stop us before anything is written."""

@@ -8,7 +8,7 @@ from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.producers import ProducerManager
-from congreve.broker.send import SYS_FLAG_UNIT_SUB
+from congreve.broker.sendchecks import SYS_FLAG_UNIT_SUB
 from congreve.broker.subscription import is_tag_type
 from congreve.broker.topics import TopicConfigManager, retry_topic
 from congreve.remoting.bodies import CheckClientRequestBody, ConsumerData, HeartbeatData

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
-from congreve.broker.send import region_fields
+from congreve.broker.sendchecks import region_fields
 from congreve.broker.topics import TopicConfigManager
 from congreve.broker.topictable import TopicTable
 from congreve.remoting.answers import send_response_constants

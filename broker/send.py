@@ -12,12 +12,11 @@ from congreve.broker.delay import park
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
+from congreve.broker.sendchecks import SendChecks, put_code, read_send_header, region_fields
 from congreve.broker.topics import (
     RETRY_PREFIX,
     TopicConfigManager,
     dlq_topic,
-    forbidden_for_producers,
-    topic_name_fault,
 )
 from congreve.broker.transactionservice import TransactionService
 from congreve.engine.clock import Clock
@@ -35,7 +34,6 @@ from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.headers import (
     SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 
@@ -43,31 +41,6 @@ PROPERTIES_MAX = 32_767  # bytes
 MULTI_TAG = "MULTI_TAG"
 # From this version on (V3_4_9) a request's own limit of attempts counts.
 MAX_RECONSUME_TIMES_VERSION = 121
-SYS_FLAG_UNIT = 1
-SYS_FLAG_UNIT_SUB = 2
-
-_PUT_CODES = {
-    PutStatus.PUT_OK: ResponseCode.SUCCESS,
-    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
-    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
-    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
-    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
-}
-
-
-def put_code(status: PutStatus) -> ResponseCode:
-    """What a send is answered for a status of the store; all else is SYSTEM_ERROR."""
-    return _PUT_CODES.get(status, ResponseCode.SYSTEM_ERROR)
-
-
-def region_fields(config: BrokerConfig) -> dict[str, str]:
-    """Ext fields that every answer to a send carries: Java clients read them without a look."""
-    return {
-        properties.MSG_REGION: config.region_id,
-        properties.TRACE_SWITCH: "true" if config.trace_on else "false",
-    }
 
 
 class SendMessageProcessor:
@@ -91,7 +64,7 @@ class SendMessageProcessor:
         self._store = store
         self._gate = gate
         self._transactions = transactions
-        self._clock = clock
+        self._checks = SendChecks(config, topics, store.config, clock)
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -104,8 +77,8 @@ class SendMessageProcessor:
     def send(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """One message or a batch. None while the answer waits to be durable."""
         try:
-            header = _read_header(request)
-            self._check(header, request, connection)
+            header = read_send_header(request)
+            self._checks.check(header, request, connection)
             record, wait = self._record(header, request, connection)
             put = self._put(record, header, request)
             if put.status is not PutStatus.PUT_OK:
@@ -138,59 +111,6 @@ class SendMessageProcessor:
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
     ) -> RemotingCommand:
         return request.reply(code, remark, fields | region_fields(self._config))
-
-    def _check(
-        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
-    ) -> None:
-        config, topic = self._config, header.topic
-        start = config.start_accept_send_request_time_stamp
-        if self._clock.now() < start:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start} (ms)"
-            )
-        if not config.writable and self._topics.is_order_topic(topic):
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_ip1}] sending message is forbidden"
-                f" (brokerPermission {config.broker_permission}, order topic[{topic}])",
-            )
-        fault = topic_name_fault(topic)
-        if fault is not None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
-        if forbidden_for_producers(topic):
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden"
-            )
-        known = self._topics.get(topic) or self._create(header)
-        queues = max(known.read_queue_nums, known.write_queue_nums)
-        if header.queue_id >= queues:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{header.queue_id}] is illegal, topic[{topic}] has {queues} queues"
-                f" Producer: {connection.peer[0]}:{connection.peer[1]}",
-            )
-        if len(request.body) > self._store.config.max_message_size:
-            raise RefusedError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal, its body of {len(request.body)} bytes is over the limit"
-                f" of {self._store.config.max_message_size} (maxMessageSize)",
-            )
-
-    def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
-        is_retry = header.topic.startswith(RETRY_PREFIX)
-        sys_flag = (SYS_FLAG_UNIT_SUB if is_retry else SYS_FLAG_UNIT) if header.unit_mode else 0
-        created = self._topics.create_on_send(
-            header.topic, header.default_topic, header.default_topic_queue_nums, sys_flag
-        )
-        if created is None and is_retry:
-            created = self._topics.create_internal(header.topic, 1, sys_flag=sys_flag)
-        if created is None:
-            raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!"
-                f" (defaultTopic[{header.default_topic}] gives no template)",
-            )
-        return created
 
     def _record(
         self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
@@ -287,9 +207,3 @@ class SendMessageProcessor:
                 f" properties (limit {PROPERTIES_MAX} bytes)"
             )
         return f"the store answered {put.status.name}"
-
-
-def _read_header(request: RemotingCommand) -> SendMessageRequestHeader:
-    if request.code == RequestCode.SEND_MESSAGE:
-        return SendMessageRequestHeader.read(request)
-    return SendMessageRequestHeaderV2.read(request)

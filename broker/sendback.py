@@ -8,7 +8,8 @@ from congreve.broker.delay import park
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
-from congreve.broker.send import MAX_RECONSUME_TIMES_VERSION, SYS_FLAG_UNIT_SUB
+from congreve.broker.send import MAX_RECONSUME_TIMES_VERSION
+from congreve.broker.sendchecks import SYS_FLAG_UNIT_SUB
 from congreve.broker.topics import TopicConfigManager, dlq_topic, retry_topic
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from congreve.broker.config import BrokerConfig
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import RefusedError
-from congreve.broker.send import put_code
+from congreve.broker.sendchecks import put_code
 from congreve.broker.topics import TRANS_CHECK_MAX_TIME_TOPIC
 from congreve.broker.transactionservice import TransactionService
 from congreve.engine.results import PutResult, PutStatus

@@ -326,7 +326,7 @@ async def test_what_the_broker_knows_survives_a_restart(tmp_path):
 
 async def test_codes_that_nobody_serves_are_told_so(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
-        for code in (324, 400, 9999):
+        for code in (301, 400, 9999):
             answer = await tool.ask(code)
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 

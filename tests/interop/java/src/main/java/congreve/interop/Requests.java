@@ -46,7 +46,7 @@ final class Requests {
                 SendResult answer = producer.send(reply, 15_000);
                 result.putAll(Messages.toJson(answer));
             } catch (Exception e) {
-                result.put("error", e.toString());
+                result.put("error", e + " caused by " + e.getCause());
             }
             sent.add(result);
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -121,7 +121,9 @@ final class Requests {
     private static JSONObject sync(DefaultMQProducer producer, Message message, long timeout)
         throws Exception {
         try {
-            return Messages.toJson((MessageExt) producer.request(message, timeout));
+            // Without a selector 4.9.4 returns the request itself as soon as it is sent.
+            return Messages.toJson((MessageExt) producer.request(
+                message, (queues, m, argument) -> queues.get(0), null, timeout));
         } catch (RequestTimeoutException e) {
             return new JSONObject().fluentPut("timeout", e.getErrorMessage());
         }

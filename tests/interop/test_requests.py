@@ -1,0 +1,86 @@
+"""Request and reply of the official Java client."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from harness.cluster import Cluster
+from harness.drivers import Driver, Json, body
+
+REPLY_TOPIC = "InteropCluster_REPLY_TOPIC"
+
+
+class Asking:
+    """A topic with a responder."""
+
+    def __init__(self, java: Driver, cluster: Cluster, topic: str) -> None:
+        self.java = java
+        self.cluster = cluster
+        self.topic = topic
+        self.id = uuid.uuid4().hex
+
+    def call(self, do: str, **request: object) -> Json:
+        return self.java.call(
+            do, id=self.id, namesrv=self.cluster.namesrv.address, topic=self.topic, **request
+        )
+
+    def responder(self, **options: object) -> None:
+        self.call("responderStart", group=f"responders-{self.id}", **options)
+
+    def ask(self, *bodies: str, mode: str = "sync", timeout_ms: int = 20_000) -> list[Json]:
+        replies: list[Json] = self.call(
+            "request", bodies=list(bodies), mode=mode, timeoutMs=timeout_ms
+        )["replies"]
+        return replies
+
+    def sent(self, count: int) -> list[Json]:
+        """How the first `count` replies were answered."""
+        deadline = time.monotonic() + 30
+        while True:
+            sent: list[Json] = self.call("responderSent")["sent"]
+            if len(sent) >= count:
+                return sent
+            assert time.monotonic() < deadline, sent
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def asking(java: Driver, cluster: Cluster, topic: str) -> Iterator[Asking]:
+    made = Asking(java, cluster, topic)
+    yield made
+    made.call("responderStop")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_request_gets_its_reply(asking: Asking, mode: str) -> None:
+    asking.responder()
+    replies = asking.ask("one", "two", "three", mode=mode)
+    assert [body(one) for one in replies] == [b"re: one", b"re: two", b"re: three"]
+    for one in replies:
+        assert one["properties"]["MSG_TYPE"] == "reply"
+        assert int(one["properties"]["ARRIVE_TIME"]) >= int(one["properties"]["PUSH_REPLY_TIME"])
+    sent = asking.sent(3)
+    assert {one.get("status") for one in sent} == {"SEND_OK"}, sent
+    stored = asking.java.call(
+        "drain", namesrv=asking.cluster.namesrv.address, topics=[REPLY_TOPIC]
+    )["messages"]
+    assert {one["offsetMsgId"] for one in sent} <= {one["offsetMsgId"] for one in stored}
+
+
+def test_a_reply_that_its_sender_compressed_arrives_whole(asking: Asking) -> None:
+    asking.responder(padding=50_000)
+    (reply,) = asking.ask("long")
+    assert body(reply) == b"re: long" + b"x" * 50_000
+
+
+def test_a_requester_that_gave_up_and_went_away_is_told_to_the_responder(asking: Asking) -> None:
+    asking.responder(hold=True)
+    (given_up,) = asking.ask("late", timeout_ms=2_000)
+    assert "timeout" in given_up, given_up
+    asking.call("responderRelease")
+    (sent,) = asking.sent(1)
+    assert "channel of <" in sent["error"], sent
+    assert "not found" in sent["error"]
