@@ -163,8 +163,10 @@ def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, ki
     producer = transacting.start_producer()
     transacting.send(producer, "unknown", "never")
     wait_until(
-        lambda: "TRANS_CHECK_MAX_TIME_TOPIC"
-        in transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address),
+        lambda: (
+            "TRANS_CHECK_MAX_TIME_TOPIC"
+            in transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address)
+        ),
         "the topic of those given up was not made",
     )
     wait_until(lambda: transacting.seen("TRANS_CHECK_MAX_TIME_TOPIC")["never"], "it is not there")
