@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +23,26 @@ def kill_rounds(request: pytest.FixtureRequest) -> int:
     """Rounds of a crash test."""
     rounds: int = request.config.getoption("--kill-rounds")
     return rounds
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Makes file systems of so many bytes, where this process may mount one."""
+    mounted: list[Path] = []
+
+    def mount(size: int) -> Path:
+        disk = tmp_path / f"disk-{len(mounted)}"
+        disk.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(disk)]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("no file system may be mounted here")
+        mounted.append(disk)
+        return disk
+
+    yield mount
+    for disk in mounted:
+        # A closed store may be mapped until the collector has seen it.
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.hookimpl(tryfirst=True)

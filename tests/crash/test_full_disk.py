@@ -1,0 +1,76 @@
+"""A disk that fills up: messages are refused, not lost, and taken again when there is room."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.verify import StoreExaminer
+from congreve.records.message import Record
+from congreve.records.record import decode_record
+
+TOPIC = "FullDisk"
+DISK = 24 << 20
+SEGMENT = 1 << 20
+BODY = 20_000
+
+
+def config_of(folder: Path) -> StoreConfig:
+    return StoreConfig(
+        root_dir=str(folder / "store"),
+        mapped_file_size_commit_log=SEGMENT,
+        mapped_file_size_consume_queue=20 * 300,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+
+
+def opened(folder: Path) -> MessageStore:
+    """The share of the disk that is used must not end the test before the disk is really full."""
+    return MessageStore(config_of(folder), disk_use=lambda _: 0.5)
+
+
+def body_of(number: int) -> bytes:
+    return b"%08d" % number + bytes(BODY)
+
+
+def fill(store: MessageStore, acknowledged: dict[int, int]) -> PutStatus:
+    """Put until the store says no; what it acknowledged is durable. number -> queue offset."""
+    while True:
+        number = len(acknowledged)
+        put = store.put(Record(topic=TOPIC, body=body_of(number), properties={"KEYS": f"{number}"}))
+        if put.status is not PutStatus.PUT_OK:
+            return put.status
+        assert store.wait_durable(put.end, 10)
+        acknowledged[number] = put.queue_offset
+
+
+def assert_all_served(store: MessageStore, acknowledged: dict[int, int]) -> None:
+    for number, offset in acknowledged.items():
+        found = store.get(TOPIC, 0, offset, 1)
+        assert decode_record(b"".join(found.buffers)).body == body_of(number)
+
+
+@pytest.mark.crash
+def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
+    small_disk: Callable[[int], Path], kill_rounds: int
+) -> None:
+    for cycle in range(max(1, kill_rounds // 25)):
+        disk = small_disk(DISK)
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(DISK // 2 + cycle % 20 * 100_000))
+        acknowledged: dict[int, int] = {}
+        with opened(disk) as store:
+            assert fill(store, acknowledged) is PutStatus.CREATE_MAPEDFILE_FAILED
+            assert fill(store, acknowledged) is PutStatus.CREATE_MAPEDFILE_FAILED
+            full = len(acknowledged)
+            assert_all_served(store, acknowledged)
+            ballast.unlink()
+            fill(store, acknowledged)
+            assert len(acknowledged) > full
+            assert_all_served(store, acknowledged)
+        with opened(disk) as store:
+            assert_all_served(store, acknowledged)
+        assert StoreExaminer(str(disk / "store")).verify().problems == []
