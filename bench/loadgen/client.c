@@ -22,6 +22,7 @@ typedef struct {
     int64_t sent_ns;
     int target;
     int64_t offset; /* pull: of the next request */
+    bool committing; /* send: its half message is answered, its commit is not */
 } slot;
 
 typedef struct {
@@ -114,6 +115,23 @@ static void flush(client *c, connection *n)
     want_write(c, n, n->out_tail > 0);
 }
 
+static void make_room(client *c, connection *n)
+{
+    const settings *s = c->s;
+    size_t largest = s->mode == MODE_PULL ? pull_frame_largest(s) : c->frames.largest;
+    if (n->out_tail + largest <= n->out_capacity)
+        return;
+    memmove(n->out, n->out + n->out_head, n->out_tail - n->out_head);
+    n->out_tail -= n->out_head;
+    n->out_head = 0;
+}
+
+static uint32_t next_opaque(client *c, connection *n, int index)
+{
+    uint32_t inflight = (uint32_t)c->s->inflight;
+    return FIRST_OPAQUE + (n->turns++ * inflight + (uint32_t)index) % OPAQUES;
+}
+
 /* Write the next request of a slot into the connection's buffer. */
 static void ask(client *c, connection *n, int index)
 {
@@ -122,14 +140,8 @@ static void ask(client *c, connection *n, int index)
         return;
     c->left--;
     slot *at = &n->slots[index];
-    size_t largest = s->mode == MODE_PULL ? pull_frame_largest(s) : c->frames.largest;
-    if (n->out_tail + largest > n->out_capacity) {
-        memmove(n->out, n->out + n->out_head, n->out_tail - n->out_head);
-        n->out_tail -= n->out_head;
-        n->out_head = 0;
-    }
-    uint32_t turn = (n->turns++ * (uint32_t)s->inflight + (uint32_t)index) % OPAQUES;
-    at->opaque = FIRST_OPAQUE + turn;
+    make_room(c, n);
+    at->opaque = next_opaque(c, n, index);
     at->sent_ns = c->now;
     char *out = n->out + n->out_tail;
     if (s->mode == MODE_PULL) {
@@ -151,6 +163,24 @@ static void count(client *c, int messages, size_t bytes)
         c->r->messages += (uint64_t)messages;
         c->r->bytes += bytes;
     }
+}
+
+/* Write the commit of the half message that `r` answers; the slot stays busy. */
+static bool commit(client *c, connection *n, int index, const response *r)
+{
+    slot *at = &n->slots[index];
+    int64_t half_offset, physical_offset;
+    if (!response_field(r, "queueOffset", &half_offset) ||
+        !response_physical_offset(r, &physical_offset)) {
+        c->r->broken++;
+        return false;
+    }
+    make_room(c, n);
+    at->opaque = next_opaque(c, n, index);
+    at->committing = true;
+    n->out_tail += commit_frame_write(c->s, at->opaque, half_offset, physical_offset,
+                                      n->out + n->out_tail);
+    return true;
 }
 
 /* Where a queue ends, the slot goes on with the queue that no other slot has. */
@@ -201,6 +231,9 @@ static void take(client *c, connection *n, const char *frame, size_t size)
         return;
     }
     at->opaque = 0;
+    if (c->s->transaction && !at->committing && r.code == SUCCESS && commit(c, n, index, &r))
+        return;
+    at->committing = false;
     c->outstanding--;
     if (c->measuring)
         histogram_record(&c->r->latency, (uint64_t)(c->now - at->sent_ns));

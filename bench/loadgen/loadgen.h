@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PULL_MESSAGE = 11, SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320 };
+enum { PULL_MESSAGE = 11, END_TRANSACTION = 37, SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320 };
 enum { SUCCESS = 0, PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20, PULL_OFFSET_MOVED = 21 };
 enum { CODES = 512 };
 
@@ -27,6 +27,7 @@ typedef struct {
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
     int delay_level; /* send: of each message; 0: none */
+    bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;
     int64_t count; /* requests to send in all; 0: run for duration_s */
 } settings;
@@ -59,6 +60,8 @@ void send_frames_build(send_frames *frames, const settings *s);
 size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque, int64_t born_ms,
                          uint64_t *next_key, char *out);
 size_t pull_frame_write(const settings *s, int target, uint32_t opaque, int64_t offset, char *out);
+size_t commit_frame_write(const settings *s, uint32_t opaque, int64_t half_offset,
+                          int64_t physical_offset, char *out);
 size_t pull_frame_largest(const settings *s);
 void target_name(const settings *s, int target, char *topic, size_t capacity, int *queue);
 
@@ -77,6 +80,7 @@ typedef struct { /* where the last header had its fields: the next one of that s
 } layout_hint;
 bool response_parse(const char *frame, size_t size, layout_hint *hint, response *out);
 bool response_field(const response *r, const char *name, int64_t *value);
+bool response_physical_offset(const response *r, int64_t *value); /* out of a send's msgId */
 /* Walk the records of a pull's body: their number, or -1 where one is damaged or out of order. */
 int records_walk(const char *body, size_t size, int64_t first_offset);
 

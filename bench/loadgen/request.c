@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 enum { HEAD_CAPACITY = 2048, KEY_SIZE = 32, BORN_SIZE = 13, BATCH_FIXED = 22 };
+enum { PREPARED = 4, COMMIT = 8 }; /* transaction types */
+#define GROUP "loadgen"
 #define KEY_TEXT "00000000000000000000000000000000"
 #define BORN_TEXT "1700000000000"
 #define OPAQUE_TEXT "1000000000"
@@ -129,21 +131,24 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
     char buffer[HEAD_CAPACITY];
     writer w = {buffer, 0, s->binary, 0};
     begin(&w, s->batch > 1 ? SEND_BATCH_MESSAGE : SEND_MESSAGE_V2);
-    field(&w, "a", "loadgen");
+    field(&w, "a", GROUP);
     field(&w, "b", topic);
     field(&w, "c", "TBW102");
     field(&w, "d", "4");
     number(&w, "e", queue);
-    field(&w, "f", "0");
+    number(&w, "f", s->transaction ? PREPARED : 0);
     field(&w, "g", BORN_TEXT);
     field(&w, "h", "0");
     if (s->batch == 1) {
-        char properties[128];
+        char properties[160];
         int size = snprintf(properties, sizeof properties,
                             "UNIQ_KEY\001" KEY_TEXT "\002WAIT\001true\002TAGS\001TagA");
         if (s->delay_level)
             snprintf(properties + size, sizeof properties - (size_t)size, "\002DELAY\001%d",
                      s->delay_level);
+        if (s->transaction)
+            snprintf(properties + size, sizeof properties - (size_t)size,
+                     "\002TRAN_MSG\001true\002PGROUP\001" GROUP);
         field(&w, "i", properties);
     }
     field(&w, "j", "0");
@@ -205,6 +210,8 @@ void send_frames_build(send_frames *frames, const settings *s)
         if (frames->heads[i].size + frames->body_size > frames->largest)
             frames->largest = frames->heads[i].size + frames->body_size;
     }
+    if (s->transaction && frames->largest < HEAD_CAPACITY)
+        frames->largest = HEAD_CAPACITY; /* commits come from the same buffer */
 }
 
 static void put_digits(char *p, uint64_t value, int digits)
@@ -247,6 +254,26 @@ size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque,
     return head->size + frames->body_size;
 }
 
+/* Not one-way as the clients send it: the answer is the end of the transaction. */
+size_t commit_frame_write(const settings *s, uint32_t opaque, int64_t half_offset,
+                          int64_t physical_offset, char *out)
+{
+    writer w = {out, 0, s->binary, 0};
+    begin(&w, END_TRANSACTION);
+    number(&w, "commitLogOffset", physical_offset);
+    number(&w, "commitOrRollback", COMMIT);
+    field(&w, "fromTransactionCheck", "false");
+    field(&w, "msgId", KEY_TEXT);
+    field(&w, "producerGroup", GROUP);
+    number(&w, "tranStateTableOffset", half_offset);
+    size_t opaque_at = end(&w, 0);
+    if (s->binary)
+        put32(out + opaque_at, opaque);
+    else
+        put_digits(out + opaque_at, opaque, 10);
+    return w.size;
+}
+
 size_t pull_frame_largest(const settings *s)
 {
     (void)s;
@@ -261,7 +288,7 @@ size_t pull_frame_write(const settings *s, int target, uint32_t opaque, int64_t 
     writer w = {out, 0, s->binary, 0};
     begin(&w, PULL_MESSAGE);
     field(&w, "commitOffset", "0");
-    field(&w, "consumerGroup", "loadgen");
+    field(&w, "consumerGroup", GROUP);
     field(&w, "expressionType", "TAG");
     number(&w, "maxMsgNums", s->batch);
     number(&w, "queueId", queue);

@@ -101,6 +101,31 @@ bool response_field(const response *r, const char *name, int64_t *value)
     return digits(at + strlen(name), r->header + r->header_size, value);
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The id ends with the physical offset: 16 of its 32 digits (IPv4). */
+bool response_physical_offset(const response *r, int64_t *value)
+{
+    const char *end = r->header + r->header_size;
+    const char *at = memmem(r->header, r->header_size, "msgId", 5);
+    if (!at)
+        return false;
+    at += 5 + (r->binary ? 4 : 3); /* its length, or the characters between */
+    if (at + 32 > end)
+        return false;
+    *value = 0;
+    for (int i = 16; i < 32; i++) {
+        int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return false;
+        *value = *value << 4 | digit;
+    }
+    return true;
+}
+
 int records_walk(const char *body, size_t size, int64_t first_offset)
 {
     int count = 0;

@@ -83,6 +83,7 @@ PULLS = {
     "pull-32x1KiB": Load(mode="pull", connections=8, inflight=1, batch=32, size=KIB, queues=8),
     "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),
 }
+TRANSACTIONS = Load(inflight=16, transaction=True)
 ONE_QUEUE = "send-128B-1-queue"
 MANY_QUEUES = "send-128B-many-queues"
 

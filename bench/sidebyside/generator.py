@@ -32,6 +32,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1
     binary: bool = False
     delay_level: int = 0
+    transaction: bool = False
     warmup: float = 2.0
     duration: float = 5.0
     count: int = 0

@@ -115,6 +115,8 @@ ROWS = [
     Row("send 1 KiB, the same", _rate("send-1KiB"), "msg/s", least=8),
     Row("batch of 32 x 1 KiB, 4 x 8 in flight", _rate("batch-32x1KiB"), "msg/s", least=2.5),
     Row("one at a time, p50", _latency("send-one-at-a-time", "50"), "ms", most=0.5),
+    Row("transactions, 64 in flight", _rate("transactions"), "msg/s", least=5),
+    Row("  broker CPU a transaction", _cpu("transactions"), "us"),
     Row("pull 32 x 1 KiB, 8 connections, hot", _rate("pull-32x1KiB"), "msg/s", least=3),
     Row("  broker CPU a message", _cpu("pull-32x1KiB"), "us"),
     Row("pull 32 x 128 B, 8 connections, hot", _rate("pull-32x128B"), "msg/s"),

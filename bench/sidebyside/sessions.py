@@ -97,6 +97,12 @@ class Session:
         pull = msgspec.structs.replace(pull, warmup=0, duration=self.size.jit / 5)
         generator.run(self.broker.port, pull)
 
+    def heat_by(self, load: Load) -> None:
+        """The same with this load."""
+        load = msgspec.structs.replace(load, topic="warm", warmup=0, duration=self.size.jit)
+        self.broker.create_topics(load)
+        self._count(load, generator.run(self.broker.port, load))
+
     def memory(self, name: str) -> None:
         """What the broker holds now."""
         found = process.memory(self.broker.pid)
@@ -225,10 +231,18 @@ def delay(session: Session) -> None:
     session.delay("delay-level-1")
 
 
+def transactions(session: Session) -> None:
+    """Half messages and their commits, 64 transactions in flight."""
+    session.heat()
+    session.heat_by(cases.TRANSACTIONS)
+    session.send("transactions", cases.TRANSACTIONS)
+
+
 SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "hot": (hot, "ASYNC_FLUSH"),
     "restart": (restart, "ASYNC_FLUSH"),
     "delay": (delay, "ASYNC_FLUSH"),
+    "transactions": (transactions, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),
 }
 

@@ -151,3 +151,24 @@ def test_all_requests_are_answered_by_the_sink(binary: bool, batch: int) -> None
     assert sum(count for _, count in found.latency) == 5_000
     low, middle, high = found.percentiles_ms(0, 50, 100)
     assert 0 < low <= middle <= high
+
+
+def test_a_transaction_is_a_half_message_and_its_commit() -> None:
+    def answer(number: int, request: dict) -> bytes:
+        fields = {"queueOffset": str(number), "msgId": f"7F00000100002A9F{number:016X}"}
+        return frame({"code": 0, "flag": 1, "opaque": request["opaque"], "extFields": fields})
+
+    with server(answer) as (port, frames):
+        load = Load(connections=1, inflight=2, queues=1, count=20, transaction=True)
+        found = generator.run(port, load)
+    assert (found.all_messages, found.failures) == (20, 0)
+    halves = {n: h for n, (h, _) in enumerate(frames, 1) if h["code"] == 310}
+    ends = [header for header, _ in frames if header["code"] == 37]
+    assert len(halves) == len(ends) == 20
+    assert {half["extFields"]["f"] for half in halves.values()} == {"4"}
+    stored = [properties(half["extFields"]["i"]) for half in halves.values()]
+    assert {(p["TRAN_MSG"], p["PGROUP"]) for p in stored} == {("true", "loadgen")}
+    ended = [header["extFields"] for header in ends]
+    assert {e["commitOrRollback"] for e in ended} == {"8"}
+    assert sorted(int(e["tranStateTableOffset"]) for e in ended) == sorted(halves)
+    assert all(e["commitLogOffset"] == e["tranStateTableOffset"] for e in ended)
