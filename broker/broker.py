@@ -221,6 +221,7 @@ class Broker:
             gate=gate,
             hold=pulls.hold,
             pulls=pulls,
+            transactions=self.transactions.hot_path(fast_topics),
             settings=hot_path_settings(self.config),
         )
         return pulls, gate
@@ -392,6 +393,7 @@ class Broker:
             self._hold.connection_closed(connection)
 
     def _config_changed(self, keys: set[str]) -> None:
+        self.transactions.config_changed()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             self.topics.tell_again()
 

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pulltickets cimport PullTickets
+from congreve.broker.transactionpath cimport TransactionPath
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
 from congreve.engine.reader cimport Gather
@@ -37,6 +38,7 @@ cdef class HotPath(FrameSink):
     cdef HeaderDecoder headers
     cdef PullTickets tickets
     cdef TopicTable topics
+    cdef TransactionPath transactions
     cdef bint sync_flush
     cdef bint accepting
     cdef int32_t max_message_size
@@ -49,6 +51,7 @@ cdef class HotPath(FrameSink):
     cdef Message message
     cdef Appended appended
     cdef TopicEntry *topic
+    cdef void *full_queue               # borrowed: what STOP_QUEUE_ROOM is about
     cdef uint8_t *properties            # room for two property strings
 
     # Constants of this broker.
@@ -72,6 +75,8 @@ cdef class HotPath(FrameSink):
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop serve_frame(self) noexcept nogil
     cdef Stop serve_send(self, bint short_names) noexcept nogil
+    cdef bint is_half(self) noexcept nogil
+    cdef Stop serve_end(self) noexcept nogil
     cdef Stop touch(self, void *queue) noexcept nogil
     cdef void fill_message(self) noexcept nogil
     cdef void answer_send(self, bint batch) noexcept nogil

@@ -5,6 +5,7 @@ from congreve.broker.hold import PullRequestHold
 from congreve.broker.hotsettings import HotPathSettings
 from congreve.broker.pull import PullMessageProcessor
 from congreve.broker.topictable import TopicTable
+from congreve.broker.transactionpath import TransactionPath
 from congreve.engine.store import MessageStore
 from congreve.remoting.inbox import FrameSink
 
@@ -20,6 +21,7 @@ class HotPath(FrameSink):
         gate: DurabilityGate,
         hold: PullRequestHold,
         pulls: PullMessageProcessor,
+        transactions: TransactionPath,
         settings: HotPathSettings,
     ) -> None: ...
     @property

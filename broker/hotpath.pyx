@@ -2,8 +2,9 @@
 
 `HotPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
 appended and answered in `run()`, without the GIL and without a Python object for each; pulls that
-find messages are answered from the consume queue. Whatever else a frame may be (another code, a
-topic to create, a delay, a half message, a limit broken) goes to the Python handlers, which hold
+find messages are answered from the consume queue. `broker/transactionpath`
+does the same for half messages and their ends. Whatever else a frame may be (another code, a
+topic to create, a delay, a limit broken) goes to the Python handlers, which hold
 the rules; so nothing is decided here that is not decided there too.
 """
 
@@ -14,8 +15,22 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.broker.pulltickets cimport PullTicket
-from congreve.broker.sendproperties cimport stored_properties
+from congreve.broker.sendproperties cimport (
+    SEND_BATCH,
+    SEND_HALF,
+    SEND_SINGLE,
+    SendKind,
+    stored_properties,
+)
 from congreve.broker.topictable cimport TopicTable
+from congreve.broker.transactionpath cimport (
+    END_DONE,
+    END_QUEUE,
+    END_QUEUE_ROOM,
+    END_SEGMENT,
+    EndStatus,
+    TransactionPath,
+)
 from congreve.engine.commitlog cimport (
     APPEND_NEXT_SEGMENT,
     APPEND_OK,
@@ -31,6 +46,7 @@ from congreve.records.layout cimport (
     PROPERTIES_MAX,
     PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_PREPARED,
 )
 from congreve.remoting.answers cimport (
     PULL_REMARK_MAX,
@@ -38,6 +54,7 @@ from congreve.remoting.answers cimport (
     SEND_RESPONSE_MAX,
     encode_pull_response,
     encode_send_response,
+    encode_success,
 )
 from congreve.remoting.frame cimport (
     FLAG_ONEWAY,
@@ -59,6 +76,7 @@ cdef enum:
     PULL_MESSAGE = 11
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
+    END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
     ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
 
@@ -94,10 +112,12 @@ cdef class HotPath(FrameSink):
         PyMem_Free(self.out)
         PyMem_Free(self.properties)
 
-    def __init__(self, *, store, TopicTable topics, gate, hold, pulls, settings):
+    def __init__(self, *, store, TopicTable topics, gate, hold, pulls,
+                 TransactionPath transactions, settings):
         self.store = store
         self.log = store.log
         self.topics = topics
+        self.transactions = transactions
         self.gate = gate
         self.hold = hold
         self.pulls = pulls
@@ -113,6 +133,7 @@ cdef class HotPath(FrameSink):
 
     def set_store_host(self, bytes host):
         fill(&self.message.store_host, host)
+        self.transactions.set_store_host(host)
 
     def release_segments(self):
         # A deleted segment keeps its disk space for as long as anybody maps it.
@@ -149,6 +170,7 @@ cdef class HotPath(FrameSink):
         if stop == STOP_COLD or (stop == STOP_PULL and not self.serve_pull(connection)):
             self.wake_held()  # a handler may delete a topic, and with it what is remembered here
             connection.on_frame(self.frame_bytes())
+            self.transactions.find_queues()
             self.at += size
         elif stop == STOP_PULL:
             self.at += size
@@ -157,7 +179,7 @@ cdef class HotPath(FrameSink):
         elif stop == STOP_QUEUE:
             self.open_queue()
         elif stop == STOP_QUEUE_ROOM:
-            (<ConsumeQueue> self.topic.queues[self.send.queue_id]).make_room()
+            (<ConsumeQueue> self.full_queue).make_room()
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
@@ -269,22 +291,30 @@ cdef class HotPath(FrameSink):
             return self.serve_send(False)
         if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
             return STOP_PULL
+        if code == END_TRANSACTION:
+            return self.serve_end()
         return STOP_COLD
 
     cdef Stop serve_send(self, bint short_names) noexcept nogil:
         cdef SendHeader *send = &self.send
         cdef AppendStatus status
         cdef void *queue
+        cdef SendKind kind
         read_send_header(&self.header, short_names, send)
         if not (send.complete and self.accepting) or self.log.backend.failure:
             return STOP_COLD
-        if (send.sys_flag & SYS_TRANSACTION_MASK) or self.frame.body.length > self.max_message_size:
+        if self.frame.body.length > self.max_message_size:
             return STOP_COLD
+        kind = SEND_BATCH if send.batch else SEND_SINGLE
+        if send.sys_flag & SYS_TRANSACTION_MASK:
+            kind = SEND_HALF
+            if not self.is_half():
+                return STOP_COLD
         self.topic = self.topics.find(send.topic.data, send.topic.length)
         if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
             return STOP_COLD
         if not stored_properties(
-            &send.properties, send.batch, self.sync_flush, self.properties,
+            &send.properties, kind, self.sync_flush, self.properties,
             &self.message.properties_length, &self.message.tags_code,
         ):
             return STOP_COLD
@@ -294,6 +324,9 @@ cdef class HotPath(FrameSink):
         if self.out_capacity - self.out_used < self.answer_room(send.batch):
             return STOP_OUT
         self.fill_message()
+        if kind == SEND_HALF:
+            self.transactions.make_half(&self.message)
+            queue = <void *> self.transactions.half_queue
         if send.batch:
             status = self.log.append_batch(
                 &self.message, self.frame.body.data, self.frame.body.length,
@@ -304,6 +337,7 @@ cdef class HotPath(FrameSink):
         if status == APPEND_NEXT_SEGMENT:
             return STOP_SEGMENT
         if status == APPEND_QUEUE_ROOM:
+            self.full_queue = queue
             return STOP_QUEUE_ROOM
         if status != APPEND_OK:
             return STOP_COLD
@@ -314,6 +348,45 @@ cdef class HotPath(FrameSink):
         if not self.header.flag & FLAG_ONEWAY:
             self.answer_send(send.batch)
         if (<ConsumeQueue> queue).watched:
+            return self.touch(queue)
+        return STOP_NEXT_FRAME
+
+    cdef bint is_half(self) noexcept nogil:
+        """Whether a send of some transaction type is a half message as clients send them."""
+        return (
+            self.send.sys_flag & SYS_TRANSACTION_MASK == SYS_TRANSACTION_PREPARED
+            and not self.send.batch and self.transactions.takes_half_messages
+            and self.transactions.half_queue is not None
+        )
+
+    cdef Stop serve_end(self) noexcept nogil:
+        cdef EndStatus status
+        cdef void *queue
+        if not (self.accepting and self.transactions.ends_transactions):
+            return STOP_COLD
+        if self.log.backend.failure:
+            return STOP_COLD
+        if self.out_capacity - self.out_used < SEND_RESPONSE_MAX:
+            return STOP_OUT
+        status = self.transactions.end(&self.header, &self.appended)
+        queue = self.transactions.queue
+        if status == END_SEGMENT:
+            return STOP_SEGMENT
+        if status == END_QUEUE:
+            self.topic = self.transactions.topic
+            self.send.queue_id = self.transactions.queue_id
+            return STOP_QUEUE
+        if status == END_QUEUE_ROOM:
+            self.full_queue = queue
+            return STOP_QUEUE_ROOM
+        if status != END_DONE:
+            return STOP_COLD
+        self.appended_end = self.appended.end
+        if not self.header.flag & FLAG_ONEWAY:
+            self.out_used += encode_success(
+                self.out + self.out_used, self.frame.serialize_type, self.header.opaque
+            )
+        if queue != NULL and (<ConsumeQueue> queue).watched:
             return self.touch(queue)
         return STOP_NEXT_FRAME
 

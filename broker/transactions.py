@@ -10,8 +10,10 @@ from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.producers import ProducerManager
 from congreve.broker.statewriter import StateWriter
 from congreve.broker.topics import TopicConfigManager
+from congreve.broker.topictable import TopicTable
 from congreve.broker.transactioncheck import TransactionCheckService
 from congreve.broker.transactionend import EndTransactionProcessor
+from congreve.broker.transactionpath import TransactionPath
 from congreve.broker.transactionrecovery import TransactionRecovery
 from congreve.broker.transactionservice import TransactionService
 from congreve.engine.clock import Clock
@@ -58,12 +60,27 @@ class Transactions:
         self._file = StateFile(str(Path(config.store.own_dir) / "transactionChecks.json"))
         self._writer = StateWriter(self._file, lambda: TransactionChecks(checks=dict(self._asked)))
         self._saved: dict[int, int] = {}
+        self._path: TransactionPath | None = None
 
     def processor(self, gate: DurabilityGate) -> EndTransactionProcessor:
         """Who serves the requests of producers and operators."""
         return EndTransactionProcessor(
             config=self._config, store=self._store, gate=gate, service=self.service
         )
+
+    def hot_path(self, topics: TopicTable) -> TransactionPath:
+        """What serves ordinary half messages and ends without Python; the store is open."""
+        self._path = TransactionPath(
+            self._store, topics, self.service.window, self._config.broker_cluster_name
+        )
+        self.config_changed()
+        return self._path
+
+    def config_changed(self) -> None:
+        """Follow rejectTransactionMessage and brokerRole."""
+        if self._path is not None:
+            self._path.takes_half_messages = not self._config.reject_transaction_message
+            self._path.ends_transactions = not self._config.is_slave
 
     def load(self) -> None:
         """From an opened store, with the consumer offsets loaded; before the first request."""

@@ -92,6 +92,21 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
     return finish(out, at, 1, 0)
 
 
+cdef Py_ssize_t encode_success(uint8_t *out, int32_t serialize_type,
+                               int32_t opaque) noexcept nogil:
+    cdef uint8_t *at
+    cdef Slice remark
+    remark.data = NULL
+    remark.length = 0
+    if serialize_type == 0:
+        at = put(out + 8, b'{"code":0,"flag":1,"language":"JAVA","opaque":', 46)
+        at = put(put_decimal(at, opaque), b',"serializeTypeCurrentRPC":"JSON","version":401}', 48)
+        return finish(out, at, 0, 0)
+    at = begin_binary(out, 0, opaque, remark)
+    put_i32(at - 4, 0)
+    return finish(out, at, 1, 0)
+
+
 cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
                                      int32_t code, Slice remark, int64_t suggest_broker_id,
                                      int64_t next_offset, int64_t min_offset, int64_t max_offset,

@@ -25,8 +25,8 @@ static const char USAGE[] =
     "sink answers sends and pulls with success and does nothing: the generator's own ceiling.\n";
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
-       OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_WARMUP, OPT_DURATION,
-       OPT_COUNT };
+       OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_WARMUP,
+       OPT_DURATION, OPT_COUNT };
 
 static const struct option OPTIONS[] = {
     {"mode", 1, 0, OPT_MODE},         {"host", 1, 0, OPT_HOST},

@@ -113,7 +113,8 @@ bool response_physical_offset(const response *r, int64_t *value)
     const char *at = memmem(r->header, r->header_size, "msgId", 5);
     if (!at)
         return false;
-    at += 5 + (r->binary ? 4 : 3); /* its length, or the characters between */
+    for (at += 5; at < end && hex_digit(*at) < 0;) /* its length, or `": "` */
+        at++;
     if (at + 32 > end)
         return false;
     *value = 0;
