@@ -24,6 +24,9 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     restart_bytes: int  # of the store that a killed broker opens again
     topics: int
     queues_per_topic: int
+    held_pulls: int
+    idle_connections: int
+    wake_ups: int  # messages to queues where pulls wait
     fill_page_cache: bool = True
 
 
@@ -39,6 +42,9 @@ SIZES = {
         restart_bytes=5_000_000_000,
         topics=1_000,
         queues_per_topic=8,
+        held_pulls=10_000,
+        idle_connections=10_000,
+        wake_ups=1_000,
     ),
     "short": Size(
         rounds=1,
@@ -51,6 +57,9 @@ SIZES = {
         restart_bytes=1_000_000_000,
         topics=1_000,
         queues_per_topic=8,
+        held_pulls=10_000,
+        idle_connections=10_000,
+        wake_ups=1_000,
     ),
     "small": Size(
         rounds=1,
@@ -63,6 +72,9 @@ SIZES = {
         restart_bytes=10_000_000,
         topics=20,
         queues_per_topic=8,
+        held_pulls=160,
+        idle_connections=50,
+        wake_ups=40,
         fill_page_cache=False,
     ),
 }
@@ -84,6 +96,8 @@ PULLS = {
     "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),
 }
 TRANSACTIONS = Load(inflight=16, transaction=True)
+PULLS_A_QUEUE = 8
+WAITING = "waiting"
 ONE_QUEUE = "send-128B-1-queue"
 MANY_QUEUES = "send-128B-many-queues"
 

@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import median
 
 import msgspec
+from harness.wire import Wire
 
 from . import cases, generator, process
 from .brokers import Running, running
 from .cases import Size
 from .generator import Load, LoadResult
 from .process import Memory
+from .waiting import HeldPulls, idle_connections
 
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
 DISPATCH_LIMIT_S = 600.0
+IDLE_S = 2.0
 Tell = Callable[[str], None]
 
 
@@ -129,6 +133,38 @@ class Session:
         self._keep(result)
         self._tell(f"{result.rate:12,.0f} msg/s  in {result.seconds:.2f} s")
 
+    def wait(self, name: str) -> None:
+        """Memory and CPU that waiting pulls take, and how soon a message wakes those of a queue."""
+        pulls, queues = self.size.held_pulls, self.size.held_pulls // cases.PULLS_A_QUEUE
+        self.broker.create_topics(Load(topic=name, queues=queues))
+        address = self.broker.server.address
+        with idle_connections(address, self.size.idle_connections), Wire(address) as sender:
+            free = process.memory(self.broker.pid)
+            with HeldPulls(address, name, queues, pulls) as held:
+                held.wake(sender, 0)  # all were taken in by now
+                full = process.memory(self.broker.pid)
+                before = process.cpu_seconds(self.broker.pid)
+                time.sleep(IDLE_S)
+                idle_cpu = process.cpu_seconds(self.broker.pid) - before
+                delays = [
+                    delay * 1000
+                    for number in range(self.size.wake_ups)
+                    for delay in held.wake(sender, number % queues)
+                ]
+        result = self._result(
+            name,
+            messages=self.size.wake_ups,
+            memory=Memory(full.anonymous - free.anonymous, full.file - free.file),
+            latency={"50": median(delays), "99": quantile(delays, 0.99)},
+            seconds=idle_cpu / IDLE_S,
+        )
+        self._keep(result)
+        self._tell(
+            f"{pulls:,} pulls take {result.memory.anonymous:.1f} MiB and {idle_cpu:.2f} s of CPU"
+            f" in {IDLE_S:g} s; woken in p50 {result.latency['50']:.3f} p99"
+            f" {result.latency['99']:.3f} ms"
+        )
+
     def restart(self, name: str) -> None:
         """Kill it and wait until it stores again."""
         seconds = self.broker.restart_seconds()
@@ -188,6 +224,11 @@ class Session:
         return there
 
 
+def quantile(values: list[float], level: float) -> float:
+    """The value below which that share of them lies."""
+    return sorted(values)[min(int(len(values) * level), len(values) - 1)]
+
+
 def quantiles(found: LoadResult) -> dict[str, float]:
     """Percentile to milliseconds at HdrHistogram's steps, for plots."""
     steps = found.histogram().get_percentile_iterator(ticks_per_half_distance=5)
@@ -211,6 +252,11 @@ def hot(session: Session) -> None:
     session.memory("memory-after-messages")
     session.send(cases.ONE_QUEUE, Load(queues=1))
     session.send(cases.MANY_QUEUES, cases.many_queues(size), queues_exist=True)
+
+
+def wait(session: Session) -> None:
+    """Pulls that wait, among connections that say nothing."""
+    session.wait(cases.WAITING)
 
 
 def sync(session: Session) -> None:
@@ -241,6 +287,7 @@ def transactions(session: Session) -> None:
 SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "hot": (hot, "ASYNC_FLUSH"),
     "restart": (restart, "ASYNC_FLUSH"),
+    "wait": (wait, "ASYNC_FLUSH"),
     "delay": (delay, "ASYNC_FLUSH"),
     "transactions": (transactions, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),

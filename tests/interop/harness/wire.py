@@ -50,6 +50,10 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For those who wait for several at once."""
+        return self._socket.fileno()
+
     def send(self, code: int, fields: dict[str, str], body: bytes = b"") -> int:
         """Write one request; its opaque."""
         opaque = next(self._opaque)

@@ -1,0 +1,82 @@
+"""Pulls that wait for messages: what they cost, whom a message wakes, and how soon."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from harness.wire import PULL_MESSAGE, SEND_MESSAGE_V2, Wire, pull_fields, send_fields
+
+SUSPEND, SUBSCRIPTION = 2, 4
+HOLD_MS = 600_000
+CONNECTIONS = 500
+WAKE_LIMIT_S = 5.0
+
+
+class WokenWronglyError(Exception):
+    """Another pull than those of the queue was answered, or one of them was not."""
+
+
+class HeldPulls:
+    """`pulls` at the ends of queues 0 to `queues` - 1 of a new topic, over CONNECTIONS."""
+
+    def __init__(self, address: str, topic: str, queues: int, pulls: int) -> None:
+        self._topic = topic
+        self._stack = ExitStack()
+        self._queue_of: dict[tuple[int, int], int] = {}
+        wires = [self._stack.enter_context(Wire(address)) for _ in range(min(CONNECTIONS, pulls))]
+        self._wires = {wire.fileno(): wire for wire in wires}
+        self._poll = self._stack.enter_context(select.epoll())
+        for descriptor in self._wires:
+            self._poll.register(descriptor, select.EPOLLIN)
+        for number in range(pulls):
+            # The pulls of one queue wait on different connections.
+            turn, queue = divmod(number, queues)
+            self._hold(wires[(number + turn) % len(wires)], queue, 0)
+
+    def __enter__(self) -> HeldPulls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def wake(self, sender: Wire, queue: int) -> list[float]:
+        """Send one message to the queue; seconds from then to each answer of its pulls."""
+        waiting = {place for place, of in self._queue_of.items() if of == queue}
+        begin = time.perf_counter()
+        answer = sender.call(SEND_MESSAGE_V2, send_fields(self._topic, queue, {}), b"wake up")
+        offset = int(answer.fields["queueOffset"]) + 1
+        delays = []
+        while waiting:
+            for descriptor in self._readable():
+                wire = self._wires[descriptor]
+                place = descriptor, wire.receive().opaque
+                if place not in waiting:
+                    raise WokenWronglyError(f"a pull of queue {self._queue_of[place]} was woken")
+                delays.append(time.perf_counter() - begin)
+                waiting.discard(place)
+                del self._queue_of[place]
+                self._hold(wire, queue, offset)
+        return delays
+
+    def _hold(self, wire: Wire, queue: int, offset: int) -> None:
+        fields = pull_fields(self._topic, queue, offset, 32)
+        fields |= {"sysFlag": str(SUSPEND | SUBSCRIPTION), "suspendTimeoutMillis": str(HOLD_MS)}
+        self._queue_of[wire.fileno(), wire.send(PULL_MESSAGE, fields)] = queue
+
+    def _readable(self) -> list[int]:
+        found = [descriptor for descriptor, _ in self._poll.poll(WAKE_LIMIT_S)]
+        if not found:
+            raise WokenWronglyError(f"a pull was not woken within {WAKE_LIMIT_S:g} s")
+        return found
+
+
+@contextmanager
+def idle_connections(address: str, count: int) -> Iterator[None]:
+    """So many connections that say nothing."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(Wire(address))
+        yield
