@@ -1,6 +1,10 @@
 """Compile the Cython modules. Everything declarative is in pyproject.toml."""
 
 import os
+import shlex
+import subprocess
+import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -15,6 +19,8 @@ JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
 # CONGREVE_DEBUG=1 builds with bounds checks, C asserts and symbols.
 DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
 COMPILE_ARGS = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3"]
+# Modules that need a C library: left out, with a line that says so, where its header is missing.
+LIBRARIES = {"uring": "uring"}
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": DEBUG,
@@ -47,6 +53,32 @@ def make_link(link: Path, source: Path) -> None:
         link.symlink_to(os.path.relpath(source, link.parent))
 
 
+def has_header(library: str) -> bool:
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    found = subprocess.run(
+        [*compiler, "-E", "-x", "c", "-"],
+        input=f"#include <lib{library}.h>\n".encode(),
+        capture_output=True,
+        check=False,
+    )
+    if found.returncode != 0:
+        sys.stderr.write(
+            f"congreve: built without lib{library}: its header is missing "
+            f"(Debian: apt-get install lib{library}-dev)\n"
+        )
+    return found.returncode == 0
+
+
+def link_args(library: str) -> list[str]:
+    """Its static archive where there is one, so that a wheel needs nothing of the machine."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    archive = f"lib{library}.a"
+    found = subprocess.run(
+        [*compiler, f"-print-file-name={archive}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    return [found] if os.path.isabs(found) else [f"-l{library}"]
+
+
 def extensions() -> list[Extension]:
     """One extension a .pyx; C files beside it that share its stem (NAME_*.c) are compiled in."""
     found = [
@@ -56,9 +88,11 @@ def extensions() -> list[Extension]:
             include_dirs=[folder],
             depends=[str(header) for header in sorted(Path(folder).glob("*.h"))],
             extra_compile_args=COMPILE_ARGS,
+            extra_link_args=link_args(LIBRARIES[source.stem]) if source.stem in LIBRARIES else [],
         )
         for package, folder in PACKAGE_DIR.items()
         for source in sorted(Path(folder).glob("*.pyx"))
+        if source.stem not in LIBRARIES or has_header(LIBRARIES[source.stem])
     ]
     if not found:
         raise SystemExit("no .pyx found: is this an sdist without its sources?")

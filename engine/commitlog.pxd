@@ -31,6 +31,7 @@ cdef class CommitLog:
     cdef readonly int64_t min_offset
     cdef readonly int64_t last_store_timestamp
     cdef int64_t milestone          # where the writer next tells others how far it is
+    cdef bint starved               # the backend had no memory for the record at hand
     cdef int64_t prepare_at         # from here on the next segment is being made
     cdef object preparation
 
@@ -46,7 +47,8 @@ cdef class CommitLog:
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
                                    int32_t length, ConsumeQueue queue,
                                    Appended *appended) noexcept nogil
-    # Opens the next segment (prepared ahead where possible); BackendError.
+    # Opens the next segment (prepared ahead where possible). BackendError; also where append()
+    # asked for it because the backend has no memory for more until the disk has caught up.
     cpdef next_segment(self)
     # The segment holding a physical offset, or None.
     cpdef Segment segment_at(self, int64_t physical_offset)

@@ -117,7 +117,12 @@ cdef class CommitLog:
         used = self.max_offset - self.active.base_offset
         left = self.active.size - used
         if size + layout.BLANK_MIN <= left:
-            return True
+            if used + size > self.active.ready and not self.active.extend(used + size):
+                self.starved = True
+            return not self.starved
+        if not self.active.extend(self.active.size):
+            self.starved = True
+            return False
         if left >= layout.BLANK_MIN:
             encode_blank(self.active.data + used, left)
         self.active.publish(self.active.size)
@@ -149,6 +154,9 @@ cdef class CommitLog:
     cpdef next_segment(self):
         cdef int64_t base = self.max_offset
         cdef Segment segment
+        if self.starved:
+            self.starved = False
+            raise BackendError("no buffer is free: the disk is behind the writers, send less")
         if self.active is not None and base < self.active.base_offset + self.active.size:
             return
         segment = self.preparation.take(segment_path(self.folder, base), base)

@@ -29,7 +29,7 @@ class SegmentPreparation:
     def begin(self) -> None:
         """Start making a segment, unless one is made already; returns at once."""
         if self._made is None:
-            self._made = self._executor.submit(self._make)
+            self._made = self._executor.submit(self._make_ahead)
 
     def take(self, path: str, base_offset: int) -> Segment:
         """The segment, in its place in the log; made here and now where it must be.
@@ -63,6 +63,11 @@ class SegmentPreparation:
         except BackendError as error:
             log.warning("no segment could be prepared ahead: %s", error)
             return None
+
+    def _make_ahead(self) -> Segment:
+        segment = self._make()
+        segment.prewrite()
+        return segment
 
     def _make(self) -> Segment:
         try:

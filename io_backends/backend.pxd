@@ -6,6 +6,7 @@ from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
 cdef class Segment:
     # One fixed-size file of the commit log, as memory.
     #   data     readable in [0, written) by anyone, writable in [written, size) by the one writer
+    #   ready    the writer may write in [written, ready); extend() asks for more
     #   written  bytes appended; the one writer advances it behind the bytes with publish(), other
     #            threads load it with published()
     # What has become durable is known to the backend, in physical offsets.
@@ -14,7 +15,10 @@ cdef class Segment:
     cdef readonly int64_t size
     cdef uint8_t *data
     cdef int64_t written
+    cdef int64_t ready
 
+    # Whether [0, upto) may be written now; False where the disk is behind and memory is short.
+    cdef bint extend(self, int64_t upto) noexcept nogil
     cdef void publish(self, int64_t written) noexcept nogil
     cdef int64_t published(self) noexcept nogil
 

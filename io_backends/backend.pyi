@@ -4,7 +4,7 @@ A backend creates and opens the commit log's segments, gives their memory, and m
 durable. `mapped.MmapBackend` is the first; pool and io_uring implement the same two classes.
 """
 
-from typing_extensions import disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 @disjoint_base
 class Segment:
@@ -24,12 +24,23 @@ class Segment:
     @property
     def written(self) -> int:
         """Bytes appended so far."""
+    def append(self, data: Buffer) -> bool:
+        """Copy bytes behind `written`, which moves; only the one writer may.
+
+        False, and nothing happened, where the segment or the backend has no room for them now.
+        """
     def flush(self) -> None:
         """Make [0, written) durable before returning (recovery; not for the running log)."""
     def zero_tail(self) -> None:
         """Zero and reserve everything behind `written`, on disk, before returning.
 
         Recovery's cut: what was there must not come back. BackendError.
+        """
+    def prewrite(self) -> None:
+        """Write zeros behind `written` and sync them, for a segment that is not attached yet.
+
+        Blocks that were written once are synced faster than blocks that are only reserved.
+        BackendError. Backends that gain nothing by it do nothing.
         """
     def __buffer__(self, flags: int, /) -> memoryview: ...
 

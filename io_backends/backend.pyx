@@ -2,7 +2,10 @@
 
 from libc.errno cimport ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint64_t
-from cpython.buffer cimport PyBuffer_FillInfo
+from libc.string cimport memcpy
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close as c_close, write as c_write
 
@@ -26,6 +29,9 @@ cdef extern from "<sys/eventfd.h>" nogil:
 
 
 cdef class Segment:
+    cdef bint extend(self, int64_t upto) noexcept nogil:
+        return upto <= self.ready
+
     cdef void publish(self, int64_t written) noexcept nogil:
         store_release(&self.written, written)
 
@@ -36,11 +42,25 @@ cdef class Segment:
     def written(self):
         return self.published()
 
+    def append(self, data):
+        cdef Py_buffer given
+        cdef bint room
+        PyObject_GetBuffer(data, &given, PyBUF_SIMPLE)
+        room = self.extend(self.written + given.len)
+        if room:
+            memcpy(self.data + self.written, given.buf, given.len)
+            self.publish(self.written + given.len)
+        PyBuffer_Release(&given)
+        return room
+
     def flush(self):
         raise NotImplementedError
 
     def zero_tail(self):
         raise NotImplementedError
+
+    def prewrite(self):
+        pass
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.data, self.size, True, flags)

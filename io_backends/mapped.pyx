@@ -31,7 +31,7 @@ cdef class MappedSegment(Segment):
         self.mapping = mapping
         self.path = mapping.path
         self.base_offset = base_offset
-        self.size = mapping.size
+        self.size = self.ready = mapping.size
         self.data = mapping.data
         self.written = written
 

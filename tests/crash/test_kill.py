@@ -14,6 +14,9 @@ import pytest
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.engine.verify import StoreExaminer
+from congreve.io_backends.backend import Backend
+from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.probe import uring_refusal
 from congreve.records.message import Record
 from congreve.records.record import decode_record
 
@@ -42,9 +45,16 @@ def body_of(number: int) -> bytes:
     return (b"%d," % number) * (1 + number * 7919 % 500)
 
 
-def write_until_killed(root: str, number: int) -> None:
+def backend_of(name: str) -> Backend:
+    """A backend by the name that ioBackend has for it; skips where it cannot work."""
+    if name == "mmap":
+        return MmapBackend()
+    return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
+
+
+def write_until_killed(root: str, number: int, backend: str) -> None:
     """Prints a line for each message that may be called safe, after the disk said so."""
-    with MessageStore(config_of(root)) as store:
+    with MessageStore(config_of(root), backend=backend_of(backend)) as store:
         print("ready", flush=True)
         while True:
             lines, end = "", 0
@@ -68,10 +78,10 @@ def write_until_killed(root: str, number: int) -> None:
             print(lines, end="", flush=True)
 
 
-def write_and_kill(root: Path, first: int, pause_s: float) -> list[Acknowledged]:
+def write_and_kill(root: Path, first: int, pause_s: float, backend: str) -> list[Acknowledged]:
     """Lines that the writer printed whole before it was killed."""
     with subprocess.Popen(
-        [sys.executable, __file__, str(root), str(first)],
+        [sys.executable, __file__, str(root), str(first), backend],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -97,10 +107,10 @@ def keys_found(store: MessageStore, key: str) -> list[bytes]:
     return [decode_record(hit).body for hit in store.query(TOPIC, key, 10, 0, 1 << 60).buffers]
 
 
-def check(root: Path, acknowledged: list[Acknowledged]) -> int:
+def check(root: Path, acknowledged: list[Acknowledged], backend: str) -> int:
     """All promises after a kill; the number that the next round may begin with."""
     highest = -1
-    with MessageStore(config_of(str(root))) as store:
+    with MessageStore(config_of(str(root)), backend=backend_of(backend)) as store:
         for queue_id, queue_offset, physical_offset, number in acknowledged:
             found = store.get(TOPIC, queue_id, queue_offset, 1)
             record = decode_record(b"".join(found.buffers))
@@ -119,16 +129,19 @@ def check(root: Path, acknowledged: list[Acknowledged]) -> int:
 
 
 @pytest.mark.crash
-def test_no_acknowledged_message_is_lost(tmp_path: Path, kill_rounds: int) -> None:
+@pytest.mark.parametrize("backend", ["mmap", "uring"])
+def test_no_acknowledged_message_is_lost(tmp_path: Path, kill_rounds: int, backend: str) -> None:
+    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
+        pytest.skip(refusal)
     dice = random.Random(20220713)
     acknowledged: list[Acknowledged] = []
     first = 0
     for _ in range(kill_rounds):
-        acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15))
-        first = check(tmp_path, acknowledged[-500:])
+        acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15), backend)
+        first = check(tmp_path, acknowledged[-500:], backend)
     assert len(acknowledged) > kill_rounds
-    check(tmp_path, acknowledged)
+    check(tmp_path, acknowledged, "mmap")
 
 
 if __name__ == "__main__":
-    write_until_killed(sys.argv[1], int(sys.argv[2]))
+    write_until_killed(sys.argv[1], int(sys.argv[2]), sys.argv[3])

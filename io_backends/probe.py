@@ -1,0 +1,48 @@
+"""Whether a backend can work here: on this kernel, in this container, on that file system."""
+
+import os
+import tempfile
+
+from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.errors import BackendError
+
+_SIZE = 64 << 10
+_WAIT_S = 10.0
+
+
+def uring_refusal(folder: str) -> str | None:
+    """Why io_uring cannot write a log in `folder`; None where it can.
+
+    Writes a block to a file there, which is gone afterwards. Containers often forbid io_uring
+    (Docker's default seccomp profile does), and not every file system takes O_DIRECT.
+    """
+    try:
+        from congreve.io_backends.uring import UringBackend
+    except ImportError:
+        return "this build has no io_uring: liburing was missing when it was compiled"
+    try:
+        return _refusal(UringBackend(window=1 << 20), folder)
+    except BackendError as error:
+        return str(error)
+
+
+def _refusal(backend: Backend, folder: str) -> str | None:
+    try:
+        with tempfile.TemporaryDirectory(prefix=".probe-", dir=folder) as inside:
+            segment = backend.create(os.path.join(inside, "segment"), 0, _SIZE)
+            backend.attach(segment)
+            backend.start(0)
+            try:
+                return _write_one_byte(backend, segment)
+            finally:
+                backend.stop()
+    except OSError as error:
+        return f"nothing can be written in {folder}: {error.strerror}"
+
+
+def _write_one_byte(backend: Backend, segment: Segment) -> str | None:
+    if segment.append(b"1") and backend.wait_durable(1, _WAIT_S):
+        return None
+    if backend.failure_errno:
+        return f"a write came back with: {os.strerror(backend.failure_errno)}"
+    return f"a write did not come back within {_WAIT_S:g} s"

@@ -1,0 +1,570 @@
+"""The backend that writes through io_uring: O_DIRECT with RWF_DSYNC, several writes in flight.
+
+Appended bytes live in a window of locked memory that every open segment shows in its own address
+range. A write takes whole blocks from there. No two writes in flight hold the same block: a write
+that begins inside the last block of one in flight waits for it, so that older bytes never land on
+top of newer ones; the blocks behind that one need not wait.
+"""
+
+cimport cython
+from libc.errno cimport EINTR, EIO, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, mmap, munmap,
+)
+from posix.unistd cimport close as c_close, fdatasync, pwrite
+
+from congreve.io_backends.atomic cimport load_acquire, store_release
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.liburing cimport (
+    IORING_SETUP_COOP_TASKRUN, IOSQE_FIXED_FILE, RWF_DSYNC, io_uring_cqe, io_uring_cqe_seen,
+    io_uring_get_sqe, io_uring_peek_cqe, io_uring_prep_write, io_uring_prep_write_fixed,
+    io_uring_queue_exit, io_uring_queue_init, io_uring_register_buffers,
+    io_uring_register_eventfd, io_uring_register_files, io_uring_register_files_update,
+    io_uring_sqe, io_uring_submit, iovec,
+)
+from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from congreve.io_backends.window cimport Window, show_file
+
+import logging
+import os
+import threading
+import time
+
+from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.errors import BackendError
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_DIRECT
+
+cdef extern from "<errno.h>" nogil:
+    int ECANCELED
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLIN
+    int poll(pollfd *fds, unsigned long count, int timeout_ms)
+
+cdef enum:
+    BLOCK = 4096
+    FILE_SLOTS = 16
+    STEP = 256 << 10        # bytes of the window that are made ready at once
+    WRITE_MAX = 256 << 10   # more is split, so that several are in flight
+    ZERO_STEP = 1 << 20
+    WAIT_MS = 2             # another thread may take the completion that one waits for
+
+LOG = logging.getLogger(__name__)
+
+
+cdef inline int64_t block_of(int64_t position) noexcept nogil:
+    return position - position % BLOCK
+
+
+cdef inline int64_t blocks_end(int64_t position) noexcept nogil:
+    return block_of(position + BLOCK - 1)
+
+
+cdef inline int64_t written_end(const Extent *extent) noexcept nogil:
+    return extent.base + load_acquire(extent.written)
+
+
+# Zeros from `at` on, a step or less: 0 or errno.
+cdef int zero_step(int fd, const uint8_t *zeros, int64_t at, int64_t end) noexcept nogil:
+    cdef int64_t length = min(ZERO_STEP, end - at)
+    cdef int64_t done = pwrite(fd, zeros, length, at)
+    if done == length:
+        return 0
+    return errno if done < 0 else EIO
+
+
+@cython.final
+cdef class UringSegment(Segment):
+    def __cinit__(self, Mapping mapping, UringBackend backend, int64_t base_offset,
+                  int64_t written):
+        self.mapping = mapping
+        self.backend = backend
+        self.path = mapping.path
+        self.base_offset = base_offset
+        self.size = mapping.size
+        self.data = mapping.data
+        self.written = written
+
+    cdef bint extend(self, int64_t upto) noexcept nogil:
+        if upto > self.ready:
+            self.ready = self.backend.make_room(self.base_offset + upto) - self.base_offset
+        return upto <= self.ready
+
+    def zero_tail(self):
+        self.mapping.zero_from(self.written)
+        self.mapping.reserve(self.written, self.size)
+
+    def flush(self):
+        self.mapping.flush(0, self.written)
+
+    def prewrite(self):
+        cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_DIRECT | O_CLOEXEC)
+        cdef int64_t at = blocks_end(self.written)
+        cdef int failed = EIO if fd < 0 else 0
+        cdef const uint8_t *zeros = self.backend.zeros
+        with nogil:
+            while failed == 0 and at < self.size:
+                failed = zero_step(fd, zeros, at, self.size)
+                at += ZERO_STEP
+            if failed == 0 and fdatasync(fd) != 0:
+                failed = errno
+            if fd >= 0:
+                c_close(fd)
+        if failed:
+            raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
+        self.prewritten = True
+
+
+@cython.final
+cdef class UringBackend(Backend):
+    def __cinit__(self, *, int64_t window=64 << 20, int depth=8):
+        cdef iovec memory
+        cdef int files[FILE_SLOTS]
+        cdef int failed, i
+        cdef void *zeros
+        if not 1 <= depth <= WRITES_MAX:
+            raise BackendError(f"{depth} writes in flight are not possible: 1 to {WRITES_MAX} are")
+        if window <= 0 or window % (1 << 20):
+            raise BackendError(f"a window of {window} bytes is not possible: take whole MiB")
+        self.window, self.depth, self.attached = Window(window), depth, []
+        failed = io_uring_queue_init(2 * WRITES_MAX, &self.ring, IORING_SETUP_COOP_TASKRUN)
+        if failed < 0:
+            raise BackendError(f"the kernel gives no io_uring: {os.strerror(-failed)}")
+        self.made = True
+        failed = io_uring_register_eventfd(&self.ring, self.event_fd)
+        if failed < 0:
+            raise BackendError(f"io_uring takes no eventfd: {os.strerror(-failed)}")
+        memory.iov_base, memory.iov_len = self.window.data, window
+        failed = io_uring_register_buffers(&self.ring, &memory, 1)
+        self.fixed_buffers = failed == 0
+        if failed < 0:
+            LOG.warning(
+                "io_uring may not lock %d MiB (%s): its writes get slower; raise RLIMIT_MEMLOCK",
+                window >> 20, os.strerror(-failed),
+            )
+        zeros = mmap(NULL, ZERO_STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if zeros == MAP_FAILED:
+            raise BackendError(f"cannot map {ZERO_STEP} zeros: {os.strerror(errno)}")
+        self.zeros = <const uint8_t *> zeros
+        for i in range(FILE_SLOTS):
+            files[i] = -1
+        self.fixed_files = io_uring_register_files(&self.ring, files, FILE_SLOTS) == 0
+
+    def __dealloc__(self):
+        cdef Extent *extent
+        if self.made:
+            io_uring_queue_exit(&self.ring)
+        if self.zeros != NULL:
+            munmap(<void *> self.zeros, ZERO_STEP)
+        while self.first != NULL:
+            extent = self.first
+            self.first = extent.next
+            c_close(extent.fd)
+            free(extent)
+
+    # --- segments
+
+    def create(self, str path, int64_t base_offset, int64_t size):
+        cdef Mapping mapping
+        self.check_size(path, size)
+        mapping = Mapping(path, size, create=True)
+        try:
+            mapping.reserve(0, size)
+            mapping.flush()
+            sync_folder(os.path.dirname(path))
+        except (BackendError, OSError) as error:
+            os.unlink(path)
+            raise BackendError(f"cannot create {path} of {size} bytes: {error}") from error
+        return UringSegment(mapping, self, base_offset, 0)
+
+    def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        self.check_size(path, size)
+        if not 0 <= written <= size:
+            raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
+        return UringSegment(Mapping(path, size), self, base_offset, written)
+
+    def check_size(self, path, int64_t size):
+        if size % BLOCK:
+            raise BackendError(
+                f"{path} of {size} bytes cannot be written by io_uring: "
+                f"mappedFileSizeCommitLog must be a multiple of {BLOCK}"
+            )
+
+    def attach(self, Segment segment):
+        cdef Extent *extent
+        self.attached.append(segment)
+        if not self.running:
+            return
+        extent = self.extent_of(<UringSegment?> segment)
+        pthread_mutex_lock(&self.lock)
+        self.join(extent)
+        pthread_mutex_unlock(&self.lock)
+        if not (<UringSegment> segment).prewritten:
+            self.prewrite(segment)
+        while (<Segment> self.attached[0]).base_offset < self.first.base:
+            del self.attached[0]
+
+    cdef Extent *extent_of(self, UringSegment segment) except NULL:
+        cdef Extent *extent = <Extent *> malloc(sizeof(Extent))
+        cdef int fd
+        if extent == NULL:
+            raise MemoryError
+        fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
+        if fd < 0:
+            free(extent)
+            raise BackendError(
+                f"cannot open {segment.path} past the page cache: {os.strerror(errno)}"
+            )
+        extent.data, extent.base, extent.next = segment.data, segment.base_offset, NULL
+        extent.written = &segment.written
+        extent.end = segment.base_offset + segment.size
+        extent.ready = extent.base
+        extent.fd = fd
+        extent.slot = -1
+        if self.fixed_files:
+            extent.slot = <int> (extent.base // segment.size % FILE_SLOTS)
+            if io_uring_register_files_update(&self.ring, extent.slot, &fd, 1) < 0:
+                extent.slot = -1
+        return extent
+
+    # A segment that could not be made ready before it was needed is made so while it is used.
+    def prewrite(self, UringSegment segment):
+        self.prewriter = threading.Thread(
+            target=self.run_prewrite, args=(segment, self.prewriter), name="prewrite", daemon=True
+        )
+        self.prewriter.start()
+
+    def run_prewrite(self, UringSegment segment, before):
+        cdef int64_t base = segment.base_offset
+        cdef int64_t end = base + segment.size
+        cdef int fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
+        cdef int failed = errno if fd < 0 else 0
+        if before is not None:
+            before.join()
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            self.zero_from = self.zero_upto = base
+            while failed == 0 and self.next_zeros(base, end):
+                pthread_mutex_unlock(&self.lock)
+                failed = zero_step(fd, self.zeros, self.zero_from - base, end - base)
+                pthread_mutex_lock(&self.lock)
+                self.zero_from = self.zero_upto
+                self.advance()
+            pthread_mutex_unlock(&self.lock)
+            if failed == 0 and fdatasync(fd) != 0:
+                failed = errno
+            if fd >= 0:
+                c_close(fd)
+            if failed != 0:
+                pthread_mutex_lock(&self.lock)
+                self.fail(failed)
+                pthread_mutex_unlock(&self.lock)
+
+    # Picks the next zeros to be written: behind what the window shows, which is written anyway.
+    cdef bint next_zeros(self, int64_t base, int64_t end) noexcept nogil:
+        cdef Extent *extent = self.extent_at(base)
+        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
+            return False
+        self.zero_from = min(max(self.zero_upto, extent.ready), end)
+        self.zero_upto = min(self.zero_from + ZERO_STEP, end)
+        return self.zero_from < end
+
+    cdef void join(self, Extent *extent) noexcept nogil:
+        cdef Extent **at = &self.first
+        while at[0] != NULL:
+            at = &at[0].next
+        at[0] = extent
+
+    cdef Extent *extent_at(self, int64_t position) noexcept nogil:
+        cdef Extent *extent = self.first
+        while extent != NULL and extent.end <= position:
+            extent = extent.next
+        return extent
+
+    # --- the window
+
+    # Has the window shown up to `upto` at least; up to where it is shown.
+    cdef int64_t make_room(self, int64_t upto) noexcept nogil:
+        cdef Extent *extent
+        cdef int64_t start, end
+        cdef int error
+        pthread_mutex_lock(&self.lock)
+        extent = self.extent_at(upto - 1)
+        start = extent.ready
+        end = min(max(upto, start + STEP) + STEP - 1, extent.end)
+        end = max(min(end - end % STEP, extent.end), blocks_end(upto))
+        if self.retire(end - self.window.size):
+            error = self.window.show(extent.data + start - extent.base, start, end - start)
+            if error == 0:
+                extent.ready = end
+            else:
+                self.fail(error)
+        end = extent.ready
+        pthread_mutex_unlock(&self.lock)
+        return end
+
+    # Lets files show what the window held below `upto`; False where it is not durable yet.
+    cdef bint retire(self, int64_t upto) noexcept nogil:
+        cdef Extent *extent
+        cdef int64_t end
+        cdef int error
+        if upto <= self.shown:
+            return True
+        self.advance()
+        if upto > block_of(self.durable):
+            extent = self.extent_at(self.submitted)
+            if extent != NULL:
+                self.target = max(self.target, written_end(extent))
+            self.advance()
+            return False
+        while self.shown < upto:
+            extent = self.first
+            end = min(upto, extent.end)
+            error = show_file(extent.data + self.shown - extent.base, extent.fd,
+                              self.shown - extent.base, end - self.shown)
+            if error != 0:
+                self.fail(error)
+                return False
+            self.shown = end
+            if end == extent.end:
+                self.first = extent.next
+                c_close(extent.fd)
+                free(extent)
+        return True
+
+    # --- writes
+
+    cdef void request_durable(self, int64_t upto) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        if upto > self.target:
+            self.target = upto
+        self.advance()
+        pthread_mutex_unlock(&self.lock)
+
+    # Takes what has come back and sends what can go; with `lock` held, as all below.
+    cdef void advance(self) noexcept nogil:
+        if self.running:
+            self.reap()
+            if self.failure == 0:
+                self.plan()
+                self.submit_ready()
+
+    cdef void reap(self) noexcept nogil:
+        cdef io_uring_cqe *cqe = NULL
+        cdef Write *write
+        while io_uring_peek_cqe(&self.ring, &cqe) == 0:
+            write = &self.writes[cqe.user_data]
+            self.flying -= 1
+            if cqe.res == -ECANCELED:
+                write.state = WRITE_WAITS   # its thread ended before the kernel began with it
+            elif cqe.res == blocks_end(write.end) - write.start:
+                write.state = WRITE_DONE
+            else:
+                self.fail(-cqe.res if cqe.res < 0 else EIO)
+            io_uring_cqe_seen(&self.ring, cqe)
+        if self.failure != 0:
+            return
+        while self.count > 0 and self.writes[self.oldest].state == WRITE_DONE:
+            # Who listens to the eventfd was told by the completion itself.
+            store_release(&self.durable, self.writes[self.oldest].end)
+            self.oldest = (self.oldest + 1) % WRITES_MAX
+            self.count -= 1
+
+    cdef void plan(self) noexcept nogil:
+        cdef Extent *extent
+        cdef Write *last
+        cdef int64_t start, end
+        while self.count < self.depth and self.submitted < self.target:
+            extent = self.extent_at(self.submitted)
+            if extent == NULL:
+                return
+            # Zeros behind the end must not count as written: records follow there.
+            end = min(self.target, written_end(extent))
+            start = block_of(self.submitted)
+            if start < self.zero_upto and end > self.zero_from:
+                end = self.zero_from
+            if end <= self.submitted:
+                return
+            last = &self.writes[(self.oldest + self.count - 1) % WRITES_MAX]
+            if start < self.submitted and self.count > 0 and last.state != WRITE_DONE:
+                # The block is in flight: it alone waits, if there is more than it.
+                if end <= start + BLOCK or self.count + 1 >= self.depth:
+                    return
+                end = start + BLOCK
+            end = min(end, start + WRITE_MAX, start + self.window.stretch(start))
+            last = &self.writes[(self.oldest + self.count) % WRITES_MAX]
+            last.extent, last.start, last.end, last.state = extent, start, end, WRITE_WAITS
+            self.count += 1
+            self.submitted = end
+
+    cdef void submit_ready(self) noexcept nogil:
+        cdef Write *write
+        cdef Write *before = NULL
+        cdef int i, done
+        cdef int fresh = 0
+        for i in range(self.count):
+            write = &self.writes[(self.oldest + i) % WRITES_MAX]
+            if write.state == WRITE_WAITS and (
+                before == NULL or before.state == WRITE_DONE
+                or blocks_end(before.end) <= write.start
+            ):
+                if not self.fly((self.oldest + i) % WRITES_MAX):
+                    self.fail(EIO)
+                    return
+                fresh += 1
+            before = write
+        while fresh > 0:
+            done = io_uring_submit(&self.ring)
+            if done == -EINTR:
+                continue
+            if done <= 0:
+                self.fail(-done if done < 0 else EIO)
+                return
+            fresh -= done
+
+    cdef bint fly(self, int index) noexcept nogil:
+        cdef io_uring_sqe *sqe = io_uring_get_sqe(&self.ring)
+        cdef Write *write = &self.writes[index]
+        cdef Extent *extent = write.extent
+        cdef const uint8_t *data = self.window.data + write.start % self.window.size
+        cdef int64_t length = blocks_end(write.end) - write.start
+        cdef int file = extent.fd if extent.slot < 0 else extent.slot
+        if sqe == NULL:
+            return False
+        if self.fixed_buffers:
+            io_uring_prep_write_fixed(sqe, file, data, length, write.start - extent.base, 0)
+        else:
+            io_uring_prep_write(sqe, file, data, length, write.start - extent.base)
+        sqe.rw_flags = RWF_DSYNC
+        if extent.slot >= 0:
+            sqe.flags |= IOSQE_FIXED_FILE
+        sqe.user_data = index
+        write.state = WRITE_FLIES
+        self.flying += 1
+        return True
+
+    # --- life
+
+    @property
+    def durable_offset(self):
+        pthread_mutex_lock(&self.lock)
+        self.advance()
+        pthread_mutex_unlock(&self.lock)
+        return load_acquire(&self.durable)
+
+    @property
+    def in_flight(self):
+        cdef Write *write
+        cdef int i
+        found = []
+        pthread_mutex_lock(&self.lock)
+        for i in range(self.count):
+            write = &self.writes[(self.oldest + i) % WRITES_MAX]
+            if write.state == WRITE_FLIES:
+                found.append((write.start, blocks_end(write.end)))
+        pthread_mutex_unlock(&self.lock)
+        return found
+
+    def start(self, int64_t durable_offset):
+        cdef Segment segment
+        cdef UringSegment last
+        cdef Extent *extent
+        if self.running:
+            raise BackendError("the backend was started already: make a new one")
+        for segment in self.attached:
+            segment.flush()
+            durable_offset = max(durable_offset, segment.base_offset + segment.written)
+        del self.attached[:max(len(self.attached) - 1, 0)]
+        if self.attached:
+            last = self.attached[0]
+            extent = self.extent_of(last)
+            self.join(extent)
+            self.show_tail(last, extent)
+        pthread_mutex_lock(&self.lock)
+        self.submitted = self.target = durable_offset
+        self.shown = block_of(durable_offset)
+        self.succeed(durable_offset)
+        self.running = True
+        pthread_mutex_unlock(&self.lock)
+        if self.attached and not last.prewritten:
+            self.prewrite(last)
+
+    # The window takes over from the file at the block that the log ends in.
+    cdef int show_tail(self, UringSegment segment, Extent *extent) except -1:
+        cdef int64_t start = block_of(segment.written)
+        cdef int64_t length = segment.written - start
+        cdef uint8_t *head
+        extent.ready = extent.base + start
+        segment.ready = start
+        if length == 0:
+            return 0
+        head = <uint8_t *> PyMem_Malloc(BLOCK)
+        if head == NULL:
+            raise MemoryError
+        memcpy(head, segment.data + start, length)
+        error = self.window.show(segment.data + start, extent.ready, BLOCK)
+        memcpy(segment.data + start, head, length)
+        PyMem_Free(head)
+        if error:
+            raise BackendError(f"cannot show the window in {segment.path}: {os.strerror(error)}")
+        extent.ready += BLOCK
+        segment.ready += BLOCK
+        return 0
+
+    def wait_durable(self, int64_t upto, double timeout_s):
+        cdef bint going = True
+        cdef double deadline = time.monotonic() + timeout_s
+        self.request_durable(upto)
+        while going and self.durable_offset < upto:
+            if self.failure != 0 or time.monotonic() >= deadline:
+                going = False
+            else:
+                self.await_completion()
+        return going
+
+    cdef void await_completion(self):
+        cdef pollfd ready
+        ready.fd, ready.events = self.ring.ring_fd, POLLIN
+        with nogil:
+            poll(&ready, 1, WAIT_MS)
+
+    def stop(self):
+        cdef Segment last
+        if not self.running:
+            return
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        if self.attached:
+            last = self.attached[len(self.attached) - 1]
+            self.target = last.base_offset + last.published()
+        pthread_mutex_unlock(&self.lock)
+        while not self.idle():
+            self.await_completion()
+        if self.prewriter is not None:
+            self.prewriter.join()
+        pthread_mutex_lock(&self.lock)
+        self.running = False
+        pthread_mutex_unlock(&self.lock)
+
+    # Memory that a write still reads must stay; after a failure nothing more is sent.
+    cdef bint idle(self) noexcept nogil:
+        cdef bint found
+        pthread_mutex_lock(&self.lock)
+        self.advance()
+        found = self.flying == 0 and (
+            self.failure != 0 or (self.count == 0 and self.submitted >= self.target)
+        )
+        pthread_mutex_unlock(&self.lock)
+        return found

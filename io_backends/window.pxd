@@ -1,0 +1,18 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class Window:
+    # A ring of memory that can be shown at other addresses: byte p of the log lies at p % size.
+    cdef readonly int64_t size
+    cdef int fd
+    cdef uint8_t *data
+
+    # Bytes from `position` on, as many as lie behind each other in the ring.
+    cdef int64_t stretch(self, int64_t position) noexcept nogil
+    # Zeroes [position, position + length) and shows it at `at`; all are multiples of a page.
+    # 0 or errno.
+    cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil
+
+
+# Shows [offset, offset + length) of a file at `at` instead of what is there: 0 or errno.
+cdef int show_file(uint8_t *at, int fd, int64_t offset, int64_t length) noexcept nogil

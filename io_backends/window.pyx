@@ -1,0 +1,63 @@
+"""Memory for bytes that are not on disk yet, shown inside the segments that they belong to."""
+
+cimport cython
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+from posix.mman cimport (
+    MAP_FAILED, MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap,
+)
+from posix.unistd cimport close as c_close, ftruncate
+
+import os
+
+from congreve.io_backends.errors import BackendError
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MAP_POPULATE
+    int MFD_CLOEXEC
+    int memfd_create(const char *name, unsigned int flags)
+
+
+@cython.final
+cdef class Window:
+    def __cinit__(self, int64_t size):
+        cdef void *at
+        self.fd = memfd_create("congreve-window", MFD_CLOEXEC)
+        if self.fd < 0 or ftruncate(self.fd, size) != 0:
+            raise BackendError(f"cannot make a window of {size} bytes: {os.strerror(errno)}")
+        at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
+        if at == MAP_FAILED:
+            raise BackendError(f"cannot map a window of {size} bytes: {os.strerror(errno)}")
+        self.data = <uint8_t *> at
+        self.size = size
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            munmap(self.data, self.size)
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    cdef int64_t stretch(self, int64_t position) noexcept nogil:
+        return self.size - position % self.size
+
+    cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil:
+        cdef int64_t step
+        while length > 0:
+            step = min(length, self.stretch(position))
+            # What was there before must not reach the disk behind the end of what is written.
+            memset(self.data + position % self.size, 0, step)
+            if mmap(at, step, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+                    self.fd, position % self.size) == MAP_FAILED:
+                return errno
+            at += step
+            position += step
+            length -= step
+        return 0
+
+
+cdef int show_file(uint8_t *at, int fd, int64_t offset, int64_t length) noexcept nogil:
+    if length > 0 and mmap(at, length, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+                           offset) == MAP_FAILED:
+        return errno
+    return 0

@@ -1,0 +1,231 @@
+"""The io_uring backend: blocks on disk, tails that are written again, memory that is used again."""
+
+import errno
+import os
+import random
+import resource
+import select
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from congreve.io_backends.backend import Segment
+from congreve.io_backends.errors import BackendError, SegmentSizeError
+from congreve.io_backends.probe import uring_refusal
+
+uring = pytest.importorskip(
+    "congreve.io_backends.uring", reason="built without liburing: io_uring is not tested"
+)
+
+BLOCK = 4096
+SIZE = 1 << 20
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    refusal = uring_refusal(str(tmp_path))
+    if refusal is not None:
+        pytest.skip(refusal)
+    return tmp_path
+
+
+@pytest.fixture
+def backend(folder: Path) -> "Iterator[uring.UringBackend]":
+    backend = uring.UringBackend(window=1 << 20)
+    yield backend
+    backend.stop()
+
+
+def added(backend: "uring.UringBackend", folder: Path, base: int = 0, size: int = SIZE) -> Segment:
+    segment: Segment = backend.create(str(folder / f"{base:020d}"), base, size)
+    segment.prewrite()
+    backend.attach(segment)
+    return segment
+
+
+def noise(seed: int, length: int) -> bytes:
+    return random.Random(seed).randbytes(length)
+
+
+def test_what_is_durable_is_in_the_file(backend: "uring.UringBackend", folder: Path) -> None:
+    dice = random.Random(1)
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(2, SIZE)
+    while segment.written < SIZE:
+        step = min(dice.choice([1, 100, 300, 4000, 4096, 20_000]), SIZE - segment.written)
+        assert segment.append(data[segment.written : segment.written + step])
+        assert backend.wait_durable(segment.written, WAIT_S)
+        if dice.random() < 0.1:
+            there = Path(segment.path).read_bytes()
+            assert there[: segment.written] == data[: segment.written]
+            assert not any(there[segment.written :]), "bytes behind the end of the log"
+    assert Path(segment.path).read_bytes() == data
+
+
+def test_no_two_writes_in_flight_hold_the_same_block(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    """A later group that begins in the last block of one in flight must not overtake it."""
+    dice = random.Random(3)
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(4, SIZE)
+    together = 0
+    while segment.written < SIZE:
+        step = min(dice.choice([50, 300, 5000, 30_000]), SIZE - segment.written)
+        assert segment.append(data[segment.written : segment.written + step])
+        backend.request(segment.written)
+        flying = sorted(backend.in_flight)
+        together = max(together, len(flying))
+        for (_, end), (start, _) in pairwise(flying):
+            assert end <= start
+    assert backend.wait_durable(SIZE, WAIT_S)
+    assert Path(segment.path).read_bytes() == data
+    assert together > 1, "nothing was ever in flight together: the test showed nothing"
+
+
+def test_the_eventfd_tells_of_each_completion(backend: "uring.UringBackend", folder: Path) -> None:
+    segment = added(backend, folder)
+    backend.start(0)
+    for _ in range(5):
+        assert segment.append(bytes(10_000))
+        backend.request(segment.written)
+        while backend.durable_offset < segment.written:
+            assert select.select([backend.event_fd], [], [], WAIT_S)[0], "never told"
+            os.read(backend.event_fd, 8)
+    assert backend.failure_errno == 0
+
+
+def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    backend.start(0)
+    data = noise(5, 4 * SIZE)
+    segments, views = [], []
+    for base in range(0, 4 * SIZE, SIZE):
+        segments.append(added(backend, folder, base))
+        while segments[-1].written < SIZE:
+            at = base + segments[-1].written
+            assert segments[-1].append(data[at : at + 10_001][: SIZE - segments[-1].written])
+            assert backend.wait_durable(base + segments[-1].written, WAIT_S)
+        views.append(memoryview(segments[-1]))
+    assert b"".join(views) == data
+    backend.stop()
+    assert b"".join(views) == data
+    assert b"".join(Path(segment.path).read_bytes() for segment in segments) == data
+
+
+def test_old_bytes_of_the_window_never_reach_the_disk_again(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    backend.start(0)
+    for base in (0, SIZE):
+        segment = added(backend, folder, base)
+        assert segment.append(b"\xda" * SIZE)
+        assert backend.wait_durable(base + SIZE, WAIT_S)
+    segment = added(backend, folder, 2 * SIZE)
+    assert segment.append(b"\xda" * 100)
+    assert backend.wait_durable(2 * SIZE + 100, WAIT_S)
+    assert Path(segment.path).read_bytes() == b"\xda" * 100 + bytes(SIZE - 100)
+    assert bytes(memoryview(segment)[100:]) == bytes(SIZE - 100)
+
+
+def test_a_disk_that_is_behind_gives_no_memory_until_it_has_caught_up(folder: Path) -> None:
+    backend = uring.UringBackend(window=1 << 20)
+    segment = added(backend, folder, size=4 * SIZE)
+    backend.start(0)
+    while segment.append(b"x" * 50_000):
+        assert segment.written <= backend.window.size, "the window was given twice"
+    behind = segment.written
+    assert backend.wait_durable(behind, WAIT_S), "what was refused must not wait for a request"
+    assert segment.append(b"y" * 50_000)
+    backend.stop()
+    assert Path(segment.path).read_bytes()[: segment.written] == (b"x" * behind + b"y" * 50_000)
+
+
+@pytest.mark.parametrize("written", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 300_000])
+def test_a_log_goes_on_in_the_middle_of_a_block(folder: Path, written: int) -> None:
+    before = noise(6, written)
+    path = folder / "0"
+    path.write_bytes(before + b"\xff" * (SIZE - written))
+    backend = uring.UringBackend(window=1 << 20)
+    segment = backend.open(str(path), 0, SIZE, written)
+    segment.zero_tail()
+    backend.attach(segment)
+    backend.start(0)
+    assert backend.durable_offset == written, "recovery found it, so it was synced at the start"
+    assert segment.append(b"more")
+    backend.stop()
+    assert backend.durable_offset == written + 4
+    wanted = before + b"more" + bytes(SIZE - written - 4)
+    assert path.read_bytes() == wanted
+    assert bytes(memoryview(segment)) == wanted
+
+
+def test_writing_goes_on_while_zeros_are_written_behind(folder: Path) -> None:
+    backend = uring.UringBackend(window=4 << 20)
+    size = 32 << 20
+    segment = backend.create(str(folder / "0"), 0, size)
+    backend.attach(segment)
+    backend.start(0)
+    data = noise(7, 6 << 20)
+    while segment.written < len(data):
+        assert segment.append(data[segment.written : segment.written + 70_001])
+        assert backend.wait_durable(segment.written, WAIT_S)
+    backend.stop()
+    there = Path(segment.path).read_bytes()
+    assert there[: len(data)] == data
+    assert not any(there[len(data) :])
+
+
+@pytest.mark.parametrize("limit", [SIZE // 2, SIZE // 2 + 512])
+def test_after_a_failed_or_short_write_nothing_is_ever_durable(
+    backend: "uring.UringBackend", folder: Path, limit: int
+) -> None:  # defect D16
+    segment = added(backend, folder)
+    backend.start(0)
+    assert segment.append(bytes(SIZE // 2))
+    assert backend.wait_durable(SIZE // 2, WAIT_S)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        assert segment.append(bytes(3 * BLOCK))
+        assert not backend.wait_durable(segment.written, WAIT_S)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert backend.failure_errno in {errno.EFBIG, errno.EIO}
+    assert segment.append(bytes(BLOCK))
+    assert not backend.wait_durable(SIZE // 2 + 1, 0.2), "a write was tried again"
+    assert backend.durable_offset == SIZE // 2
+
+
+def test_segments_that_are_no_whole_blocks_are_refused(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    with pytest.raises(BackendError, match="multiple of 4096"):
+        backend.create(str(folder / "a"), 0, SIZE + 512)
+    (folder / "b").write_bytes(b"short")
+    with pytest.raises(SegmentSizeError):
+        backend.open(str(folder / "b"), 0, SIZE, 0)
+    with pytest.raises(BackendError, match="no such"):
+        backend.create(str(folder / "nowhere" / "a"), 0, SIZE)
+    assert [path.name for path in folder.iterdir()] == ["b"]
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(BackendError, match="in flight"):
+        uring.UringBackend(depth=0)
+    with pytest.raises(BackendError, match="window"):
+        uring.UringBackend(window=4096)
+
+
+def test_the_probe_says_why_and_leaves_nothing(folder: Path) -> None:
+    assert uring_refusal(str(folder)) is None
+    assert list(folder.iterdir()) == []
+    refusal = uring_refusal(str(folder / "nowhere"))
+    assert refusal is not None
+    assert "nowhere" in refusal
