@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from congreve.client.admin import AdminClient
     from congreve.client.consumer import PullConsumer, SyncPullConsumer
+    from congreve.client.listening import ConsumeResult, ReconsumeLaterError
     from congreve.client.message import (
         Message,
         MessageQueue,
@@ -19,13 +20,20 @@ if TYPE_CHECKING:
         SendResult,
         SendStatus,
     )
+    from congreve.client.processqueue import FlowLimits
     from congreve.client.producer import Producer, SyncProducer, by_key
-    from congreve.client.push import ConsumeFrom, PushConsumer
+    from congreve.client.push import PushConsumer, SyncPushConsumer
+    from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+    from congreve.client.subscription import Sql
 
 __all__ = [
     "AdminClient",
     "ConsumeFrom",
+    "ConsumeResult",
+    "ConsumerSettings",
+    "FlowLimits",
     "Message",
+    "MessageModel",
     "MessageQueue",
     "Producer",
     "PullConsumer",
@@ -33,21 +41,31 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceivedMessage",
+    "ReconsumeLaterError",
     "SendResult",
     "SendStatus",
+    "Sql",
     "SyncProducer",
     "SyncPullConsumer",
+    "SyncPushConsumer",
     "by_key",
 ]
 
 _MODULES = {
     "AdminClient": "admin",
-    "ConsumeFrom": "push",
+    "ConsumeFrom": "settings",
+    "ConsumeResult": "listening",
+    "ConsumerSettings": "settings",
+    "FlowLimits": "processqueue",
+    "MessageModel": "settings",
     "Producer": "producer",
     "PullConsumer": "consumer",
     "PushConsumer": "push",
+    "ReconsumeLaterError": "listening",
+    "Sql": "subscription",
     "SyncProducer": "producer",
     "SyncPullConsumer": "consumer",
+    "SyncPushConsumer": "push",
     "by_key": "producer",
 }
 

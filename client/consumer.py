@@ -8,16 +8,13 @@ from congreve.client.checks import check_group, check_topic
 from congreve.client.errors import BrokerError
 from congreve.client.instance import ClientInstance
 from congreve.client.loopthread import LoopThread
-from congreve.client.message import MessageQueue, PullResult, PullStatus, received
+from congreve.client.message import MessageQueue, PullResult
+from congreve.client.pulling import Pulled, PullRequest, read_answer
 from congreve.client.route import MASTER_ID
-from congreve.client.subscription import ALL, matching
-from congreve.records.record import decode_records
+from congreve.client.subscription import ALL, Sql, subscribe
 from congreve.remoting.codes import RequestCode, ResponseCode
-from congreve.remoting.command import RemotingCommand
 from congreve.remoting.headers import (
     OffsetResponseHeader,
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
     SearchOffsetRequestHeader,
@@ -26,10 +23,6 @@ from congreve.remoting.headers import (
 
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 """The name that RocketMQ keeps for itself."""
-
-PULL_SUSPEND = 2
-PULL_SUBSCRIPTION = 4
-"""Bits of a pull's sysFlag: wait for messages; the header says which (RocketMQ: PullSysFlag)."""
 
 
 class PullConsumer(ClientInstance):
@@ -57,40 +50,50 @@ class PullConsumer(ClientInstance):
         offset: int,
         max_count: int = 32,
         *,
-        expression: str = ALL,
+        expression: str | Sql = ALL,
         wait_s: float = 0.0,
     ) -> PullResult:
         """Messages from `offset` on; the broker waits up to `wait_s` for the first one.
 
-        `expression` is ``*`` or tags with ``||`` between. Fewer messages than `max_count`, even
-        none, do not mean that the queue has ended: PullResult.status and max_offset tell.
+        `expression` is ``*``, tags with ``||`` between, or Sql. Fewer messages than `max_count`,
+        even none, do not mean that the queue has ended: PullResult.status and max_offset tell.
         """
         self.check_running()
+        request = PullRequest(
+            group=self.group,
+            queue=queue,
+            subscription=subscribe(queue.topic, expression),
+            count=max_count,
+            wait_s=wait_s,
+            version_ms=int(time.time() * 1000),
+            carries_subscription=True,
+        )
+        pulled = await self._pull(request, offset)
+        return PullResult(
+            status=pulled.status,
+            next_offset=pulled.next_offset,
+            min_offset=pulled.min_offset,
+            max_offset=pulled.max_offset,
+            messages=pulled.records.messages(queue) if pulled.records is not None else [],
+            suggested_broker_id=pulled.suggested_broker_id,
+        )
+
+    async def _pull(
+        self, request: PullRequest, offset: int, commit_offset: int | None = None
+    ) -> Pulled:
+        queue = request.queue
         await self.routes.find(queue.topic)
         broker_id = self._broker_ids.get(queue, MASTER_ID)
         address = self.routes.address_to_read(queue.broker_name, broker_id)
-        header = PullMessageRequestHeader(
-            consumer_group=self.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=max_count,
-            sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if wait_s > 0 else 0),
-            commit_offset=0,
-            suspend_timeout_millis=int(wait_s * 1000),
-            sub_version=int(time.time() * 1000),
-            subscription=expression,
-            expression_type="TAG",
-        )
         answer = await self.ask(
             address,
             RequestCode.PULL_MESSAGE,
-            header.fields(),
-            timeout_s=wait_s + self.timeout_s,
+            request.fields(offset, commit_offset),
+            timeout_s=request.wait_s + self.timeout_s,
         )
-        result = _pulled(answer, address, queue, expression)
-        self._broker_ids[queue] = result.suggested_broker_id
-        return result
+        pulled = read_answer(answer, address, request.subscription)
+        self._broker_ids[queue] = pulled.suggested_broker_id
+        return pulled
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Offset of the first message that is still there."""
@@ -144,25 +147,6 @@ class PullConsumer(ClientInstance):
         return self.routes.address(queue.broker_name)
 
 
-def _pulled(
-    answer: RemotingCommand, address: str, queue: MessageQueue, expression: str
-) -> PullResult:
-    try:
-        status = PullStatus(answer.code)
-    except ValueError as error:
-        raise BrokerError(answer.code, answer.remark, address) from error
-    header = PullMessageResponseHeader.read(answer)
-    records = decode_records(answer.body) if status == PullStatus.FOUND else []
-    return PullResult(
-        status=status,
-        next_offset=header.next_begin_offset,
-        min_offset=header.min_offset,
-        max_offset=header.max_offset,
-        messages=matching([received(record, queue) for record in records], expression),
-        suggested_broker_id=header.suggest_which_broker_id,
-    )
-
-
 class SyncPullConsumer:
     """A PullConsumer for programs without an event loop; it has one in a thread of its own.
 
@@ -201,7 +185,7 @@ class SyncPullConsumer:
         offset: int,
         max_count: int = 32,
         *,
-        expression: str = ALL,
+        expression: str | Sql = ALL,
         wait_s: float = 0.0,
     ) -> PullResult:
         """See PullConsumer.pull()."""

@@ -15,6 +15,18 @@ class InvalidNameError(ClientError):
     """A topic or a group has a name that no broker takes."""
 
 
+class InvalidSubscriptionError(ClientError):
+    """A filter that says nothing, or a consumer without topics."""
+
+
+class InvalidSettingError(ClientError):
+    """A consumer's setting is out of its range."""
+
+
+class OffsetFileError(ClientError):
+    """A broadcasting consumer's offsets are damaged, and so is the copy beside them."""
+
+
 class InvalidMessageError(ClientError):
     """A message that no broker takes; nothing of it was sent."""
 

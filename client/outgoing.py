@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from congreve.client.checks import PROPERTIES_MAX
+from congreve.client.compression import COMPRESSOR_ZLIB
 from congreve.client.errors import InvalidMessageError
-from congreve.client.message import COMPRESSOR_ZLIB, Message
+from congreve.client.message import Message
 from congreve.records.errors import RecordError
 from congreve.records.flags import SysFlag
 from congreve.records.properties import DELAY, KEYS, TAGS, UNIQ_KEY, WAIT

@@ -1,57 +1,130 @@
-"""Messages of one queue that are on their way through a consumer (RocketMQ: ProcessQueue)."""
+"""What of one queue is on its way through a consumer (RocketMQ: ProcessQueue)."""
 
 import asyncio
+import time
+from collections import deque
+
+import msgspec
 
 from congreve.client.message import MessageQueue, ReceivedMessage
+from congreve.client.received import PulledRecords
 
-COUNT_MAX = 1000
-BYTES_MAX = 100 * 1024 * 1024
-SPAN_MAX = 2000
-"""Between the first and the last offset: what one slow message may hold up."""
+LOCK_VALID_S = 30.0
+PULL_SILENT_S = 120.0
+
+
+class FlowLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a queue may wait in a consumer; None: any (RocketMQ: pullThresholdForQueue)."""
+
+    count: int | None = 1000
+    bytes: int | None = 100 * 1024 * 1024
+    span: int | None = 2000
+    """Between the first and the last offset: what one slow message may hold up."""
 
 
 class ProcessQueue:
-    """Offsets that were pulled and not yet done with; what is committed never skips one."""
+    """Pulls that are not done with; what is committed never passes a message that is not.
 
-    def __init__(self, queue: MessageQueue, offset: int) -> None:
+    `lock` is held while an orderly listener works, and by who takes the queue away from it.
+    """
+
+    def __init__(self, queue: MessageQueue, offset: int, limits: FlowLimits | None = None) -> None:
         self.queue = queue
         self.next_offset = offset
         self.dropped = False
+        self.paused = False
         self.committed: int | None = None
-        self._sizes: dict[int, int] = {}  # by offset, in rising order
-        self._bytes = 0
+        self.locked_at: float | None = None
+        self.lock = asyncio.Lock()
+        self.pulled_at = self.consumed_at = time.time()
+        self._limits = limits or FlowLimits()
+        self._pulls: deque[PulledRecords] = deque()
+        self._undone = self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return self._undone
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._bytes
 
     @property
     def commit_offset(self) -> int:
         """Where another member would have to go on."""
-        return next(iter(self._sizes), self.next_offset)
+        first = self._pulls[0].first_undone if self._pulls else None
+        return self.next_offset if first is None else first
 
-    def take(self, messages: list[ReceivedMessage], next_offset: int) -> None:
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last message that waits here, -1 without one."""
+        return self._pulls[-1].offset_of(-1) if self._pulls else -1
+
+    @property
+    def locked(self) -> bool:
+        """Whether the broker keeps other members of the group off this queue."""
+        return self.locked_at is not None and time.monotonic() - self.locked_at < LOCK_VALID_S
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no pull was answered for too long (RocketMQ: isPullExpired)."""
+        return time.time() - self.pulled_at > PULL_SILENT_S
+
+    def take(self, records: PulledRecords | None, next_offset: int) -> None:
         """Note what a pull brought, and where the next one goes on."""
-        for message in messages:
-            self._sizes[message.queue_offset] = len(message.body)
-            self._bytes += len(message.body)
+        self.pulled_at = time.time()
         self.next_offset = next_offset
-        self._update_room()
+        if records is not None and len(records):
+            records.owner = self
+            self._pulls.append(records)
+            self._undone += len(records)
+            self._bytes += len(records.body)
+            self._update_room()
 
-    def done(self, queue_offset: int) -> None:
+    def done(self, message: ReceivedMessage) -> None:
         """A message needs no more work; a second time does nothing."""
-        self._bytes -= self._sizes.pop(queue_offset, 0)
-        self._update_room()
+        if message.source is not None and message.source.done(message):
+            self._undone -= 1
+            self._forget_finished()
+
+    def done_all(self, messages: list[ReceivedMessage]) -> None:
+        """The same for messages of one pull."""
+        source = messages[0].source if messages else None
+        if source is not None:
+            self._undone -= source.done_all(messages)
+            self._forget_finished()
+
+    def done_pull(self, records: PulledRecords) -> None:
+        """The same for all messages of a pull."""
+        self._undone -= records.done_rest()
+        self._forget_finished()
 
     async def has_room(self) -> None:
         """Returns when the next pull may come."""
         await self._room.wait()
 
+    def pause(self, paused: bool) -> None:
+        """Pull no more, or again."""
+        self.paused = paused
+        self._update_room()
+
+    def _forget_finished(self) -> None:
+        while self._pulls and not self._pulls[0].undone:
+            self._bytes -= len(self._pulls.popleft().body)
+        self._update_room()
+
     def _update_room(self) -> None:
-        span = self.next_offset - self.commit_offset
-        full = len(self._sizes) >= COUNT_MAX or self._bytes >= BYTES_MAX or span >= SPAN_MAX
-        if full:
+        if self.paused or self._is_full():
             self._room.clear()
-        else:
+        elif not self._room.is_set():
             self._room.set()
+
+    def _is_full(self) -> bool:
+        limits = self._limits
+        if limits.count is not None and self._undone >= limits.count:
+            return True
+        if limits.bytes is not None and self._bytes >= limits.bytes:
+            return True
+        span = self.last_offset - self.commit_offset if self._pulls else 0
+        return limits.span is not None and span >= limits.span

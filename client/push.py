@@ -1,61 +1,70 @@
-"""Reads as a member of a group (RocketMQ: DefaultMQPushConsumer, RebalancePushImpl)."""
+"""Reads as a member of a group (RocketMQ: DefaultMQPushConsumer)."""
 
 import asyncio
-import logging
-import time
-from collections.abc import AsyncIterator, Mapping
-from enum import StrEnum
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from congreve.client.checks import check_topic
-from congreve.client.consumer import PullConsumer
-from congreve.client.errors import ClientStateError, RouteNotFoundError
-from congreve.client.message import (
-    RETRY_PREFIX,
-    MessageQueue,
-    PullStatus,
-    ReceivedMessage,
-)
+from congreve.client.concurrent import ConcurrentConsumption
+from congreve.client.errors import ClientStateError
+from congreve.client.listening import BatchListener, Listener, Listening
+from congreve.client.loopthread import LoopThread
+from congreve.client.member import GroupMember
+from congreve.client.message import ReceivedMessage
+from congreve.client.orderly import OrderlyConsumption
 from congreve.client.processqueue import ProcessQueue
-from congreve.client.rebalance import allocate_averagely
-from congreve.client.route import TopicRoute
-from congreve.client.subscription import ALL, subscription
-from congreve.errors import CongreveError
-from congreve.remoting.bodies import ConsumerData, GetConsumerListByGroupResponseBody
-from congreve.remoting.codes import RequestCode
-from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection, Handler
-from congreve.remoting.headers import (
-    ConsumerSendMsgBackRequestHeader,
-    GetConsumerListByGroupRequestHeader,
-)
+from congreve.client.received import PulledRecords
+from congreve.client.sendback import SendBack
+from congreve.client.settings import ConsumeFrom, MessageModel
+from congreve.client.subscription import Sql
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-REBALANCE_S = 20.0
-COMMIT_S = 5.0
-PULL_WAIT_S = 15.0
-PULL_COUNT = 32
-PAUSE_AFTER_ERROR_S = 1.0
-MAX_RECONSUME_TIMES = 16
+__all__ = ["ConsumeFrom", "PushConsumer", "SyncPushConsumer"]
+
+BATCH_ROWS = 32_768
 
 
-class ConsumeFrom(StrEnum):
-    """Where a group begins in a queue that it has never read (RocketMQ: ConsumeFromWhere)."""
+class _Delivery:
+    """A pull that nobody has iterated over yet, or that somebody is at."""
 
-    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    __slots__ = ("messages", "process_queue", "records")
+
+    def __init__(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
+        self.process_queue = process_queue
+        self.records = records
+        self.messages: Iterator[ReceivedMessage] | None = None
+
+    def next(self) -> ReceivedMessage | None:
+        if self.process_queue.dropped:
+            return None
+        if self.messages is None:
+            self.messages = iter(self.records.messages(self.process_queue.queue))
+        return next(self.messages, None)
 
 
-class PushConsumer(PullConsumer):
+class PushConsumer(GroupMember):
     """A member of a consumer group, which shares the queues of its topics among its members::
 
-        async with PushConsumer("host:9876", group="g", topics={"T": "*"}) as consumer:
+        async def listener(message): ...
+
+        async with PushConsumer("host:9876", group="g", topics={"T": "*"}, listener=listener):
+            await asyncio.Event().wait()
+
+    or, without a listener::
+
+        async with PushConsumer("host:9876", group="g", topics={"T": "A || B"}) as consumer:
             async for message in consumer:
                 ...
 
-    `topics` has for each topic ``*`` or tags with ``||`` between; all members must have the same.
-    A message is done with when the next one is asked for, or by done(); one that is not comes
-    again, to this member or another. Several tasks may iterate.
+    All members must have the same `topics`. A listener may be ``async def`` or ``def``, which runs
+    in threads; one that raises, or returns ConsumeResult.LATER, gets its message again later. With
+    `orderly` each queue's messages come one after the other, and a failing one holds up the rest.
+    `batch_listener` gets lists of up to settings.consume_batch messages. In an iteration a message
+    is done with when the next one is asked for, or by done(); one that is not comes again, to this
+    member or another. Several tasks may iterate. Other arguments are GroupMember's.
     """
 
     def __init__(
@@ -63,228 +72,173 @@ class PushConsumer(PullConsumer):
         namesrv: str,
         *,
         group: str,
-        topics: Mapping[str, str],
-        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
-        timeout_s: float = 3.0,
+        topics: Mapping[str, str | Sql],
+        listener: Listener | None = None,
+        batch_listener: BatchListener | None = None,
+        **more: Any,
     ) -> None:
-        super().__init__(namesrv, group=group, timeout_s=timeout_s)
-        if not topics:
-            raise ClientStateError(f"consumer of group {group} has no topics to read")
-        for topic in topics:
-            check_topic(topic)
-        self.consume_from = consume_from
-        self._topics = {**topics, RETRY_PREFIX + group: ALL}
-        self._version_ms = int(time.time() * 1000)
-        self._queues: dict[MessageQueue, ProcessQueue] = {}
-        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._ready: asyncio.Queue[tuple[ProcessQueue, ReceivedMessage] | None] = asyncio.Queue()
-        self._greeted: set[str] = set()
-        self._rebalance_wanted = asyncio.Event()
+        super().__init__(namesrv, group=group, topics=topics, **more)
+        if listener is not None and batch_listener is not None:
+            raise ClientStateError("a consumer has one listener: for messages or for batches")
+        if self.orderly and listener is None and batch_listener is None:
+            raise ClientStateError("an orderly consumer needs a listener")
+        self._listener = listener
+        self._batch_listener = batch_listener
+        self._listening: Listening | None = None
+        self._sending_back = SendBack(self, self.settings.attempts(orderly=self.orderly))
+        self._consumption: ConcurrentConsumption | OrderlyConsumption | None = None
+        self._backlog: deque[_Delivery] = deque()
+        self._arrived = asyncio.Event()
+        self._ended = False
 
     async def start(self) -> None:
-        """Join the group. Raises NoNameServerError; a topic may come into being later.
-
-        stop() commits what was done with, leaves the group and ends the iterations.
-        """
+        """See GroupMember.start()."""
+        if self._listener is not None or self._batch_listener is not None:
+            self._consumption = self._make_consumption()
+            self._consumption.start()
+            timeout_s = self.settings.consume_timeout_s
+            self._every(timeout_s, self._consumption.send_back_expired, first_s=timeout_s)
         await super().start()
-        try:
-            await self._rebalance()
-        except BaseException:
-            await self.stop()
-            raise
-        self._tasks.append(asyncio.create_task(self._keep_balance()))
-        self._every(COMMIT_S, self._commit_all)
 
-    @property
-    def assigned(self) -> list[MessageQueue]:
-        """The queues that this member reads now."""
-        return sorted(self._queues)
+    def _make_consumption(self) -> ConcurrentConsumption | OrderlyConsumption:
+        settings = self.settings
+        self._listening = listening = Listening(
+            self._listener,
+            self._batch_listener,
+            batch=settings.consume_batch,
+            threads=settings.concurrency,
+        )
+        shares = self.model is MessageModel.CLUSTERING
+        if self.orderly:
+            locks = self.locks if shares else None
+            return OrderlyConsumption(settings, listening, self.stats, self._sending_back, locks)
+        send_back = self._sending_back.send if shares else None
+        return ConcurrentConsumption(settings, listening, self.stats, send_back)
+
+    # ---- without a listener --------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        while True:
-            ready = await self._ready.get()
-            if ready is None:
-                self._ready.put_nowait(None)
-                return
-            process_queue, message = ready
-            if not process_queue.dropped:
-                yield message
-                self.done(message)
+        while await self._wait_for_delivery():
+            delivery = self._backlog[0]
+            message = delivery.next()
+            if message is None:
+                self._backlog.popleft()
+                continue
+            yield message
+            delivery.process_queue.done(message)
+
+    async def arrow_batches(
+        self, columns: Iterable[str] | None = None, *, max_rows: int = BATCH_ROWS
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """What arrives as Arrow record batches; no message becomes a Python object.
+
+        `columns` are names of records.arrow.TYPES, all of them by default. A batch holds what is
+        there, at least one row and about `max_rows` at most, of one topic and broker. It is done
+        with when the next one is asked for. Raises RecordError for an unknown column; needs the
+        extra `arrow`.
+        """
+        from congreve.client.arrow import ArrowBatches
+
+        batches = ArrowBatches(columns, max_rows, self.subscriptions)
+        while await self._wait_for_delivery():
+            taken = batches.take_from(self._unread_pulls())
+            if taken:
+                yield batches.batch()
+                for process_queue, records in taken:
+                    process_queue.done_pull(records)
+                    self.stats.consumed(process_queue.queue.topic, len(records), 0, 0.0)
+
+    def _unread_pulls(self) -> Iterator[tuple[ProcessQueue, PulledRecords]]:
+        """Pulls in their order; each is taken by asking for the one behind it."""
+        while self._backlog:
+            delivery = self._backlog[0]
+            if not delivery.process_queue.dropped:
+                yield delivery.process_queue, delivery.records
+            self._backlog.popleft()
+
+    async def _wait_for_delivery(self) -> bool:
+        while not self._backlog:
+            if self._ended:
+                return False
+            self._arrived.clear()
+            await self._arrived.wait()
+        return True
 
     def done(self, message: ReceivedMessage) -> None:
         """The message needs no more work; a second time does nothing."""
-        process_queue = self._queues.get(message.queue)
-        if process_queue is not None:
-            process_queue.done(message.queue_offset)
+        if message.source is not None and message.source.owner is not None:
+            message.source.owner.done(message)
 
     async def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
         """Have the group get a message again later, and be done with it for now.
 
-        Level 0 waits longer each time; after 16 times the message goes to the dead letters.
+        Level 0 waits longer each time; after 16 times the message goes to the dead letters, with
+        level -1 at once.
         """
-        header = ConsumerSendMsgBackRequestHeader(
-            offset=message.physical_offset,
-            group=self.group,
-            delay_level=delay_level,
-            origin_msg_id=message.message_id,
-            origin_topic=message.topic,
-            max_reconsume_times=MAX_RECONSUME_TIMES,
-        )
-        address = await self._master(message.queue)
-        await self.demand(address, RequestCode.CONSUMER_SEND_MSG_BACK, header.fields())
+        await self._sending_back.send(message, delay_level)
         self.done(message)
 
-    # ---- which queues --------------------------------------------------------------------------
+    async def consume_directly(self, message: ReceivedMessage) -> str | None:
+        """See GroupMember."""
+        if self._listening is None:
+            return "this consumer has no listener"
+        failures = await self._listening.run([message], in_order=True)
+        return failures[0].reason if failures else None
 
-    async def _keep_balance(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(REBALANCE_S):
-                    await self._rebalance_wanted.wait()
-            except TimeoutError:
-                pass
-            self._rebalance_wanted.clear()
-            try:
-                await self._rebalance()
-            except CongreveError as error:
-                logger.warning("group %s not balanced: %s", self.group, error)
+    # ---- what GroupMember calls ----------------------------------------------------------------
 
-    async def _rebalance(self) -> None:
-        """Take and leave queues until they are this member's share; one topic fails by itself."""
-        routes = await self._find_routes()
-        brokers = self.routes.addresses(masters_only=False)
-        if brokers != self._greeted:
-            await self.heartbeat()
-            self._greeted = brokers
-        changed = False
-        for route in routes:
-            try:
-                changed = await self._rebalance_topic(route) or changed
-            except CongreveError as error:
-                logger.warning("group %s: %s not balanced: %s", self.group, route.topic, error)
-        if changed:
-            self._version_ms = int(time.time() * 1000)
-            await self.heartbeat()
+    def _deliver(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
+        if self._consumption is not None:
+            self._consumption.deliver(process_queue, records)
+        else:
+            self._backlog.append(_Delivery(process_queue, records))
+            self._arrived.set()
 
-    async def _find_routes(self) -> list[TopicRoute]:
-        routes = []
-        for topic in self._topics:
-            try:
-                routes.append(await self.routes.find(topic))
-            except RouteNotFoundError:
-                # A retry topic comes into being with the group.
-                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
-                logger.log(level, "group %s: topic %s is not there yet", self.group, topic)
-        return routes
+    def _taken_up(self, process_queue: ProcessQueue) -> None:
+        if self._consumption is not None:
+            self._consumption.take_up(process_queue)
 
-    async def _rebalance_topic(self, route: TopicRoute) -> bool:
-        members = await self._members(route)
-        share = set(allocate_averagely(self.client_id, route.read_queues, members))
-        held = {queue for queue in self._queues if queue.topic == route.topic}
-        lost = sorted(held - share)
-        for queue in lost:
-            await self._drop(queue)
-        gained = sorted(share - held)
-        for queue in gained:
-            offset = await self._start_offset(queue)
-            self._queues[queue] = process_queue = ProcessQueue(queue, offset)
-            self._pulls[queue] = asyncio.create_task(self._pull_queue(process_queue))
-        if lost or gained:
-            logger.info("group %s: %s lost, %s gained", self.group, lost, gained)
-        return bool(lost or gained)
-
-    async def _members(self, route: TopicRoute) -> list[str]:
-        fields = GetConsumerListByGroupRequestHeader(consumer_group=self.group).fields()
-        broker_name = min(route.brokers)
-        address = self.routes.address_to_read(broker_name, 0)
-        answer = await self.demand(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
-        return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
-
-    async def _start_offset(self, queue: MessageQueue) -> int:
-        committed = await self.committed(queue)
-        if committed is not None:
-            return committed
-        # What was sent back before this group ever read its retry topic must not be passed over.
-        from_first = self.consume_from is ConsumeFrom.FIRST_OFFSET
-        if from_first or queue.topic.startswith(RETRY_PREFIX):
-            return 0
-        return await self.max_offset(queue)
-
-    async def _drop(self, queue: MessageQueue) -> None:
-        process_queue = self._queues.pop(queue)
-        process_queue.dropped = True
-        task = self._pulls.pop(queue)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await self._commit(process_queue)
-
-    # ---- messages and offsets ------------------------------------------------------------------
-
-    async def _pull_queue(self, process_queue: ProcessQueue) -> None:
-        queue = process_queue.queue
-        while True:
-            await process_queue.has_room()
-            try:
-                result = await self.pull(
-                    queue,
-                    process_queue.next_offset,
-                    PULL_COUNT,
-                    expression=self._topics[queue.topic],
-                    wait_s=PULL_WAIT_S,
-                )
-            except CongreveError as error:
-                logger.warning("group %s: pull of %s: %s", self.group, queue, error)
-                await asyncio.sleep(PAUSE_AFTER_ERROR_S)
-                continue
-            if result.status == PullStatus.OFFSET_ILLEGAL:
-                logger.warning(
-                    "group %s: %s has no offset %d, going on at %d",
-                    *(self.group, queue, process_queue.next_offset, result.next_offset),
-                )
-            process_queue.take(result.messages, result.next_offset)
-            for message in result.messages:
-                self._ready.put_nowait((process_queue, message))
-
-    async def _commit_all(self) -> None:
-        for process_queue in list(self._queues.values()):
-            await self._commit(process_queue)
-
-    async def _commit(self, process_queue: ProcessQueue) -> None:
-        """Commit where it changed; a failure is logged, the next time comes soon."""
-        offset = process_queue.commit_offset
-        if offset == process_queue.committed:
-            return
-        try:
-            await self.commit(process_queue.queue, offset)
-        except CongreveError as error:
-            logger.warning("group %s: offset not committed: %s", self.group, error)
-            return
-        process_queue.committed = offset
+    def _given_up(self, process_queue: ProcessQueue) -> None:
+        if self._consumption is not None:
+            self._consumption.give_up(process_queue)
 
     async def _leave(self) -> None:
-        for queue in list(self._queues):
-            await self._drop(queue)
-        self._ready.put_nowait(None)
+        try:
+            if self._consumption is not None:
+                await self._consumption.stop()
+        finally:
+            await super()._leave()
+            self._ended = True
+            self._backlog.clear()
+            self._arrived.set()
 
-    # ---- the group as brokers see it -----------------------------------------------------------
 
-    def _handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed}
+class SyncPushConsumer:
+    """A PushConsumer for programs without an event loop: the listener runs in threads.
 
-    def _ids_changed(self, request: RemotingCommand, connection: Connection) -> None:
-        self._rebalance_wanted.set()
+    ``with SyncPushConsumer("host:9876", group="g", topics={"T": "*"}, listener=work): ...``;
+    arguments and errors are PushConsumer's.
+    """
 
-    def _consumer_data(self) -> list[ConsumerData]:
-        subscriptions = [
-            subscription(topic, expression, self._version_ms)
-            for topic, expression in self._topics.items()
-        ]
-        return [
-            ConsumerData(
-                group_name=self.group,
-                consume_type="CONSUME_PASSIVELY",
-                message_model="CLUSTERING",
-                consume_from_where=self.consume_from.value,
-                subscription_data_set=subscriptions,
-            )
-        ]
+    def __init__(self, namesrv: str, **settings: Any) -> None:
+        self._thread = LoopThread("push consumer", lambda: PushConsumer(namesrv, **settings))
+
+    def start(self) -> None:
+        """See PushConsumer.start()."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit, leave the group, end the thread."""
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

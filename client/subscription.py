@@ -1,31 +1,62 @@
-"""What a consumer wants of a topic (RocketMQ: FilterAPI)."""
+"""What a consumer wants of a topic (RocketMQ: FilterAPI, MessageSelector)."""
 
-from congreve.client.message import ReceivedMessage
+import msgspec
+
+from congreve.client.checks import check_topic
+from congreve.client.errors import InvalidSubscriptionError
 from congreve.records.record import string_hash
 from congreve.remoting.bodies import SubscriptionData
 
 ALL = "*"
+TAG, SQL92 = "TAG", "SQL92"
 
 
-def subscription(topic: str, expression: str, version: int) -> SubscriptionData:
-    """`expression` is ``*`` or tags with ``||`` between; `version` is a time in milliseconds."""
-    tags = [] if expression.strip() in ("", ALL) else wanted_tags(expression)
-    return SubscriptionData(
-        topic=topic,
-        sub_string=expression if tags else ALL,
-        tags_set=tags,
-        code_set=[string_hash(tag) for tag in tags],
-        sub_version=version,
-    )
+class Sql(msgspec.Struct, frozen=True):
+    """A filter on properties: ``Sql("price > 10 AND region = 'eu'")``; the broker evaluates it."""
+
+    expression: str
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """A topic with what is wanted of it; `tags` None: all messages, or those of an SQL filter."""
+
+    topic: str
+    expression: str
+    kind: str
+    tags: frozenset[str] | None = None
+
+    def data(self, version: int) -> SubscriptionData:
+        """For the heartbeat; `version` is a time in milliseconds."""
+        tags = wanted_tags(self.expression) if self.tags is not None else []
+        return SubscriptionData(
+            topic=self.topic,
+            sub_string=self.expression,
+            tags_set=tags,
+            code_set=[string_hash(tag) for tag in tags],
+            sub_version=version,
+            expression_type=self.kind,
+        )
+
+
+def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
+    """`wanted` is ``*``, tags with ``||`` between, or Sql.
+
+    Raises InvalidNameError or InvalidSubscriptionError.
+    """
+    check_topic(topic)
+    if isinstance(wanted, Sql):
+        if not wanted.expression.strip():
+            raise InvalidSubscriptionError(f"the SQL filter of topic {topic} is empty")
+        return Subscription(topic, wanted.expression, SQL92)
+    if wanted.strip() in ("", ALL):
+        return Subscription(topic, ALL, TAG)
+    tags = wanted_tags(wanted)
+    if not tags:
+        raise InvalidSubscriptionError(
+            f"subscription {wanted!r} of topic {topic} names no tag: write `*` or `A || B`"
+        )
+    return Subscription(topic, wanted, TAG, frozenset(tags))
 
 
 def wanted_tags(expression: str) -> list[str]:
     return [tag.strip() for tag in expression.split("||") if tag.strip()]
-
-
-def matching(messages: list[ReceivedMessage], expression: str) -> list[ReceivedMessage]:
-    """Those that have a wanted tag: brokers compare hashes only."""
-    if expression.strip() in ("", ALL):
-        return messages
-    tags = set(wanted_tags(expression))
-    return [message for message in messages if message.tags in tags]

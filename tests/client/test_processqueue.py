@@ -5,65 +5,83 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.client import processqueue
 from congreve.client.message import MessageQueue, ReceivedMessage
-from congreve.client.processqueue import ProcessQueue
+from congreve.client.processqueue import FlowLimits, ProcessQueue
+from congreve.client.received import PulledRecords
+
+from .cluster import record
 
 QUEUE = MessageQueue(topic="T", broker_name="a", queue_id=0)
 
 
-def message(offset: int, size: int = 1) -> ReceivedMessage:
-    return ReceivedMessage(
-        topic="T",
-        body=b"x" * size,
-        properties={},
-        queue=QUEUE,
-        queue_offset=offset,
-        physical_offset=0,
-        born_timestamp=0,
-        born_host=("10.0.0.1", 1),
-        store_timestamp=0,
-        store_host=("10.0.0.1", 1),
-        reconsume_times=0,
-        flag=0,
-        sys_flag=0,
-    )
+def pull(*offsets: int, size: int = 1) -> PulledRecords:
+    return PulledRecords(b"".join(record(offset, b"x" * size) for offset in offsets))
 
 
-@given(st.permutations(range(10)))
-def test_commit_offset_is_the_first_that_is_not_done(order: list[int]) -> None:
+def taken(queue: ProcessQueue, *offsets: int) -> list[ReceivedMessage]:
+    records = pull(*offsets)
+    queue.take(records, offsets[-1] + 1)
+    return records.messages(QUEUE)
+
+
+@given(st.permutations(range(10)), st.integers(1, 9))
+def test_commit_offset_is_the_first_that_is_not_done(order: list[int], cut: int) -> None:
     queue = ProcessQueue(QUEUE, 5)
     assert queue.commit_offset == 5
-    queue.take([message(5 + i) for i in range(10)], 15)
+    messages = taken(queue, *range(5, 5 + cut)) + taken(queue, *range(5 + cut, 15))
     open_ones = set(range(10))
     for i in order:
-        queue.done(5 + i)
+        assert len(queue) == len(open_ones)
+        queue.done(messages[i])
         open_ones.discard(i)
         assert queue.commit_offset == 5 + min(open_ones, default=10)
+    assert queue.cached_bytes == len(queue) == 0
 
 
 def test_offsets_without_matching_messages_are_passed_over() -> None:
     queue = ProcessQueue(QUEUE, 0)
-    queue.take([], 40)
+    queue.take(None, 40)
     assert queue.commit_offset == 40
-    queue.take([message(45)], 50)
+    (message,) = taken(queue, 45)
+    queue.take(None, 50)
     assert queue.commit_offset == 45
-    queue.done(45)
-    queue.done(45)
+    queue.done(message)
+    queue.done(message)
     assert queue.commit_offset == 50
+    assert len(queue) == 0
+
+
+def test_a_message_of_another_queue_changes_nothing() -> None:
+    queue, other = ProcessQueue(QUEUE, 0), ProcessQueue(QUEUE, 0)
+    (message,) = taken(queue, 0)
+    taken(other, 0)
+    message.source.owner.done(message)  # type: ignore[union-attr]
+    assert (queue.commit_offset, other.commit_offset) == (1, 0)
 
 
 async def test_a_full_queue_pulls_no_more_until_there_is_room() -> None:
-    for fill in (
-        [message(i) for i in range(processqueue.COUNT_MAX)],
-        [message(0, processqueue.BYTES_MAX)],
-        [message(0), message(processqueue.SPAN_MAX)],
+    for limits in (
+        FlowLimits(count=2, bytes=None, span=None),
+        FlowLimits(count=None, bytes=200, span=None),
+        FlowLimits(count=None, bytes=None, span=2000),
     ):
-        queue = ProcessQueue(QUEUE, 0)
+        queue = ProcessQueue(QUEUE, 0, limits)
         await queue.has_room()
-        queue.take(fill, fill[-1].queue_offset + 1)
+        first = taken(queue, 0)
+        await queue.has_room()
+        taken(queue, 2000)
         waiting = asyncio.create_task(queue.has_room())
         await asyncio.sleep(0)
         assert not waiting.done()
-        queue.done(0)
+        queue.done_all(first)
         await waiting
+
+
+async def test_a_paused_queue_pulls_no_more() -> None:
+    queue = ProcessQueue(QUEUE, 0)
+    queue.pause(True)
+    waiting = asyncio.create_task(queue.has_room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.pause(False)
+    await waiting

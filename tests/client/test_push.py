@@ -3,15 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from congreve.client import ConsumeFrom, MessageQueue, PushConsumer, push
-from congreve.client.errors import ClientStateError, InvalidNameError, NoNameServerError
+from congreve.client import ConsumeFrom, ConsumerSettings, MessageQueue, PushConsumer
+from congreve.client.errors import (
+    ClientStateError,
+    InvalidNameError,
+    InvalidSubscriptionError,
+    NoNameServerError,
+)
 from congreve.remoting.bodies import HeartbeatData
 from congreve.remoting.command import RemotingCommand
 
 from .cluster import FakeBroker, FakeCluster, record, refused
+
+QUICK = ConsumerSettings(pause_after_error_s=0.01, suspend_s=0.01, retry_local_s=0.01)
 
 PULL, QUERY_OFFSET, UPDATE_OFFSET, MAX_OFFSET = 11, 14, 15, 30
 HEART_BEAT, UNREGISTER, SEND_BACK, MEMBERS, IDS_CHANGED = 34, 35, 36, 38, 40
@@ -98,11 +106,21 @@ async def cluster_of(group: Group, topics: tuple[str, ...] = ("T",)) -> AsyncIte
 
 @asynccontextmanager
 async def member(
-    group: Group, *, consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET, tags: str = "*"
+    group: Group,
+    *,
+    consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET,
+    tags: str = "*",
+    settings: ConsumerSettings = QUICK,
+    **more: Any,
 ) -> AsyncIterator[PushConsumer]:
     async with cluster_of(group) as cluster:
         consumer = PushConsumer(
-            cluster.address, group="cg", topics={"T": tags}, consume_from=consume_from
+            cluster.address,
+            group="cg",
+            topics={"T": tags},
+            consume_from=consume_from,
+            settings=settings,
+            **more,
         )
         async with consumer:
             yield consumer
@@ -226,8 +244,7 @@ async def test_messages_of_a_lost_queue_are_not_handed_out() -> None:
         late.cancel()
 
 
-async def test_failing_pulls_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "PAUSE_AFTER_ERROR_S", 0.01)
+async def test_failing_pulls_are_repeated() -> None:
     group = Group()
     group.fill(0, range(3))
     group.failures = 4
@@ -291,7 +308,7 @@ async def test_unreachable_member_list_keeps_the_queues() -> None:
 
 
 async def test_bad_beginnings_leave_nothing_running() -> None:
-    with pytest.raises(ClientStateError, match="no topics"):
+    with pytest.raises(InvalidSubscriptionError, match="no topics"):
         PushConsumer("127.0.0.1:1", group="cg", topics={})
     with pytest.raises(InvalidNameError):
         PushConsumer("127.0.0.1:1", group="cg", topics={"a b": "*"})
@@ -302,12 +319,12 @@ async def test_bad_beginnings_leave_nothing_running() -> None:
         await consumer.queues("T")
 
 
-async def test_topic_that_comes_later_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "REBALANCE_S", 0.02)
+async def test_topic_that_comes_later_is_taken_up() -> None:
+    settings = ConsumerSettings(rebalance_s=0.02)
     group = Group()
     async with (
         cluster_of(group, topics=()) as cluster,
-        PushConsumer(cluster.address, group="cg", topics={"T": "*"}) as consumer,
+        PushConsumer(cluster.address, group="cg", topics={"T": "*"}, settings=settings) as consumer,
     ):
         assert consumer.assigned == []
         cluster.register("a", "T", perm=4)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.client.message import MessageQueue
-from congreve.client.rebalance import allocate_averagely
+from congreve.client.rebalance import averagely, share_of
 
 QUEUES = [MessageQueue(topic="T", broker_name=b, queue_id=i) for b in "ab" for i in range(10)]
 
@@ -23,7 +23,7 @@ def reference(n: int, c: int, i: int) -> list[int]:
 def test_shares_are_those_of_the_description(n: int, c: int) -> None:
     members = [f"10.0.0.{i:03}@1" for i in range(c)]
     for i, member in enumerate(members):
-        share = allocate_averagely(member, QUEUES[:n], members)
+        share = share_of(averagely, member, QUEUES[:n], members)
         assert [QUEUES.index(queue) for queue in share] == reference(n, c, i)
 
 
@@ -37,10 +37,10 @@ def test_shares_are_disjoint_complete_and_independent_of_order(
         queues, others = QUEUES[:n], list(members)
         random_.shuffle(queues)
         random_.shuffle(others)
-        taken += allocate_averagely(member, queues, others)
+        taken += share_of(averagely, member, queues, others)
     assert sorted(taken) == sorted(QUEUES[:n])
 
 
 def test_stranger_gets_nothing() -> None:
-    assert allocate_averagely("x", QUEUES, ["a", "b"]) == []
-    assert allocate_averagely("x", QUEUES, []) == []
+    assert share_of(averagely, "x", QUEUES, ["a", "b"]) == []
+    assert share_of(averagely, "x", QUEUES, []) == []

@@ -1,0 +1,389 @@
+"""A member of a consumer group: its share of the queues, pulls, offsets (RocketMQ: RebalanceImpl,
+RebalancePushImpl, PullMessageService)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from congreve.client.consumer import PullConsumer
+from congreve.client.consumestats import ConsumerMetrics, ConsumeStats
+from congreve.client.errors import BrokerError, InvalidSubscriptionError, RouteNotFoundError
+from congreve.client.message import RETRY_PREFIX, MessageQueue, PullStatus, ReceivedMessage
+from congreve.client.offsetstore import LocalOffsetStore, OffsetStore, RemoteOffsetStore
+from congreve.client.processqueue import ProcessQueue
+from congreve.client.pulling import Pulled, PullRequest
+from congreve.client.queuelocks import QueueLocks
+from congreve.client.rebalance import Strategy, averagely, share_of
+from congreve.client.received import PulledRecords
+from congreve.client.route import TopicRoute
+from congreve.client.runninginfo import RunningInfo
+from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+from congreve.client.subscription import Sql, subscribe
+from congreve.errors import CongreveError
+from congreve.remoting.bodies import ConsumerData, GetConsumerListByGroupResponseBody
+from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.command import RemotingCommand
+from congreve.remoting.connection import Connection, Handler
+from congreve.remoting.headers import GetConsumerListByGroupRequestHeader
+
+logger = logging.getLogger(__name__)
+
+HALF_AN_HOUR_MS = 30 * 60 * 1000
+LOCAL_OFFSETS = Path("~/.rocketmq_offsets")
+TAKE_AWAY_S = 1.0
+"""How long a queue that is to be given away may still be worked on; else the next round takes it
+(RocketMQ: PROCESS queue's lockConsume)."""
+
+GREETED_S = 0.1
+"""Before the next pull of a broker that has just been told who is here."""
+
+_HEARTBEAT_MISSED = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+
+class GroupMember(PullConsumer):
+    """Root of push consumers. `topics` has for each topic ``*``, tags with ``||`` between, or Sql.
+
+    `consume_timestamp_ms` is for ConsumeFrom.TIMESTAMP, half an hour ago by default.
+    `instance_name` makes a broadcasting client the same one again after a restart.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | Sql],
+        model: MessageModel = MessageModel.CLUSTERING,
+        strategy: Strategy = averagely,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
+        consume_timestamp_ms: int | None = None,
+        settings: ConsumerSettings | None = None,
+        orderly: bool = False,
+        instance_name: str = "DEFAULT",
+        local_offsets: Path = LOCAL_OFFSETS,
+        metrics: ConsumerMetrics | None = None,
+        timeout_s: float = 3.0,
+    ) -> None:
+        self._running_info = RunningInfo(self)
+        self.stats = ConsumeStats(metrics)
+        super().__init__(namesrv, group=group, timeout_s=timeout_s)
+        if not topics:
+            raise InvalidSubscriptionError(f"consumer of group {group} has no topics to read")
+        self.settings = settings or ConsumerSettings()
+        self.model = model
+        self.orderly = orderly
+        self.consume_from = consume_from
+        self.consume_timestamp_ms = consume_timestamp_ms
+        self.strategy = strategy
+        self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in topics.items()}
+        self.offset_store: OffsetStore
+        if model is MessageModel.BROADCASTING:
+            self.client_id = f"{self.address}@{instance_name}"
+            self.offset_store = LocalOffsetStore(local_offsets.expanduser(), self.client_id, group)
+        else:
+            self.subscriptions[RETRY_PREFIX + group] = subscribe(RETRY_PREFIX + group)
+            self.offset_store = RemoteOffsetStore(self.committed, self._commit_remotely)
+        self.version_ms = self._known_version_ms = int(time.time() * 1000)
+        self.process_queues: dict[MessageQueue, ProcessQueue] = {}
+        self.locks = QueueLocks(self)
+        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._greeted: set[str] = set()
+        self._rebalance_wanted = asyncio.Event()
+        self._balancing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Join the group. Raises NoNameServerError; a topic may come into being later.
+
+        stop() ends the work, commits what was done with, and leaves the group.
+        """
+        await super().start()
+        try:
+            await self.rebalance()
+        except BaseException:
+            await self.stop()
+            raise
+        self._tasks.append(asyncio.create_task(self._keep_balance()))
+        self._every(self.settings.commit_s, self.commit_all)
+        if self.orderly and self.model is MessageModel.CLUSTERING:
+            self._every(self.settings.lock_s, self._renew_locks)
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that this member reads now."""
+        return sorted(self.process_queues)
+
+    # ---- which queues --------------------------------------------------------------------------
+
+    async def _keep_balance(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.rebalance_s):
+                    await self._rebalance_wanted.wait()
+            self._rebalance_wanted.clear()
+            try:
+                await self.rebalance()
+            except CongreveError as error:
+                logger.warning("group %s not balanced: %s", self.group, error)
+
+    async def rebalance(self) -> None:
+        """Take and leave queues until they are this member's share; one topic fails by itself."""
+        async with self._balancing:
+            routes = await self._find_routes()
+            brokers = self.routes.addresses(masters_only=False)
+            if brokers != self._greeted:
+                await self.heartbeat()
+                self._greeted = brokers
+            changed = False
+            for route in routes:
+                try:
+                    changed = await self._rebalance_topic(route) or changed
+                except CongreveError as error:
+                    logger.warning("group %s: %s not balanced: %s", self.group, route.topic, error)
+            if changed:
+                self.version_ms = max(int(time.time() * 1000), self.version_ms + 1)
+                await self.heartbeat()
+                # Brokers refuse a pull with a version that they have not heard of.
+                self._known_version_ms = self.version_ms
+
+    async def _find_routes(self) -> list[TopicRoute]:
+        routes = []
+        for topic in self.subscriptions:
+            try:
+                routes.append(await self.routes.find(topic))
+            except RouteNotFoundError:
+                # A retry topic comes into being with the group.
+                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+                logger.log(level, "group %s: topic %s is not there yet", self.group, topic)
+        return routes
+
+    async def _rebalance_topic(self, route: TopicRoute) -> bool:
+        if self.model is MessageModel.BROADCASTING:
+            share = set(route.read_queues)
+        else:
+            members = await self._members(route)
+            share = set(share_of(self.strategy, self.client_id, route.read_queues, members))
+        held = {queue for queue in self.process_queues if queue.topic == route.topic}
+        silent = {queue for queue in held & share if self._is_silent(queue)}
+        lost = [queue for queue in sorted(held - share | silent) if await self._give_up(queue)]
+        gained = [
+            queue
+            for queue in sorted(share - held | silent.intersection(lost))
+            if await self._take_up(queue)
+        ]
+        if lost or gained:
+            logger.info("group %s: %s lost, %s gained", self.group, lost, gained)
+        return bool(lost or gained)
+
+    def _is_silent(self, queue: MessageQueue) -> bool:
+        process_queue = self.process_queues[queue]
+        return process_queue.is_silent and not len(process_queue)
+
+    async def _members(self, route: TopicRoute) -> list[str]:
+        """Of any broker of the topic: one that is down must not keep all others' queues fixed."""
+        fields = GetConsumerListByGroupRequestHeader(consumer_group=self.group).fields()
+        failure: CongreveError | None = None
+        for broker_name in sorted(route.brokers):
+            try:
+                address = self.routes.address_to_read(broker_name, 0)
+                answer = await self.demand(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
+                return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
+            except CongreveError as error:
+                failure = error
+        raise failure or RouteNotFoundError(f"topic {route.topic} is on no broker")
+
+    async def _take_up(self, queue: MessageQueue) -> bool:
+        """Begin to read a queue; False where another member still has its lock."""
+        orderly = self.orderly and self.model is MessageModel.CLUSTERING
+        if orderly and queue not in await self.locks.lock([queue]):
+            return False
+        process_queue = ProcessQueue(queue, await self._start_offset(queue), self.settings.limits)
+        if orderly:
+            process_queue.locked_at = time.monotonic()
+        self.process_queues[queue] = process_queue
+        self._pulls[queue] = asyncio.create_task(self._pull_queue(process_queue))
+        self._taken_up(process_queue)
+        return True
+
+    async def _start_offset(self, queue: MessageQueue) -> int:
+        known = await self.offset_store.read(queue)
+        if known is not None:
+            return known
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        if self.consume_from is ConsumeFrom.TIMESTAMP:
+            if is_retry:
+                return await self.max_offset(queue)
+            since = self.consume_timestamp_ms
+            return await self.offset_at(queue, since or int(time.time() * 1000) - HALF_AN_HOUR_MS)
+        # What was sent back before this group ever read its retry topic must not be passed over.
+        if self.consume_from is ConsumeFrom.FIRST_OFFSET or is_retry:
+            return 0
+        return await self.max_offset(queue)
+
+    async def _give_up(self, queue: MessageQueue) -> bool:
+        """Leave a queue to another; False where an orderly listener is still at work on it."""
+        process_queue = self.process_queues[queue]
+        if self.orderly:
+            try:
+                async with asyncio.timeout(TAKE_AWAY_S):
+                    await process_queue.lock.acquire()
+            except TimeoutError:
+                return False
+        await self._drop(process_queue)
+        await self._commit([process_queue])
+        if self.orderly:
+            process_queue.lock.release()
+            await self.locks.unlock([queue])
+        return True
+
+    async def _drop(self, process_queue: ProcessQueue) -> None:
+        del self.process_queues[process_queue.queue]
+        process_queue.dropped = True
+        self._given_up(process_queue)
+        task = self._pulls.pop(process_queue.queue)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in queues of this member, as mqadmin resetOffsetByTime asks for."""
+        async with self._balancing:
+            for queue, offset in offsets.items():
+                process_queue = self.process_queues.get(queue)
+                if process_queue is None:
+                    continue
+                async with process_queue.lock:
+                    await self._drop(process_queue)
+                await self.offset_store.write({queue: offset})
+        self._rebalance_wanted.set()
+
+    async def _renew_locks(self) -> None:
+        await self.locks.renew(list(self.process_queues.values()))
+
+    # ---- pulls ---------------------------------------------------------------------------------
+
+    async def _pull_queue(self, process_queue: ProcessQueue) -> None:
+        settings, queue = self.settings, process_queue.queue
+        request = PullRequest(
+            group=self.group,
+            queue=queue,
+            subscription=self.subscriptions[queue.topic],
+            count=settings.pull_count,
+            wait_s=settings.pull_wait_s,
+            carries_subscription=settings.carry_subscription,
+        )
+        while True:
+            await process_queue.has_room()
+            request.version_ms = self._known_version_ms
+            began = time.perf_counter()
+            try:
+                pulled = await self._pull(request, process_queue.next_offset)
+            except CongreveError as error:
+                await self._after_failure(queue, error)
+                continue
+            count = 0 if pulled.records is None else len(pulled.records)
+            self.stats.pulled(queue.topic, count, time.perf_counter() - began)
+            self._take(process_queue, pulled)
+            if settings.pull_interval_s:
+                await asyncio.sleep(settings.pull_interval_s)
+
+    def _take(self, process_queue: ProcessQueue, pulled: Pulled) -> None:
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            logger.warning(
+                "group %s: %s has no offset %d, going on at %d",
+                *(self.group, process_queue.queue, process_queue.next_offset, pulled.next_offset),
+            )
+        process_queue.take(pulled.records, pulled.next_offset)
+        if pulled.records is not None and len(pulled.records):
+            self._deliver(process_queue, pulled.records)
+
+    async def _after_failure(self, queue: MessageQueue, error: CongreveError) -> None:
+        logger.warning("group %s: pull of %s: %s", self.group, queue, error)
+        pause_s = self.settings.pause_after_error_s
+        if isinstance(error, BrokerError) and error.code in _HEARTBEAT_MISSED:
+            # A broker that was restarted knows nobody until it has heard from them.
+            await self.heartbeat()
+            pause_s = min(pause_s, GREETED_S)
+        await asyncio.sleep(pause_s)
+
+    def _deliver(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
+        """Hand on what was pulled."""
+        raise NotImplementedError
+
+    async def consume_directly(self, message: ReceivedMessage) -> str | None:
+        """Work on one message that an administrator chose; None, or what went wrong."""
+        raise NotImplementedError
+
+    def _taken_up(self, process_queue: ProcessQueue) -> None:
+        """A queue is this member's from now on."""
+
+    def _given_up(self, process_queue: ProcessQueue) -> None:
+        """A queue is this member's no more."""
+
+    # ---- offsets -------------------------------------------------------------------------------
+
+    async def commit_all(self) -> None:
+        """Commit what is done with. Raises nothing: what failed is tried again soon."""
+        await self._commit(list(self.process_queues.values()))
+
+    async def _commit(self, process_queues: Iterable[ProcessQueue]) -> None:
+        moved = {
+            each.queue: each for each in process_queues if each.commit_offset != each.committed
+        }
+        if moved:
+            offsets = {queue: each.commit_offset for queue, each in moved.items()}
+            for queue, offset in (await self.offset_store.write(offsets)).items():
+                moved[queue].committed = offset
+
+    async def _commit_remotely(
+        self, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, int]:
+        async def one(queue: MessageQueue, offset: int) -> bool:
+            try:
+                await self.commit(queue, offset)
+            except CongreveError as error:
+                logger.warning("group %s: offset not committed: %s", self.group, error)
+                return False
+            return True
+
+        kept = await asyncio.gather(*(one(*each) for each in offsets.items()))
+        return {each: offsets[each] for each, ok in zip(offsets, kept, strict=True) if ok}
+
+    async def _leave(self) -> None:
+        process_queues = list(self.process_queues.values())
+        for process_queue in process_queues:
+            await self._drop(process_queue)
+        await self._commit(process_queues)
+        if self.orderly and self.model is MessageModel.CLUSTERING:
+            await self.locks.unlock([each.queue for each in process_queues])
+
+    # ---- the group as brokers see it -----------------------------------------------------------
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed,
+            **self._running_info.handlers(),
+        }
+
+    def _ids_changed(self, request: RemotingCommand, connection: Connection) -> None:
+        self._rebalance_wanted.set()
+
+    def _consumer_data(self) -> list[ConsumerData]:
+        return [
+            ConsumerData(
+                group_name=self.group,
+                consume_type="CONSUME_PASSIVELY",
+                message_model=self.model.value,
+                consume_from_where=self.consume_from.value,
+                subscription_data_set=[
+                    each.data(self.version_ms) for each in self.subscriptions.values()
+                ],
+            )
+        ]

@@ -1,0 +1,109 @@
+"""Where a group's offsets are kept (RocketMQ: RemoteBrokerOffsetStore, LocalFileOffsetStore)."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from congreve.client.errors import OffsetFileError
+from congreve.client.message import MessageQueue
+from congreve.remoting.body import Body
+from congreve.remoting.errors import BodyError
+
+logger = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Reads and keeps how far a group, or one broadcasting client, has come."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Where to go on; None where nothing is known. Raises CongreveError."""
+
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Keep offsets; those that were kept. What fails is logged."""
+
+
+class RemoteOffsetStore:
+    """Offsets of a group, which its brokers keep."""
+
+    def __init__(
+        self,
+        committed: Callable[[MessageQueue], Awaitable[int | None]],
+        commit_all: Callable[[Mapping[MessageQueue, int]], Awaitable[dict[MessageQueue, int]]],
+    ) -> None:
+        self._committed = committed
+        self._commit_all = commit_all
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        return await self._committed(queue)
+
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        return await self._commit_all(offsets)
+
+
+class OffsetTable(Body):
+    """The file's text, as the Java client reads and writes it (OffsetSerializeWrapper)."""
+
+    offset_table: dict[MessageQueue, int] = msgspec.field(default_factory=dict)
+
+
+class LocalOffsetStore:
+    """Offsets of one broadcasting client in a file, with its predecessor beside it as .bak.
+
+    The path is that of the Java client: ``<folder>/<client id>/<group>/offsets.json``; `folder` is
+    ``~/.rocketmq_offsets`` there. A file that cannot be read falls back to .bak.
+    """
+
+    def __init__(self, folder: Path, client_id: str, group: str) -> None:
+        self.path = folder / client_id / group / "offsets.json"
+        self.backup_path = self.path.with_name("offsets.json.bak")
+        self._offsets: dict[MessageQueue, int] | None = None
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Raises OffsetFileError where neither file can be read, but one is there."""
+        return self._table().get(queue)
+
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        table = self._table()
+        table.update(offsets)
+        try:
+            await asyncio.to_thread(self._replace, OffsetTable(offset_table=table).encode())
+        except OSError as error:
+            logger.warning("offsets not written to %s: %s", self.path, error)
+            return {}
+        return dict(offsets)
+
+    def _table(self) -> dict[MessageQueue, int]:
+        if self._offsets is None:
+            self._offsets = self._load()
+        return self._offsets
+
+    def _load(self) -> dict[MessageQueue, int]:
+        failures = []
+        for path in (self.path, self.backup_path):
+            try:
+                text = path.read_bytes()
+                if text.strip():
+                    return OffsetTable.decode(text).offset_table
+            except FileNotFoundError:
+                continue
+            except (OSError, BodyError) as error:
+                failures.append(f"{path}: {error}")
+        if failures:
+            raise OffsetFileError("; ".join(failures) + ": repair or delete it")
+        return {}
+
+    def _replace(self, text: bytes) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_name("offsets.json.tmp")
+        with new.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            self.path.replace(self.backup_path)
+        new.replace(self.path)

@@ -1,0 +1,68 @@
+"""Locks that keep other members of a group off a queue (RocketMQ: RebalanceImpl.lock, lockAll)."""
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from congreve.client.consumer import PullConsumer
+from congreve.client.message import MessageQueue
+from congreve.client.processqueue import ProcessQueue
+from congreve.errors import CongreveError
+from congreve.remoting.bodies import LockBatchRequestBody, LockBatchResponseBody
+from congreve.remoting.codes import RequestCode
+
+logger = logging.getLogger(__name__)
+
+
+class QueueLocks:
+    """Locks for `client`, which the brokers of the queues keep; each lasts a minute."""
+
+    def __init__(self, client: PullConsumer) -> None:
+        self._client = client
+
+    async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Those that this client holds now. A broker that cannot be asked gives none."""
+        held: set[MessageQueue] = set()
+        for broker_name, body in self._bodies(queues):
+            try:
+                address = self._client.routes.address(broker_name)
+                answer = await self._client.demand(
+                    address, RequestCode.LOCK_BATCH_MQ, body=body.encode()
+                )
+                held.update(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+            except CongreveError as error:
+                logger.warning("queues of broker %s not locked: %s", broker_name, error)
+        return held
+
+    async def unlock(self, queues: Sequence[MessageQueue]) -> None:
+        """Let others have them. A failure is logged: the broker forgets the lock anyhow."""
+        for broker_name, body in self._bodies(queues):
+            try:
+                address = self._client.routes.address(broker_name)
+                await self._client.demand(address, RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
+            except CongreveError as error:
+                logger.warning("queues of broker %s not unlocked: %s", broker_name, error)
+
+    async def renew(self, process_queues: Iterable[ProcessQueue]) -> None:
+        """Lock all again, and note which are held."""
+        by_queue = {each.queue: each for each in process_queues}
+        asked_at = time.monotonic()
+        held = await self.lock(list(by_queue))
+        for queue, process_queue in by_queue.items():
+            process_queue.locked_at = asked_at if queue in held else None
+
+    def _bodies(self, queues: Sequence[MessageQueue]) -> list[tuple[str, LockBatchRequestBody]]:
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        return [
+            (
+                name,
+                LockBatchRequestBody(
+                    consumer_group=self._client.group,
+                    client_id=self._client.client_id,
+                    mq_set=of_broker,
+                ),
+            )
+            for name, of_broker in by_broker.items()
+        ]

@@ -1,0 +1,83 @@
+"""Messages that are to come again later (RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack)."""
+
+import logging
+import random
+
+from congreve.client.consumer import PullConsumer
+from congreve.client.message import RETRY_PREFIX, ReceivedMessage
+from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES
+from congreve.errors import CongreveError
+from congreve.records.properties import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+)
+from congreve.records.record import encode_properties
+from congreve.remoting.codes import RequestCode
+from congreve.remoting.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
+
+logger = logging.getLogger(__name__)
+
+INNER_GROUP = "CLIENT_INNER_PRODUCER"
+FIRST_RETRY_LEVEL = 3
+
+
+class SendBack:
+    """Asks the broker of a message to keep it for later; else sends it to the retry topic anew."""
+
+    def __init__(self, client: PullConsumer, attempts: int) -> None:
+        self._client = client
+        self._attempts = attempts
+
+    async def send(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Level 0 waits longer each time, -1: to the dead letters. Raises CongreveError."""
+        try:
+            await self._ask_broker(message, delay_level)
+        except CongreveError as error:
+            logger.warning("%r not sent back, sending it anew: %s", message, error)
+            await self.send_anew(message)
+
+    async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.physical_offset,
+            group=self._client.group,
+            delay_level=delay_level,
+            origin_msg_id=message.message_id,
+            origin_topic=message.topic,
+            max_reconsume_times=self._attempts,
+        )
+        client, broker_name = self._client, message.queue.broker_name
+        await client.routes.find(message.queue.topic)
+        address = client.routes.address_to_read(broker_name, 0)
+        await client.demand(address, RequestCode.CONSUMER_SEND_MSG_BACK, header.fields())
+
+    async def send_anew(self, message: ReceivedMessage) -> None:
+        """To any broker of the retry topic, which counts attempts. Raises CongreveError."""
+        client, times = self._client, message.reconsume_times + 1
+        topic = RETRY_PREFIX + client.group
+        route = await client.routes.find(topic, inherit=True)
+        queue = random.choice(route.write_queues)
+        properties = message.properties | {
+            RETRY_TOPIC: message.topic,
+            ORIGIN_MESSAGE_ID: message.properties.get(ORIGIN_MESSAGE_ID) or message.message_id,
+            RECONSUME_TIME: str(times),
+            MAX_RECONSUME_TIMES: str(self._attempts),
+            DELAY: str(FIRST_RETRY_LEVEL + message.reconsume_times),
+        }
+        header = SendMessageRequestHeaderV2(
+            producer_group=INNER_GROUP,
+            topic=topic,
+            default_topic=CREATE_TOPIC_KEY,
+            default_topic_queue_nums=DEFAULT_TOPIC_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=message.born_timestamp,
+            flag=message.flag,
+            properties=encode_properties(properties).decode(),
+            reconsume_times=times,
+            max_reconsume_times=self._attempts,
+        )
+        address = client.routes.address(queue.broker_name)
+        await client.demand(address, RequestCode.SEND_MESSAGE_V2, header.fields(), message.body)
