@@ -28,7 +28,6 @@ from congreve.broker.hold import PullRequestHold
 from congreve.broker.hotpath import HotPath
 from congreve.broker.hotsettings import follow_topics, host_bytes, hot_path_settings
 from congreve.broker.locks import RebalanceLockManager
-from congreve.broker.loopthread import LoopThread
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.periodic import Periodic
 from congreve.broker.producers import ProducerManager
@@ -54,6 +53,7 @@ from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.inbox import FrameSink
+from congreve.remoting.loopthread import LoopThread
 from congreve.remoting.server import RemotingServer, ServerLimits
 
 logger = logging.getLogger(__name__)

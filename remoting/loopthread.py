@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for programs that embed a broker and have no loop."""
+"""An event loop on a thread of its own, for programs that have no loop."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Runs coroutines for a thread that waits for them."""
+    """Runs coroutines for threads that wait for them, from its making to stop()."""
 
     def __init__(self, name: str) -> None:
         self._loop = new_event_loop()
@@ -26,8 +26,13 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; what it raises is raised here."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        """The coroutine's result; what it raises is raised here, an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def stop(self) -> None:
         """End the loop and the thread."""
