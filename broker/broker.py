@@ -23,6 +23,7 @@ from congreve.broker.consumer_manage import ConsumerManageProcessor
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import BrokerError
+from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.hold import PullRequestHold
 from congreve.broker.hotpath import HotPath
@@ -70,7 +71,11 @@ class Processor(Protocol):
 
 
 _Saved = (
-    TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager | ScheduleMessageService
+    TopicConfigManager
+    | SubscriptionGroupManager
+    | ConsumerOffsetManager
+    | ConsumerFilterManager
+    | ScheduleMessageService
 )
 DURABLE_LIMIT_S = 30.0
 
@@ -117,7 +122,10 @@ class Broker:
         self.topics = TopicConfigManager(config, clock)
         self.groups = SubscriptionGroupManager(config, clock)
         self.offsets = ConsumerOffsetManager()
-        self.consumers = ConsumerManager(clock, notify_consumer_ids_changed)
+        self.filters = ConsumerFilterManager(clock)
+        self.consumers = ConsumerManager(
+            clock, notify_consumer_ids_changed, self.filters.unregister
+        )
         self.producers = ProducerManager(clock)
         self.locks = RebalanceLockManager(clock)
         self.stats = BrokerStats(clock, lambda: self.store.queues)
@@ -127,16 +135,21 @@ class Broker:
             "subscriptionGroup.json": self.groups,
             "consumerOffset.json": self.offsets,
             "delayOffset.json": self.schedule,
+            "consumerFilter.json": self.filters,
         }
         self._files = {name: StateFile(str(folder / name)) for name in self._state}
         # Delayed messages are called delivered only when they are so on disk.
         ready = {"delayOffset.json": self._durable}
-        self._topics_file, self._groups_file, self._offsets_file, self._delays_file = (
+        self._writers = [
             StateWriter(self._files[name], manager.wrapper, ready.get(name, _always))
             for name, manager in self._state.items()
+        ]
+        self._topics_file, self._groups_file, self._offsets_file, self._delays_file, filters = (
+            self._writers
         )
         self.topics.changed = self._topics_file.changed
         self.groups.changed = self._groups_file.changed
+        self.filters.changed = filters.changed
         self.transactions = Transactions(
             config=config,
             topics=self.topics,
@@ -194,8 +207,8 @@ class Broker:
         await self.transactions.stop()
         self._save_offsets()
         self._save_delays()
-        for file in (self._topics_file, self._groups_file, self._offsets_file, self._delays_file):
-            await file.settled()
+        for writer in self._writers:
+            await writer.settled()
         await asyncio.to_thread(self.store.close)
 
     def _open_hot_path(self) -> tuple[PullMessageProcessor, DurabilityGate]:
@@ -206,6 +219,7 @@ class Broker:
             topics=self.topics,
             groups=self.groups,
             consumers=self.consumers,
+            filters=self.filters,
             offsets=self.offsets,
             store=self.store,
             stats=self.stats,
@@ -275,6 +289,7 @@ class Broker:
                 groups=self.groups,
                 consumers=self.consumers,
                 producers=self.producers,
+                filters=self.filters,
             ),
             ConsumerManageProcessor(
                 topics=self.topics,

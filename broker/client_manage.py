@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from congreve.broker.clients import ClientChannel
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
-from congreve.broker.errors import RefusedError
+from congreve.broker.errors import FilterSyntaxError, RefusedError
+from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.producers import ProducerManager
 from congreve.broker.sendchecks import SYS_FLAG_UNIT_SUB
@@ -29,12 +30,14 @@ class ClientManageProcessor:
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
+        filters: ConsumerFilterManager,
     ) -> None:
         self._config = config
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
+        self._filters = filters
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -62,6 +65,7 @@ class ClientManageProcessor:
             )
         notify = group is None or group.notify_consumer_ids_changed_enable
         self._consumers.register(consumer, client, notify)
+        self._filters.register(consumer.group_name, consumer.subscription_data_set)
 
     def unregister_client(
         self, request: RemotingCommand, connection: Connection
@@ -81,9 +85,14 @@ class ClientManageProcessor:
         body = CheckClientRequestBody.decode(request.body)
         subscription = body.subscription_data
         if subscription is not None and not is_tag_type(subscription.expression_type):
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                "The broker does not support consumer to filter message by "
-                f"{subscription.expression_type}",
-            )
+            if not self._config.enable_property_filter:
+                raise RefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    "The broker does not support consumer to filter message by "
+                    f"{subscription.expression_type}",
+                )
+            try:
+                self._filters.compile(subscription.sub_string, subscription.expression_type)
+            except FilterSyntaxError as error:
+                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return request.reply(ResponseCode.SUCCESS)

@@ -60,11 +60,18 @@ class ConsumerGroup(msgspec.Struct):
 
 
 class ConsumerManager:
-    """All groups with members. `notify` is given a group and the members to tell of a change."""
+    """All groups with members.
 
-    def __init__(self, clock: Clock, notify: Notify) -> None:
+    `notify` is given a group and the members to tell of a change, `gone` a group whose last member
+    left.
+    """
+
+    def __init__(
+        self, clock: Clock, notify: Notify, gone: Callable[[str], None] | None = None
+    ) -> None:
         self._clock = clock
         self._notify = notify
+        self._gone = gone
         self.groups: dict[str, ConsumerGroup] = {}
 
     def register(self, data: ConsumerData, client: ClientChannel, notify: bool) -> bool:
@@ -90,6 +97,8 @@ class ConsumerManager:
             return
         if not group.channels:
             del self.groups[name]
+            if self._gone is not None:
+                self._gone(name)
         elif notify:
             self._notify(name, list(group.channels))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
+from congreve.broker.subscription import MessageFilter
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
@@ -19,7 +20,7 @@ _STALE_MAX = 64  # answered pulls that the heap may keep, beyond twice the live 
 class HeldPull:
     """One pull that waits. `offset` moves over entries that were looked at and did not match."""
 
-    __slots__ = ("connection", "deadline", "done", "offset", "queue", "request", "tag_codes")
+    __slots__ = ("connection", "deadline", "done", "filter", "offset", "queue", "request")
 
     def __init__(
         self,
@@ -27,13 +28,13 @@ class HeldPull:
         request: RemotingCommand,
         queue: ConsumeQueue,
         offset: int,
-        tag_codes: frozenset[int] | None,
+        wanted: MessageFilter,
     ) -> None:
         self.connection = connection
         self.request = request
         self.queue = queue
         self.offset = offset
-        self.tag_codes = tag_codes
+        self.filter = wanted
         self.deadline = 0.0
         self.done = False
 

@@ -234,7 +234,7 @@ cdef class HotPath(FrameSink):
                 return False
             self.tickets.keep(ticket)
         self.gather.look(ticket.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
-                         ticket.tags)
+                         ticket.tags, ticket.records)
         if self.gather.status != GET_FOUND:
             return False
         self.answer_pull(connection)

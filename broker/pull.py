@@ -5,13 +5,14 @@ from collections.abc import Mapping
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.consumers import ConsumerManager
-from congreve.broker.errors import RefusedError
+from congreve.broker.errors import FilterSyntaxError, RefusedError
+from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.hold import HeldPull, PullRequestHold
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.pulltickets import PullTicket, PullTickets
 from congreve.broker.stats import BrokerStats
-from congreve.broker.subscription import is_tag_type, tag_codes_of
+from congreve.broker.subscription import MessageFilter, is_tag_type, tag_codes_of
 from congreve.broker.topics import OFFSET_MOVED_EVENT_TOPIC, TopicConfigManager
 from congreve.engine.clock import Clock
 from congreve.engine.reader import GetResult, GetStatus, TagFilter
@@ -64,6 +65,7 @@ class PullMessageProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
         offsets: ConsumerOffsetManager,
         store: MessageStore,
         stats: BrokerStats,
@@ -73,6 +75,7 @@ class PullMessageProcessor:
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._filters = filters
         self._offsets = offsets
         self._store = store
         self._stats = stats
@@ -95,15 +98,15 @@ class PullMessageProcessor:
     def pull(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """The first execution; None when the pull is held."""
         header = PullMessageRequestHeader.read(request)
-        group, tag_codes = self._check(header, connection)
-        found = self._get(header, tag_codes)
+        group, wanted = self._check(header, connection)
+        found = self._get(header, wanted)
         code = pull_code(found.status, header.queue_offset)
         answer: RemotingCommand | None = None
         suspended = (
             code is ResponseCode.PULL_NOT_FOUND
             and header.sys_flag & FLAG_SUSPEND
             and not request.is_oneway
-            and self._suspend(request, header, connection, tag_codes)
+            and self._suspend(request, header, connection, wanted)
         )
         if not suspended:
             answer = self._answer(request, header, group, found, code)
@@ -117,7 +120,7 @@ class PullMessageProcessor:
         """What compiled code may keep of this pull's checks; None: pull() has to answer."""
         try:
             header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
-            group, codes = self._check(header, connection)
+            group, wanted = self._check(header, connection)
         except (RefusedError, HeaderError):
             return None
         online = self._consumers.groups.get(group.group_name)
@@ -132,7 +135,8 @@ class PullMessageProcessor:
             ),
             message_model=online.message_model if online and registered else "",
             queue=self._store.queues.get(header.topic, header.queue_id),
-            tags=None if codes is None else TagFilter(codes),
+            tags=None if wanted.tag_codes is None else TagFilter(wanted.tag_codes),
+            records=wanted.records,
             counter=self._stats.pull_counter(group.group_name, header.topic),
         )
 
@@ -141,8 +145,8 @@ class PullMessageProcessor:
         request = held.request
         try:
             header = PullMessageRequestHeader.read(request)
-            group, tag_codes = self._check(header, held.connection)
-            found = self._get(header, tag_codes)
+            group, wanted = self._check(header, held.connection)
+            found = self._get(header, wanted)
             code = pull_code(found.status, header.queue_offset)
             answer = self._answer(request, header, group, found, code)
         except RefusedError as refused:
@@ -151,7 +155,7 @@ class PullMessageProcessor:
 
     def _check(
         self, header: PullMessageRequestHeader, connection: Connection
-    ) -> tuple[SubscriptionGroupConfig, frozenset[int] | None]:
+    ) -> tuple[SubscriptionGroupConfig, MessageFilter]:
         config = self._config
         if not config.readable:
             raise RefusedError(
@@ -189,15 +193,13 @@ class PullMessageProcessor:
                 f" consumer:[{connection.peer[0]}:{connection.peer[1]}]",
             )
         if header.sys_flag & FLAG_SUBSCRIPTION:
-            expression, expression_type = header.subscription, header.expression_type
-        else:
-            expression, expression_type = self._registered(header, group)
-        return group, self._tag_codes(expression, expression_type)
+            return group, self._filter(header.subscription, header.expression_type)
+        return group, self._registered(header, group)
 
     def _registered(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-    ) -> tuple[str | None, str | None]:
-        """The expression that the group's heartbeats told."""
+    ) -> MessageFilter:
+        """What the group's heartbeats asked for."""
         name = header.consumer_group
         online = self._consumers.groups.get(name)
         if online is None:
@@ -222,33 +224,44 @@ class PullMessageProcessor:
                 f"the consumer's subscription not latest: {subscription.sub_version} here,"
                 f" {header.sub_version} asked for",
             )
-        if not is_tag_type(subscription.expression_type) and self._config.enable_property_filter:
+        if is_tag_type(subscription.expression_type):
+            return self._filter(subscription.sub_string, subscription.expression_type)
+        registered = self._filters.find(header.topic, name)
+        if registered is None:
             raise RefusedError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+                f" group[{name}] topic[{header.topic}]: {subscription.sub_string}",
             )
-        return subscription.sub_string, subscription.expression_type
-
-    def _tag_codes(
-        self, expression: str | None, expression_type: str | None
-    ) -> frozenset[int] | None:
-        if not is_tag_type(expression_type):
+        if registered.client_version < header.sub_version:
             raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {expression_type}",
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the consumer's consumer filter data not latest: {registered.client_version}"
+                f" here, {header.sub_version} asked for",
             )
+        return self._filter(registered.expression, registered.expression_type)
+
+    def _filter(self, expression: str | None, expression_type: str | None) -> MessageFilter:
         try:
-            return tag_codes_of(expression)
-        except ValueError as error:
+            if is_tag_type(expression_type):
+                return MessageFilter(tag_codes=tag_codes_of(expression))
+            if self._config.enable_property_filter:
+                return MessageFilter(
+                    records=self._filters.compile(expression or "", expression_type)
+                )
+        except (ValueError, FilterSyntaxError) as error:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {error}",
             ) from error
-
-    def _get(self, header: PullMessageRequestHeader, codes: frozenset[int] | None) -> GetResult:
-        return self._store.get(
-            header.topic, header.queue_id, header.queue_offset, max(header.max_msg_nums, 1), codes
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
         )
+
+    def _get(self, header: PullMessageRequestHeader, wanted: MessageFilter) -> GetResult:
+        topic, queue_id, count = header.topic, header.queue_id, max(header.max_msg_nums, 1)
+        return self._store.get(topic, queue_id, header.queue_offset, count, *wanted)
 
     def _answer(
         self,
@@ -283,13 +296,13 @@ class PullMessageProcessor:
         request: RemotingCommand,
         header: PullMessageRequestHeader,
         connection: Connection,
-        tag_codes: frozenset[int] | None,
+        wanted: MessageFilter,
     ) -> bool:
         timeout_ms = header.suspend_timeout_millis
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         queue = self._store.queues.get(header.topic, header.queue_id)
-        held = HeldPull(connection, request, queue, header.queue_offset, tag_codes)
+        held = HeldPull(connection, request, queue, header.queue_offset, wanted)
         return self.hold.suspend(held, max(timeout_ms, 0) / 1000)
 
     def _has_match(self, held: HeldPull) -> bool:
@@ -297,9 +310,9 @@ class PullMessageProcessor:
         topic, queue_id = held.queue.topic, held.queue.queue_id
         newest = self._store.max_offset(topic, queue_id)
         while held.offset < newest:
-            if held.tag_codes is None:
+            if held.filter.lets_all_pass:
                 return True
-            found = self._store.get(topic, queue_id, held.offset, 1, held.tag_codes)
+            found = self._store.get(topic, queue_id, held.offset, 1, *held.filter)
             if found.status is not GetStatus.NO_MATCHED_MESSAGE:
                 return True
             held.offset = found.next_offset

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from congreve.engine.consumequeue cimport ConsumeQueue
-from congreve.engine.reader cimport TagFilter
+from congreve.engine.reader cimport RecordFilter, TagFilter
 from congreve.remoting.hotheaders cimport PullHeader
 
 
@@ -20,6 +20,7 @@ cdef class PullTicket:
     cdef readonly str message_model
     cdef readonly ConsumeQueue queue
     cdef readonly TagFilter tags
+    cdef readonly RecordFilter records
     cdef readonly PullCounter counter
     cdef str group_name
     cdef str topic_name

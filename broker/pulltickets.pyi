@@ -5,7 +5,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerGroup
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.engine.consumequeue import ConsumeQueue
-from congreve.engine.reader import TagFilter
+from congreve.engine.reader import RecordFilter, TagFilter
 from congreve.remoting.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 
 @final
@@ -30,7 +30,8 @@ class PullCounter:
 class PullTicket:
     """What the checks of one kind of pull looked at, for as long as all of it is unchanged.
 
-    `subscription` is None where the request brings its own; `tags` None lets all messages pass.
+    `subscription` is None where the request brings its own; `tags` and `records` None let
+    all messages pass.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class PullTicket:
         message_model: str,
         queue: ConsumeQueue,
         tags: TagFilter | None,
+        records: RecordFilter | None,
         counter: PullCounter,
     ) -> None: ...
     @property
@@ -56,6 +58,8 @@ class PullTicket:
     def queue(self) -> ConsumeQueue: ...
     @property
     def tags(self) -> TagFilter | None: ...
+    @property
+    def records(self) -> RecordFilter | None: ...
     @property
     def counter(self) -> PullCounter: ...
 

@@ -29,13 +29,15 @@ cdef class PullCounter:
 @cython.final
 cdef class PullTicket:
     def __init__(self, *, group, topic, subscription, str message_model not None,
-                 ConsumeQueue queue not None, TagFilter tags, PullCounter counter not None):
+                 ConsumeQueue queue not None, TagFilter tags, RecordFilter records,
+                 PullCounter counter not None):
         self.group = group
         self.topic = topic
         self.subscription = subscription
         self.message_model = message_model
         self.queue = queue
         self.tags = tags
+        self.records = records
         self.counter = counter
         self.group_name = group.group_name
         self.topic_name = topic.topic_name
@@ -80,6 +82,7 @@ cdef class PullTickets:
             self.groups.get(ticket.group_name) is not ticket.group
             or self.topics.get(ticket.topic_name) is not ticket.topic
             or self.config.slave_read_enable or not self.config.readable
+            or (ticket.records is not None and not self.config.enable_property_filter)
         ):
             return False
         if ticket.subscription is None:

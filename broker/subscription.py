@@ -1,5 +1,8 @@
 """Subscription expressions (RocketMQ: FilterAPI, ExpressionType)."""
 
+from typing import NamedTuple
+
+from congreve.engine.reader import RecordFilter
 from congreve.records.record import string_hash
 
 ALL = "*"
@@ -25,3 +28,14 @@ def tag_codes_of(expression: str | None) -> frozenset[int] | None:
     """What the tags' consume-queue entries carry; None for all. ValueError as tags_of()."""
     tags = tags_of(expression)
     return None if tags is None else frozenset(string_hash(tag) for tag in tags)
+
+
+class MessageFilter(NamedTuple):
+    """What messages must satisfy: one of these tag hashes, these properties; None lets all pass."""
+
+    tag_codes: frozenset[int] | None = None
+    records: RecordFilter | None = None
+
+    @property
+    def lets_all_pass(self) -> bool:
+        return self.tag_codes is None and self.records is None

@@ -33,6 +33,11 @@ cdef class TagFilter:
     cdef bint accepts(self, int64_t tags_code) noexcept nogil
 
 
+cdef class RecordFilter:
+    # Says whether a record, which is whole, passes. Made to be derived from.
+    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil
+
+
 cdef class Limits:
     # How much one answer may hold, near the end of the log (memory) and far behind it (disk).
     cdef readonly int64_t memory_bytes
@@ -62,19 +67,21 @@ cdef class Gather:
     cdef readonly int32_t count     # messages found
     cdef readonly bint suggest_slave
 
-    # Looks from `offset` on for at most `max_count` messages; `tags` None lets all pass.
+    # Looks from `offset` on for at most `max_count` messages; a filter that is None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                  TagFilter tags) except -1
+                  TagFilter tags, RecordFilter records) except -1
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
     cdef bint in_views(self) noexcept nogil
     cdef list views(self)
     cdef void copy_to(self, char *at) noexcept nogil
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                  TagFilter tags) except -1
+                  TagFilter tags, RecordFilter records) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
-                           TagFilter tags) noexcept nogil
+                           TagFilter tags, RecordFilter records) noexcept nogil
     cdef void fetch(self, int64_t physical_offset) noexcept nogil
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
-    cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil
+    cdef const uint8_t *find(self, int64_t physical_offset, int32_t size,
+                             int32_t *segment) noexcept nogil
+    cdef void take(self, const uint8_t *record, int32_t size, int32_t segment) noexcept nogil
     cdef int refresh(self) except -1

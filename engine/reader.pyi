@@ -25,6 +25,9 @@ class TagFilter:
 
     def __init__(self, codes: Iterable[int]) -> None: ...
 
+class RecordFilter:
+    """What a record's bytes must satisfy; compiled classes derive from it."""
+
 @final
 class Limits:
     """How much one answer may hold (MessageStoreConfig.maxTransfer*): bytes and messages, within
@@ -109,5 +112,6 @@ class Reader:
         offset: int,
         max_count: int,
         tag_codes: Iterable[int] | None = None,
+        records: RecordFilter | None = None,
     ) -> GetResult:
-        """At most `max_count` messages from `offset` on whose tags code passes; any thread."""
+        """At most `max_count` messages from `offset` on that pass both filters; any thread."""

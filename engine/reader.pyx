@@ -25,6 +25,8 @@ import os
 
 # Entries that one call looks at before it says "nothing matched so far" (D20; the reference: 800).
 cdef int64_t SCAN_MAX = 160_000
+# The same where each record has to be looked into, which costs far more.
+cdef int64_t RECORD_SCAN_MAX = 16_000
 # Pieces of at least this many bytes leave as views; smaller ones are cheaper to copy than to send
 # one by one.
 cdef int64_t VIEW_MIN = 4096
@@ -77,6 +79,11 @@ cdef class TagFilter:
         return low < self.count and self.codes[low] == wanted
 
 
+cdef class RecordFilter:
+    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil:
+        return True
+
+
 @cython.final
 cdef class Limits:
     def __cinit__(self, *, int64_t memory_bytes, int32_t memory_count, int64_t disk_bytes,
@@ -104,7 +111,7 @@ cdef class Gather:
         PyMem_Free(self.table)
 
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                  TagFilter tags) except -1:
+                  TagFilter tags, RecordFilter records) except -1:
         self.min_offset = queue.min_offset
         self.max_offset = queue.max_offset
         self.count = self.span_count = 0
@@ -123,13 +130,14 @@ cdef class Gather:
             self.status = GET_OFFSET_OVERFLOW_BADLY
             self.next_offset = self.max_offset
         else:
-            self.scan(queue, offset, max_count, tags)
+            self.scan(queue, offset, max_count, tags, records)
         return 0
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                  TagFilter tags) except -1:
+                  TagFilter tags, RecordFilter records) except -1:
         cdef int64_t per_file = queue.file_size // CQ_ENTRY
-        cdef int64_t stop = min(self.max_offset, offset + SCAN_MAX)
+        cdef int64_t most = SCAN_MAX if records is None else RECORD_SCAN_MAX
+        cdef int64_t stop = min(self.max_offset, offset + most)
         cdef int64_t wanted, scanned
         cdef Mapping mapping
         cdef const uint8_t *entries
@@ -145,7 +153,7 @@ cdef class Gather:
             wanted = min(stop, (self.next_offset // per_file + 1) * per_file) - self.next_offset
             entries = mapping.data + self.next_offset % per_file * CQ_ENTRY
             with nogil:
-                scanned = self.scan_file(entries, wanted, max_count, tags)
+                scanned = self.scan_file(entries, wanted, max_count, tags, records)
             self.next_offset += scanned
             if scanned < wanted:
                 break
@@ -154,12 +162,14 @@ cdef class Gather:
         return 0
 
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
-                           TagFilter tags) noexcept nogil:
+                           TagFilter tags, RecordFilter records) noexcept nogil:
         """Goes over entries of one file; returns how many were dealt with."""
         cdef const uint8_t *entry = entries
+        cdef const uint8_t *record
         cdef int64_t physical_offset = 0
         cdef int64_t i
         cdef int32_t size
+        cdef int32_t segment = 0
         for i in range(count):
             if i + AHEAD < count:
                 self.fetch(load_i64(entry + AHEAD * CQ_ENTRY))
@@ -169,8 +179,14 @@ cdef class Gather:
             if self.count and self.full(physical_offset, size, max_count):
                 return i
             if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
-                if not self.take(physical_offset, size) and self.count == 0:
-                    self.status = GET_MESSAGE_WAS_REMOVING
+                record = self.find(physical_offset, size, &segment)
+                if record == NULL:
+                    if self.count == 0:
+                        self.status = GET_MESSAGE_WAS_REMOVING
+                elif records is None or records.accepts(record, size):
+                    self.take(record, size, segment)
+                elif self.count == 0:
+                    self.status = GET_NO_MATCHED_MESSAGE
             entry += CQ_ENTRY
         return count
 
@@ -193,38 +209,39 @@ cdef class Gather:
             self.count >= self.limits.memory_count or self.size + size > self.limits.memory_bytes
         )
 
-    cdef bint take(self, int64_t physical_offset, int32_t size) noexcept nogil:
-        """Adds one record; False where the log has it no more, or something else lies there."""
+    cdef const uint8_t *find(self, int64_t physical_offset, int32_t size,
+                             int32_t *segment) noexcept nogil:
+        """One record; NULL where the log has it no more, or something else lies there."""
         cdef int64_t place = physical_offset - self.log_begin
-        cdef int32_t index
         cdef const uint8_t *record
-        cdef Span *last
         if place < 0 or self.segment_count == 0 or size < RECORD_FIXED:
-            return False
+            return NULL
         if physical_offset + size > self.log_end:
-            return False
-        index = <int32_t> (place // self.log.segment_size)
+            return NULL
+        segment[0] = <int32_t> (place // self.log.segment_size)
         place = place % self.log.segment_size
         if place + size > self.log.segment_size:
-            return False
-        record = self.table[index].data + place
+            return NULL
+        record = self.table[segment[0]].data + place
         if (
             load_i32(record + AT_SIZE) != size or load_i32(record + AT_MAGIC) != RECORD_MAGIC
             or load_i64(record + AT_PHYSICAL_OFFSET) != physical_offset
         ):
-            return False
-        last = &self.spans[self.span_count - 1]
-        if self.span_count and last.data + last.length == record and last.segment == index:
+            return NULL
+        return record
+
+    cdef void take(self, const uint8_t *record, int32_t size, int32_t segment) noexcept nogil:
+        cdef Span *last = &self.spans[self.span_count - 1]
+        if self.span_count and last.data + last.length == record and last.segment == segment:
             last.length += size
         else:
             last = &self.spans[self.span_count]
             last.data = record
             last.length = size
-            last.segment = index
+            last.segment = segment
             self.span_count += 1
         self.count += 1
         self.size += size
-        return True
 
     cdef int refresh(self) except -1:
         """Take up the log's segments and end as they are now."""
@@ -301,10 +318,12 @@ cdef class Reader:
             memory_window=memory * config.access_message_in_memory_max_ratio // 100,
         )
 
-    def get(self, ConsumeQueue queue, int64_t offset, int32_t max_count, tag_codes=None):
+    def get(self, ConsumeQueue queue, int64_t offset, int32_t max_count, tag_codes=None,
+            RecordFilter records=None):
         cdef Gather gather = Gather(self.log, self.limits)
         cdef GetResult result = GetResult.__new__(GetResult)
-        gather.look(queue, offset, max_count, None if tag_codes is None else TagFilter(tag_codes))
+        tags = None if tag_codes is None else TagFilter(tag_codes)
+        gather.look(queue, offset, max_count, tags, records)
         result.status = GetStatus(gather.status)
         result.next_offset = gather.next_offset
         result.min_offset = gather.min_offset

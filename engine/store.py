@@ -19,7 +19,7 @@ from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.index import KeyIndex
 from congreve.engine.lock import StoreLock
 from congreve.engine.queuetable import QueueTable
-from congreve.engine.reader import GetResult, Limits, Reader
+from congreve.engine.reader import GetResult, Limits, Reader, RecordFilter
 from congreve.engine.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
 from congreve.engine.retention import disk_use as partition_use
@@ -308,9 +308,11 @@ class MessageStore:
         offset: int,
         max_count: int,
         tag_codes: frozenset[int] | None = None,
+        records: RecordFilter | None = None,
     ) -> GetResult:
         """Messages of a queue from `offset` on (RocketMQ: getMessage)."""
-        return self._reader.get(self.queues.get(topic, queue_id), offset, max_count, tag_codes)
+        queue = self.queues.get(topic, queue_id)
+        return self._reader.get(queue, offset, max_count, tag_codes, records)
 
     def read(self, physical_offset: int) -> memoryview | None:
         """The whole record that begins there; None where no valid one does."""

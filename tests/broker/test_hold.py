@@ -7,6 +7,7 @@ import pytest
 
 from congreve.broker import hold as hold_module
 from congreve.broker.hold import HeldPull, PullRequestHold
+from congreve.broker.subscription import MessageFilter
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.command import RemotingCommand
 
@@ -41,7 +42,7 @@ def other_queue(tmp_path) -> ConsumeQueue:
 
 
 def pull(connection, queue) -> HeldPull:
-    return HeldPull(connection, RemotingCommand(code=11), queue, 0, None)
+    return HeldPull(connection, RemotingCommand(code=11), queue, 0, MessageFilter())
 
 
 async def test_a_message_wakes_only_the_pulls_of_its_queue(
@@ -141,7 +142,8 @@ async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue)
     try:
         for _ in range(10_000):
             request = RemotingCommand.decode(frame)
-            watch.hold.suspend(HeldPull(connection, request, queue, 0, frozenset((1, 2))), 3_600)
+            wanted = MessageFilter(frozenset((1, 2)))
+            watch.hold.suspend(HeldPull(connection, request, queue, 0, wanted), 3_600)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -5,6 +5,7 @@ import pytest
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.durability import DurabilityGate
+from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.pull import PullMessageProcessor
@@ -60,6 +61,7 @@ class Bench:
             topics=self.topics,
             groups=self.groups,
             consumers=self.consumers,
+            filters=ConsumerFilterManager(self.clock),
             offsets=self.offsets,
             store=self.store,
             stats=stats,

@@ -37,6 +37,9 @@ func startGroup(groups map[string]*group, r request) (answer, error) {
 	if r.Tag != "" {
 		selector = consumer.MessageSelector{Type: consumer.TAG, Expression: r.Tag}
 	}
+	if r.SQL != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: r.SQL}
+	}
 	for i := range r.Instances {
 		c, err := rocketmq.NewPushConsumer(
 			consumer.WithNameServer([]string{r.Namesrv}),

@@ -18,6 +18,7 @@ type request struct {
 	Group     string `json:"group"`
 	Mode      string `json:"mode"`
 	Tag       string `json:"tag"`
+	SQL       string `json:"sql"`
 	Keys      string `json:"keys"`
 	ID        string `json:"id"`
 	Count     int    `json:"count"`

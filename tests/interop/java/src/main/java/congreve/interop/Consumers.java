@@ -10,10 +10,12 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -66,7 +68,12 @@ final class Consumers {
             group.taken.add(new AtomicInteger());
             DefaultMQPushConsumer consumer = consumer(request);
             register(consumer, group, i, request.getBooleanValue("orderly"));
-            consumer.start();
+            try {
+                consumer.start();
+            } catch (MQClientException refused) {
+                consumer.shutdown();
+                throw refused;
+            }
             group.members.add(consumer);
         }
         return new JSONObject();
@@ -80,7 +87,12 @@ final class Consumers {
         consumer.setConsumeFromWhere(from == null
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.valueOf(from));
         String expression = request.getString("expression");
-        consumer.subscribe(request.getString("topic"), expression == null ? "*" : expression);
+        String sql = request.getString("sql");
+        if (sql == null) {
+            consumer.subscribe(request.getString("topic"), expression == null ? "*" : expression);
+        } else {
+            consumer.subscribe(request.getString("topic"), MessageSelector.bySql(sql));
+        }
         return consumer;
     }
 

@@ -53,6 +53,7 @@ public final class Driver {
         Map.entry("viewUnique", Queries::viewUnique),
         Map.entry("query", Queries::query),
         Map.entry("retries", Retries::run),
+        Map.entry("filter", Filters::filter),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {

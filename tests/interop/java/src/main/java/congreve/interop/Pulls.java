@@ -8,6 +8,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -39,8 +40,14 @@ final class Pulls {
 
     private static List<MessageQueue> queues(DefaultMQPullConsumer consumer, String topic)
         throws Exception {
-        return consumer.fetchSubscribeMessageQueues(topic).stream()
+        List<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic).stream()
             .sorted(Comparator.comparing(MessageQueue::getQueueId)).toList();
+        // A broker's version, which SQL filters need, comes with the answer to a heartbeat, which
+        // goes to brokers that were talked to.
+        consumer.minOffset(queues.get(0));
+        consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
+            .sendHeartbeatToAllBrokerWithLock();
+        return queues;
     }
 
     private static MessageQueue queue(DefaultMQPullConsumer consumer, JSONObject request)
@@ -50,15 +57,17 @@ final class Pulls {
             .filter(queue -> queue.getQueueId() == id).findFirst().orElseThrow();
     }
 
-    private static String expression(JSONObject request) {
-        String expression = request.getString("expression");
-        return expression == null ? "*" : expression;
+    private static MessageSelector selector(JSONObject request) {
+        String sql = request.getString("sql");
+        String tags = request.getString("expression");
+        return sql != null ? MessageSelector.bySql(sql)
+            : MessageSelector.byTag(tags == null ? "*" : tags);
     }
 
     /** One pull. */
     static JSONObject pull(JSONObject request) throws Exception {
         return with(request, consumer -> {
-            PullResult result = consumer.pull(queue(consumer, request), expression(request),
+            PullResult result = consumer.pull(queue(consumer, request), selector(request),
                 request.getLongValue("offset"), request.getIntValue("max"));
             return new JSONObject()
                 .fluentPut("status", result.getPullStatus().name())
@@ -76,7 +85,7 @@ final class Pulls {
             JSONArray messages = new JSONArray();
             for (Object topic : request.getJSONArray("topics")) {
                 for (MessageQueue queue : queues(consumer, (String) topic)) {
-                    drain(consumer, queue, expression(request), messages);
+                    drain(consumer, queue, selector(request), messages);
                 }
             }
             return new JSONObject().fluentPut("messages", messages);
@@ -84,11 +93,11 @@ final class Pulls {
     }
 
     private static void drain(DefaultMQPullConsumer consumer, MessageQueue queue,
-        String expression, JSONArray into) throws Exception {
+        MessageSelector selector, JSONArray into) throws Exception {
         long offset = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         while (offset < end) {
-            PullResult result = consumer.pull(queue, expression, offset, 32);
+            PullResult result = consumer.pull(queue, selector, offset, 32);
             if (result.getPullStatus() == PullStatus.FOUND) {
                 into.addAll(Messages.toJson(result.getMsgFoundList()));
             }

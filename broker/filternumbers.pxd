@@ -1,0 +1,11 @@
+# Numbers in text, as Java reads them.
+from libc.stdint cimport int32_t, int64_t
+
+# Integer.valueOf (32 bits) and Long.valueOf (64): False where they throw.
+cdef bint read_integer(const char *text, int32_t length, int bits, int64_t *number) noexcept nogil
+
+# Double.valueOf: False where it throws.
+cdef bint read_real(const char *text, int32_t length, double *number) noexcept nogil
+
+# Double.compare: NaN is above all, -0.0 below 0.0.
+cdef int compare_reals(double a, double b) noexcept nogil
