@@ -8,7 +8,14 @@ from congreve.client.checks import check_topic
 from congreve.client.errors import BrokerNotFoundError, ClientError
 from congreve.client.instance import ClientInstance
 from congreve.client.route import CREATE_TOPIC_KEY, MASTER_ID
-from congreve.remoting.bodies import ClusterInfo, TopicList, TopicStatsTable
+from congreve.remoting.bodies import (
+    ClusterInfo,
+    ConsumeQueueData,
+    MessageQueue,
+    QueryConsumeQueueResponseBody,
+    TopicList,
+    TopicStatsTable,
+)
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.headers import (
@@ -16,9 +23,12 @@ from congreve.remoting.headers import (
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
 )
 
 PERM_READ_WRITE = 6
+ENTRIES_MAX = 8192
+"""Consume-queue entries that one request asks for: each is some hundred bytes of JSON."""
 
 
 class QueueStats(msgspec.Struct, frozen=True, order=True):
@@ -134,6 +144,28 @@ class AdminClient(ClientInstance):
             for table in tables
             for queue, offsets in table.items()
         )
+
+    async def queue_entries(
+        self, queue: MessageQueue, offset: int, count: int
+    ) -> list[ConsumeQueueData]:
+        """Entries of a consume queue from `offset` on, at most as many as a broker gives at once:
+        where records lie and how many bytes they have. Empty behind the last one."""
+        self.check_running()
+        await self.routes.find(queue.topic)
+        header = QueryConsumeQueueRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            index=offset,
+            count=min(count, ENTRIES_MAX),
+        )
+        answer = await self.demand(
+            self.routes.address(queue.broker_name),
+            RequestCode.QUERY_CONSUME_QUEUE,
+            header.fields(),
+        )
+        if not answer.body:
+            return []
+        return QueryConsumeQueueResponseBody.decode(answer.body).queue_data
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
         """Brokers that serve a topic. Raises RouteNotFoundError."""

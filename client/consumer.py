@@ -12,6 +12,7 @@ from congreve.client.message import MessageQueue, PullResult
 from congreve.client.pulling import Pulled, PullRequest, read_answer
 from congreve.client.route import MASTER_ID
 from congreve.client.subscription import ALL, Sql, subscribe
+from congreve.remoting.bodies import ConsumerData
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.headers import (
     OffsetResponseHeader,
@@ -37,6 +38,7 @@ class PullConsumer(ClientInstance):
         super().__init__(namesrv, timeout_s=timeout_s)
         self.group = group
         self._broker_ids: dict[MessageQueue, int] = {}
+        self._announced: list[ConsumerData] = []
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Queues of a topic that may be read."""
@@ -133,6 +135,28 @@ class PullConsumer(ClientInstance):
         )
         address = await self._master(queue)
         await self.demand(address, RequestCode.UPDATE_CONSUMER_OFFSET, header.fields())
+
+    async def announce(self) -> None:
+        """Be a member of the group for a moment, at the brokers of topics that were asked for.
+
+        They make the group's retry topic then, without which mqadmin shows no consumerProgress.
+        """
+        self._announced = [
+            ConsumerData(
+                group_name=self.group,
+                consume_type="CONSUME_ACTIVELY",
+                message_model="CLUSTERING",
+                consume_from_where="CONSUME_FROM_LAST_OFFSET",
+            )
+        ]
+        try:
+            await self.heartbeat()
+            await self._unregister()
+        finally:
+            self._announced = []
+
+    def _consumer_data(self) -> list[ConsumerData]:
+        return self._announced
 
     def _of(self, queue: MessageQueue) -> dict[str, str]:
         return QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id).fields()

@@ -19,5 +19,18 @@ class DataLossError(SparkError):
     """Messages that were to be read are no longer there; failOnDataLoss=false passes over them."""
 
 
+class QueueGoneError(SparkError):
+    """A queue that a stream reads is not there, for a while or for good."""
+
+
+def lost(part: tuple[object, int, int], low: int, high: int) -> DataLossError:
+    """What a range of a queue asks for that has only offsets [low, high)."""
+    queue, start, stop = part
+    return DataLossError(
+        f"{queue}: offsets {start} to {stop} were to be read, there are {low} to {high}; "
+        "option failOnDataLoss=false passes over what is gone"
+    )
+
+
 class SendError(SparkError):
     """A row that is no message, or a message that no broker took."""

@@ -16,7 +16,7 @@ from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, pa
 
 DEFAULT_PULL_BATCH = 4096
 DEFAULT_TIMEOUT_MS = 3000
-DEFAULT_READ_AHEAD = 3
+DEFAULT_READ_AHEAD = 8
 DEFAULT_BROKER = "store"
 DEFAULT_GROUP = "spark-congreve"
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from congreve.spark import options as spark_options
 from congreve.spark.batch import BatchReader, PushdownReader
+from congreve.spark.errors import OptionError
 from congreve.spark.schema import checked_schema, wanted_schema
 
 if TYPE_CHECKING:
@@ -28,3 +35,27 @@ class RocketMQDataSource(DataSource):
         options = spark_options.parse(self.options)
         kind = PushdownReader if options.pushdown else BatchReader
         return kind(options, checked_schema(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from congreve.spark.stream import StreamReader
+
+        options = spark_options.parse(self.options, streaming=True)
+        return StreamReader(options, checked_schema(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from congreve.spark.sink import BatchSink, check_sink, sink_options
+
+        if overwrite:
+            raise OptionError("mode overwrite: messages cannot be overwritten, use mode append")
+        options = sink_options(self.options)
+        check_sink(schema, options)
+        return BatchSink(options)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from congreve.spark.sink import StreamSink, check_sink, sink_options
+
+        options = sink_options(self.options)
+        check_sink(schema, options)
+        return StreamSink(options)

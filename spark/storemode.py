@@ -16,9 +16,9 @@ from congreve.records.column import Column
 from congreve.records.columns import RecordColumns
 from congreve.records.errors import CorruptRecordError, RecordError
 from congreve.records.properties import KEY_SEPARATOR
-from congreve.spark.errors import DataLossError, OptionError, SparkError
+from congreve.spark.errors import DataLossError, OptionError, SparkError, lost
 from congreve.spark.keyindex import KeyIndex
-from congreve.spark.offsets import Queue, Range
+from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import Options
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
 
@@ -51,6 +51,10 @@ class StoreSource:
         """Take up what came and went in the store's folder."""
         self._files.refresh()
         self._queues.clear()
+
+    def commit(self, offsets: Offsets) -> None:
+        """Files hold no groups: OptionError."""
+        raise OptionError("option commitOffsetsToGroup needs nameServer: files hold no groups")
 
     def topics(self) -> list[str]:
         """Topics of the store."""
@@ -96,10 +100,7 @@ class StoreSource:
         queue, start, stop = part
         low, high = self.bounds(queue)
         if (start < low or stop > high) and scan.fail_on_data_loss:
-            raise DataLossError(
-                f"{queue}: offsets {start} to {stop} were to be read, the store has {low} to "
-                f"{high}; option failOnDataLoss=false passes over what is gone"
-            )
+            raise lost(part, low, high)
         start, stop = max(start, low), min(stop, high)
         rows = QueueRows(scan, queue)
         if scan.entries_suffice:

@@ -10,6 +10,15 @@ from typing import Any
 
 import pytest
 
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.broker.loopthread import LoopThread
+from congreve.client.admin import AdminClient
+from congreve.client.consumer import PullConsumer
+from congreve.client.message import Message
+from congreve.client.producer import Producer
+from congreve.namesrv.server import NameServer
+
 pyspark = pytest.importorskip("pyspark")
 
 NAMESPACE = Path(__file__).parents[2] / "build" / "namespace"
@@ -43,3 +52,89 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         )
         yield session
         session.stop()
+
+
+class Cluster:
+    """A name server and a broker, whose port stays the same when it starts again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._loop = LoopThread("tests-spark")
+        self._namesrv = NameServer(host="127.0.0.1", port=0)
+        self._loop.run(self._namesrv.start())
+        self.address = self._namesrv.address
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        config = BrokerConfig()
+        config.apply(
+            {
+                **{"namesrvAddr": self.address, "bindAddress": "127.0.0.1"},
+                **{"brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1"},
+                **{"listenPort": str(self.port), "storePathRootDir": str(self.root / "store")},
+                **{"brokerName": "broker-a", "flushDiskType": "ASYNC_FLUSH"},
+                **{"mappedFileSizeCommitLog": str(64 << 10), "maxIndexNum": "1000"},
+                **{"maxHashSlotNum": "100", "defaultTopicQueueNums": "4"},
+            }
+        )
+        self.broker = Broker(config)
+        self._loop.run(self.broker.__aenter__())
+        self.port = int(self.broker.address.rpartition(":")[2])
+
+    def stop(self) -> None:
+        self._loop.run(self.broker.__aexit__(None, None, None))
+
+    def close(self) -> None:
+        self.stop()
+        self._loop.run(self._namesrv.stop())
+        self._loop.stop()
+
+    def topic(self, name: str, queues: int = 4) -> None:
+        async def create() -> None:
+            async with AdminClient(self.address) as admin:
+                await admin.create_topic(name, queues=queues)
+
+        self._loop.run(create())
+
+    def send(self, topic: str, numbers: range, size: int = 40) -> None:
+        """Messages whose bodies begin with their number, round the topic's four queues."""
+
+        async def send() -> None:
+            async with Producer(self.address, group="tests") as producer:
+                queues = await producer.queues(topic)
+                for queue in queues:
+                    own = [n for n in numbers if n % len(queues) == queue.queue_id]
+                    for part in (own[i : i + 50] for i in range(0, len(own), 50)):
+                        await producer.send_batch(
+                            [
+                                Message(
+                                    topic=topic,
+                                    body=(b"%d " % n).ljust(size, b"."),
+                                    tags=f"Tag{n % 10}",
+                                    keys=f"order-{n}",
+                                    properties={"n": str(n)},
+                                )
+                                for n in part
+                            ],
+                            queue=queue,
+                        )
+
+        self._loop.run(send())
+
+    def committed(self, group: str, topic: str) -> list[int | None]:
+        """Where a group goes on, by queue."""
+
+        async def ask() -> list[int | None]:
+            async with PullConsumer(self.address, group=group) as consumer:
+                return [await consumer.committed(q) for q in await consumer.queues(topic)]
+
+        return self._loop.run(ask())
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker and its name server."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()

@@ -1,0 +1,221 @@
+"""Ranges of a queue as the bodies of pulls, read ahead over a connection of its own.
+
+For readers that turn whole bodies into columns (records.columns) and wait for them in a thread:
+no event loop, no object for a message. A range is read in slices, several at a time, because the
+next offset of a pull is known only when it is answered; bodies come out in the queue's order.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from congreve.client.errors import BrokerError, ClientError
+from congreve.client.message import MessageQueue, PullStatus
+from congreve.remoting.codes import LanguageCode, RequestCode
+from congreve.remoting.command import FRAME_MAX, RemotingCommand
+from congreve.remoting.errors import FrameError
+from congreve.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
+
+PULL_SUBSCRIPTION = 4
+RECEIVE_BYTES = 1 << 18
+BUFFERED_MAX = 64 << 20
+"""Bytes that may wait for a slice in front of them; beyond, only that slice goes on."""
+RETRY_PAUSE_S = 0.2
+STATUSES = frozenset(PullStatus)
+
+
+class OffsetMovedError(ClientError):
+    """The queue has no such offset any more, or not yet; it has [min_offset, max_offset)."""
+
+    def __init__(self, queue: MessageQueue, offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(
+            f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} has no offset "
+            f"{offset}, but {min_offset} to {max_offset}"
+        )
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+
+
+class Pulled(NamedTuple):
+    """The body of a pull; messages outside of [start, stop) in it belong to others."""
+
+    body: bytes
+    start: int
+    stop: int
+
+
+class _Slice:
+    """A part of the range: read up to `offset`; `bodies` wait for their turn."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start = start
+        self.offset = start
+        self.stop = stop
+        self.bodies: deque[bytes] = deque()
+
+
+class BulkReader:
+    """Reads one range of one queue from the broker at `address` (host:port), by one thread.
+
+    `expression` is ``*``, tags with ``||`` between, or SQL92 where `expression_type` says so; the
+    broker filters by hash only, so that the reader has to compare tags. A lost connection is made
+    anew for `retry_s` seconds.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        group: str,
+        queue: MessageQueue,
+        *,
+        expression: str = "*",
+        expression_type: str = "TAG",
+        batch: int = 4096,
+        in_flight: int = 8,
+        timeout_s: float = 3.0,
+        retry_s: float = 30.0,
+    ) -> None:
+        self._address = address
+        self._queue = queue
+        self._batch = batch
+        self._in_flight = in_flight
+        self._timeout_s = timeout_s
+        self._retry_s = retry_s
+        self._header = PullMessageRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=0,
+            max_msg_nums=batch,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=int(time.time() * 1000),
+            subscription=expression,
+            expression_type=expression_type,
+        ).fields()
+        self._slices: deque[_Slice] = deque()
+        self._idle: deque[_Slice] = deque()
+        self._waiting: dict[int, _Slice] = {}
+        self._buffered = 0
+        self._socket: socket.socket | None = None
+        self._received = bytearray()
+        self._opaque = 0
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def bodies(self, start: int, stop: int) -> Iterator[Pulled]:
+        """All messages of [start, stop) that the broker's filter lets pass.
+
+        Raises OffsetMovedError, BrokerError, or ClientError where the broker cannot be reached for
+        `retry_s`.
+        """
+        self._slices = deque(
+            _Slice(low, min(low + self._batch, stop)) for low in range(start, stop, self._batch)
+        )
+        self._buffered = 0
+        self.close()
+        deadline = time.monotonic() + self._retry_s
+        while self._slices:
+            try:
+                self._step()
+                deadline = time.monotonic() + self._retry_s
+            except (OSError, FrameError) as error:
+                self.close()
+                if time.monotonic() >= deadline:
+                    raise ClientError(f"{self._address} cannot be read: {error}") from error
+                time.sleep(RETRY_PAUSE_S)
+            while self._slices:
+                head = self._slices[0]
+                while head.bodies:
+                    body = head.bodies.popleft()
+                    self._buffered -= len(body)
+                    yield Pulled(body, head.start, head.stop)
+                if head.offset < head.stop:
+                    break
+                self._slices.popleft()
+
+    def _step(self) -> None:
+        """Ask all that may be asked in one write, take all answers of one read."""
+        if self._socket is None:
+            self._connect()
+            self._idle = deque(part for part in self._slices if part.offset < part.stop)
+        requests = []
+        while self._idle and len(self._waiting) < self._in_flight:
+            if self._buffered > BUFFERED_MAX and self._idle[0] is not self._slices[0]:
+                break
+            requests.append(self._request(self._idle.popleft()))
+        assert self._socket is not None
+        if requests:
+            self._socket.sendall(b"".join(requests))
+        again = []
+        for answer in self._receive():
+            answered = self._waiting.pop(answer.opaque)
+            self._take(answered, answer)
+            if answered.offset < answered.stop:
+                again.append(answered)
+        self._idle.extendleft(reversed(again))
+
+    def _request(self, part: _Slice) -> bytes:
+        self._opaque += 1
+        self._waiting[self._opaque] = part
+        self._header["queueOffset"] = str(part.offset)
+        self._header["maxMsgNums"] = str(min(self._batch, part.stop - part.offset))
+        return RemotingCommand(
+            code=RequestCode.PULL_MESSAGE,
+            language=LanguageCode.PYTHON,
+            opaque=self._opaque,
+            ext_fields=self._header,
+        ).encode()
+
+    def _take(self, part: _Slice, answer: RemotingCommand) -> None:
+        if answer.code not in STATUSES:
+            raise BrokerError(answer.code, answer.remark, self._address)
+        header = PullMessageResponseHeader.read(answer)
+        # A hole in the queue has "nothing new" too, and an offset behind it to go on at.
+        goes_on = header.min_offset <= part.offset < header.next_begin_offset <= header.max_offset
+        if answer.code in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MSG) and not goes_on:
+            raise OffsetMovedError(self._queue, part.offset, header.min_offset, header.max_offset)
+        if answer.code == PullStatus.FOUND:
+            part.bodies.append(answer.body)
+            self._buffered += len(answer.body)
+        part.offset = header.next_begin_offset
+
+    def _connect(self) -> None:
+        host, _, port = self._address.rpartition(":")
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
+        self._socket.settimeout(self._timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received.clear()
+        self._waiting.clear()
+
+    def _receive(self) -> list[RemotingCommand]:
+        """At least one whole frame. OSError for a connection that ended or rests too long."""
+        assert self._socket is not None
+        received = self._received
+        frames: list[RemotingCommand] = []
+        while not frames:
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError(f"{self._address} closed the connection")
+            received += data
+            start = 0
+            while len(received) - start >= 4:
+                stop = start + 4 + int.from_bytes(received[start : start + 4], "big")
+                if stop - start > FRAME_MAX:
+                    raise FrameError(f"{self._address} sent a frame of {stop - start} bytes")
+                if stop > len(received):
+                    break
+                with memoryview(received) as view:
+                    frames.append(RemotingCommand.decode(view[start:stop]))
+                start = stop
+            del received[:start]
+        return frames

@@ -1,0 +1,235 @@
+"""Messages out of a live cluster: `nameServer`. Tasks pull from the brokers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from congreve.client.admin import AdminClient
+from congreve.client.bulkreader import BulkReader, OffsetMovedError, Pulled
+from congreve.client.consumer import PullConsumer
+from congreve.client.errors import ClientError, NoNameServerError, RouteNotFoundError
+from congreve.client.loopthread import LoopThread
+from congreve.client.message import MessageQueue, PullStatus
+from congreve.errors import CongreveError
+from congreve.records.arrow import schema
+from congreve.records.errors import RecordError
+from congreve.records.properties import KEY_SEPARATOR
+from congreve.spark.errors import DataLossError, OptionError, SparkError, lost
+from congreve.spark.offsets import Offsets, Queue, Range
+from congreve.spark.options import DEFAULT_GROUP, Options
+from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
+
+
+class ClusterSource:
+    """Topics and queues as the name servers tell them, bounds as the brokers do."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._timeout_s = options.pull_timeout_ms / 1000
+        self._group = options.group or DEFAULT_GROUP
+        address = options.name_server or ""
+        self._consumer = LoopThread(
+            "spark",
+            lambda: PullConsumer(address, group=self._group, timeout_s=self._timeout_s),
+        )
+        self._admin = LoopThread(
+            "spark-admin", lambda: AdminClient(address, timeout_s=self._timeout_s)
+        )
+        self._admin_started = False
+        self._announced = False
+        try:
+            self._consumer.start()
+        except CongreveError as error:
+            raise OptionError(f"option nameServer is {address!r}: {error}") from error
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.stop()
+        if self._admin_started:
+            self._admin.stop()
+
+    def refresh(self) -> None:
+        """Ask for routes anew."""
+        self._consumer.run(self._consumer.client.routes.refresh())
+
+    def topics(self) -> list[str]:
+        """Topics that the name servers know; OptionError where none answers."""
+        try:
+            return self._administrator().run(self._admin.client.topics())
+        except ClientError as error:
+            raise self._unreachable(error) from error
+
+    def queues(self, topic: str) -> list[Queue]:
+        """Queues that may be read, none where no broker has the topic; OptionError."""
+        try:
+            found = self._consumer.run(self._consumer.client.queues(topic))
+        except RouteNotFoundError:
+            return []
+        except NoNameServerError as error:
+            raise self._unreachable(error) from error
+        return [Queue(queue.topic, queue.broker_name, queue.queue_id) for queue in found]
+
+    def bounds(self, queue: Queue) -> tuple[int, int]:
+        """First offset that can be read, and that of the next message."""
+        client, own = self._consumer.client, _message_queue(queue)
+        self._route(queue)
+        low = self._consumer.run(client.min_offset(own))
+        return low, max(low, self._consumer.run(client.max_offset(own)))
+
+    def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int:
+        """First offset stored at or after a time, else the queue's end: a pull for each probe.
+
+        A broker's own search by time names any message of that millisecond, not the first.
+        """
+        start, stop = self.bounds(queue)
+        while start < stop:
+            middle = (start + stop) // 2
+            if self._store_time(queue, middle) >= timestamp_ms:
+                stop = middle
+            else:
+                start = middle + 1
+        return start
+
+    def stop_within(self, queue: Queue, start: int, stop: int, limit: int) -> int:
+        """Largest end of a range whose records have at most `limit` bytes, by the sizes that the
+        broker reads out of its consume queue."""
+        while start < stop:
+            sizes = self._sizes(queue, start, stop)
+            for size in sizes:
+                limit -= size
+                if limit < 0:
+                    return start
+                start += 1
+            if not sizes:
+                break
+        return stop
+
+    def size_of(self, queue: Queue, start: int, stop: int) -> int:
+        """Bytes of the records in a range."""
+        total = 0
+        while start < stop:
+            sizes = self._sizes(queue, start, stop)
+            if not sizes:
+                break
+            total += sum(sizes)
+            start += len(sizes)
+        return total
+
+    def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
+        """Offsets of messages that carry a key, by reading the keys of all."""
+        scan = Scan(schema=schema(["queueOffset", "keys", "msgId"]), fail_on_data_loss=False)
+        found: dict[Queue, list[int]] = {}
+        for queue in queues:
+            for batch in self.read(Range(queue, *self.bounds(queue)), scan):
+                columns = batch.to_pydict().values()
+                for offset, keys, unique in zip(*columns, strict=True):
+                    if key == unique or key in (keys or "").split(KEY_SEPARATOR):
+                        found.setdefault(queue, []).append(offset)
+        return found
+
+    def commit(self, offsets: Offsets) -> None:
+        """Have the option's group go on at these offsets."""
+        client = self._consumer.client
+        for queue, offset in offsets.items():
+            self._route(queue)
+            self._consumer.run(client.commit(_message_queue(queue), offset))
+        if not self._announced:
+            self._consumer.run(client.announce())
+            self._announced = True
+
+    def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """Batches of a range; DataLossError or SparkError names the queue and what is wrong."""
+        queue, start, stop = part
+        low, high = self.bounds(queue)
+        if (start < low or stop > high) and scan.fail_on_data_loss:
+            raise lost(part, low, high)
+        start, stop = max(start, low), min(stop, high)
+        reader = self._bulk_reader(queue, scan)
+        rows = QueueRows(scan, queue)
+        held = count = 0
+        try:
+            for pulled in self._bodies(reader, Range(queue, start, stop), scan):
+                count += rows.gather.add_records(*pulled)
+                held += len(pulled.body)
+                if rows.gather.rows >= BATCH_ROWS or held >= BATCH_BYTES:
+                    held = 0
+                    if rows.gather.rows:
+                        yield rows.take()
+            if rows.gather.rows:
+                yield rows.take()
+        except RecordError as error:
+            raise SparkError(
+                f"{queue}: {error}. Ask for the column _corrupt to get a row for it"
+            ) from error
+        finally:
+            reader.close()
+        unfiltered = scan.tags is None and scan.sql is None
+        if unfiltered and scan.fail_on_data_loss and count != max(stop - start, 0):
+            raise DataLossError(
+                f"{queue}: offsets {start} to {stop} gave {count} messages, the others went away "
+                "meanwhile; option failOnDataLoss=false passes over them"
+            )
+
+    def _bodies(self, reader: BulkReader, part: Range, scan: Scan) -> Iterator[Pulled]:
+        _, start, stop = part
+        while start < stop:
+            try:
+                yield from reader.bodies(start, stop)
+                return
+            except OffsetMovedError as error:
+                if scan.fail_on_data_loss or error.max_offset < stop:
+                    raise lost(part, error.min_offset, error.max_offset) from error
+                # Bodies came out in order: nothing at or behind the new begin was given yet.
+                start = max(start, error.min_offset)
+                reader.close()
+
+    def _bulk_reader(self, queue: Queue, scan: Scan) -> BulkReader:
+        expression, kind = "*", "TAG"
+        if scan.sql is not None:
+            expression, kind = scan.sql, "SQL92"
+        elif scan.tags is not None:
+            expression = " || ".join(scan.tags)
+        self._route(queue)
+        return BulkReader(
+            self._consumer.client.routes.address(queue.broker),
+            self._group,
+            _message_queue(queue),
+            expression=expression,
+            expression_type=kind,
+            batch=self._options.pull_batch_size,
+            in_flight=self._options.read_ahead,
+            timeout_s=self._timeout_s,
+        )
+
+    def _store_time(self, queue: Queue, offset: int) -> int:
+        consumer = self._consumer
+        pulled = consumer.run(consumer.client.pull(_message_queue(queue), offset, 1))
+        if pulled.status is not PullStatus.FOUND:
+            return 0
+        return pulled.messages[0].store_timestamp
+
+    def _sizes(self, queue: Queue, start: int, stop: int) -> list[int]:
+        self._administrator()
+        entries = self._admin.client.queue_entries(_message_queue(queue), start, stop - start)
+        return [entry.physic_size for entry in self._admin.run(entries)]
+
+    def _route(self, queue: Queue) -> None:
+        try:
+            self._consumer.run(self._consumer.client.routes.find(queue.topic))
+        except NoNameServerError as error:
+            raise self._unreachable(error) from error
+
+    def _administrator(self) -> LoopThread[AdminClient]:
+        if not self._admin_started:
+            self._admin.start()
+            self._admin_started = True
+        return self._admin
+
+    def _unreachable(self, error: ClientError) -> OptionError:
+        return OptionError(f"option nameServer is {self._options.name_server!r}: {error}")
+
+
+def _message_queue(queue: Queue) -> MessageQueue:
+    return MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)

@@ -1,0 +1,119 @@
+"""Rows as messages: each arrives with all its columns, and what is no message is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from congreve.spark.errors import OptionError, SendError
+from congreve.spark.sink import send_all, sink_options
+
+from .conftest import Cluster
+
+
+def read(spark: Any, cluster: Cluster, topic: str) -> Any:
+    return (
+        spark.read.format("rocketmq")
+        .option("nameServer", cluster.address)
+        .option("topic", topic)
+        .load()
+    )
+
+
+def test_every_column_of_a_row_arrives(spark: Any, cluster: Cluster) -> None:
+    cluster.topic("out")
+    cluster.topic("later")
+    rows = [
+        (b"one", "out", "A", "k1", {"x": "1", "UNIQ_KEY": "kept by the client"}, 0, 3),
+        (b"two", None, None, None, None, None, None),
+        (b"three", "out", "B", "k2 k3", {}, 0, 0),
+    ]
+    frame = spark.createDataFrame(
+        rows,
+        "body binary, topic string, tags string, keys string, properties map<string,string>, "
+        "delayLevel int, queueId int",
+    )
+    target = frame.write.format("rocketmq").option("nameServer", cluster.address)
+    target.option("topic", "later").mode("append").save()
+    found = {bytes(row["body"]): row for row in read(spark, cluster, "out").collect()}
+    assert found.keys() == {b"one", b"three"}
+    one = found[b"one"]
+    assert (one["tags"], one["keys"], one["queueId"]) == ("A", "k1", 3)
+    assert one["properties"]["x"] == "1"
+    assert one["msgId"] != "kept by the client"
+    assert found[b"three"]["queueId"] == 0
+    (two,) = read(spark, cluster, "later").collect()
+    assert (bytes(two["body"]), two["tags"], two["keys"]) == (b"two", None, None)
+
+
+def test_a_delayed_row_is_parked_under_its_level(cluster: Cluster) -> None:
+    cluster.topic("delayed")
+    batch = pa.RecordBatch.from_pylist([{"body": b"x", "delayLevel": 18, "topic": "delayed"}])
+    options = sink_options({"nameServer": cluster.address})
+    assert send_all(iter([batch]), options).messages == 1
+    assert cluster.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
+
+
+def test_a_stream_of_rows_is_sent_once_where_nothing_fails(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.topic("from")
+    cluster.topic("to")
+    cluster.send("from", range(300))
+    query = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", cluster.address)
+        .option("topic", "from")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "200")
+        .load()
+        .selectExpr("body", "tags", "keys", "properties")
+        .writeStream.format("rocketmq")
+        .option("nameServer", cluster.address)
+        .option("topic", "to")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    copies = read(spark, cluster, "to").select("body", "tags", "keys", "properties.n").collect()
+    assert sorted(int(row["n"]) for row in copies) == list(range(300))
+    assert all(row["tags"] == f"Tag{int(row['n']) % 10}" for row in copies)
+    assert all(int(bytes(row["body"]).split()[0]) == int(row["n"]) for row in copies)
+
+
+def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
+    options = sink_options({"nameServer": cluster.address})
+    for row, message in [
+        ({"body": None, "topic": "out"}, "row 0 for topic out has no body"),
+        ({"body": b"x", "topic": None}, "row 0 has no topic"),
+        ({"body": b"x", "topic": "out", "properties": "{"}, "row 0: properties '{' are no JSON"),
+        ({"body": b"x", "topic": "a b"}, "a b"),
+        ({"body": b"x", "topic": "out", "queueId": 99}, "topic out has no queue 99"),
+    ]:
+        with pytest.raises(SendError, match=message):
+            send_all(iter([pa.RecordBatch.from_pylist([row])]), options)
+
+
+def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Cluster) -> None:
+    frame = spark.range(1)
+    for columns, options, message in [
+        ("id AS body", {"topic": "out"}, "column body is bigint"),
+        ("'x' AS value", {"topic": "out"}, "no column 'value' can be sent"),
+        ("'x' AS tags", {"topic": "out"}, "a column body is needed"),
+        ("'x' AS body", {}, "option topic or a column topic is needed"),
+        (
+            "'x' AS body",
+            {"topic": "out", "nameServer": "127.0.0.1:1", "sendTimeoutMs": "300"},
+            "option nameServer is '127.0.0.1:1'",
+        ),
+    ]:
+        target = frame.selectExpr(columns).write.format("rocketmq").mode("append")
+        with pytest.raises(PySparkException, match=message):
+            target.options(**{"nameServer": cluster.address, **options}).save()
+    with pytest.raises(OptionError, match="option nameServer"):
+        sink_options({})

@@ -1,0 +1,225 @@
+"""Streams: every message once across restarts, within limits, as queues come and messages go."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from congreve.spark.batch import RangePartition
+from congreve.spark.errors import DataLossError, OptionError
+from congreve.spark.options import parse
+from congreve.spark.schema import checked_schema, wanted_schema
+from congreve.spark.stream import StreamReader
+
+from .conftest import Cluster
+from .stores import open_store, put
+
+
+def stream_reader(root: Path, **options: str) -> StreamReader:
+    given = {"storePath": str(root), "startingOffsets": "earliest", "topic": "T", **options}
+    if "subscribePattern" in given or "subscribe" in given:
+        del given["topic"]
+    parsed = parse(given, streaming=True)
+    return StreamReader(parsed, checked_schema(wanted_schema(parsed), parsed))
+
+
+def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        row
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def total(offsets: dict[str, Any]) -> int:
+    return sum(offset for brokers in offsets.values() for queues in brokers.values()
+               for offset in queues.values())  # fmt: skip
+
+
+def test_a_limit_of_rows_is_met_exactly_and_shared_by_the_queues(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(900):
+            put(store, number)
+        reader = stream_reader(tmp_path, maxOffsetsPerTrigger="100")
+        limit = reader.getDefaultReadLimit()
+        assert limit == ReadMaxRows(100)
+        offsets, taken = reader.initialOffset(), []
+        for _ in range(9):
+            end = reader.latestOffset(offsets, limit)
+            batch = rows(reader, offsets, end)
+            assert len(batch) == 100
+            assert {row["queueId"] for row in batch} == {0, 1, 2, 3}
+            taken += batch
+            offsets = end
+        assert reader.latestOffset(offsets, limit) == offsets
+        assert {row["body"] for row in taken} == {b"body %d" % n * 9 for n in range(900)}
+        for number in range(900, 907):
+            put(store, number)
+        end = reader.latestOffset(offsets, limit)
+        assert len(rows(reader, offsets, end)) == 7
+
+
+def test_a_limit_of_bytes_is_never_exceeded_and_used_up(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(500):
+            put(store, number)
+    reader = stream_reader(tmp_path, maxBytesPerTrigger="10000")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(10_000)
+    offsets, count = reader.initialOffset(), 0
+    while (end := reader.latestOffset(offsets, limit)) != offsets:
+        sizes = [row["storeSize"] for row in rows(reader, offsets, end)]
+        assert sum(sizes) <= 10_000
+        assert sum(sizes) > 10_000 - 4 * max(sizes) or count + len(sizes) == 500
+        count += len(sizes)
+        offsets = end
+    assert count == 500
+    tiny = stream_reader(tmp_path, maxBytesPerTrigger="1")
+    start = tiny.initialOffset()
+    assert total(tiny.latestOffset(start, ReadMaxBytes(1))) == total(start) + 1
+
+
+def test_new_queues_and_topics_are_read_from_their_beginning(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(10):
+            put(store, number, queues=2)
+        reader = stream_reader(tmp_path, subscribePattern="T.*")
+        everything = ReadAllAvailable()
+        offsets = reader.latestOffset(reader.initialOffset(), everything)
+        for number in range(10, 30):
+            put(store, number, queues=4)
+            put(store, number, queues=1, topic="T2")
+        taken: list[dict[str, Any]] = []
+        for _ in range(3):
+            end = reader.latestOffset(offsets, everything)
+            taken += rows(reader, offsets, end)
+            offsets = end
+        assert len(taken) == 40
+        assert {(row["topic"], row["queueId"]) for row in taken} == {
+            *(("T", i) for i in range(4)),
+            ("T2", 0),
+        }
+
+
+def test_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(40):
+            put(store, number)
+        reader = stream_reader(tmp_path)
+        offsets = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        for number in range(40, 80):
+            put(store, number)
+        end = reader.latestOffset(offsets, ReadAllAvailable())
+        assert len(rows(reader, offsets, end)) == 40
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_expired_messages_are_an_error_that_counts_them_or_passed_over(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(1000):
+            put(store, number)
+    reader = stream_reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    min((tmp_path / "commitlog").iterdir()).unlink()
+    with pytest.raises(DataLossError, match=r"queue \d .* read on from 0, .*\d+ messages are gone"):
+        reader.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="failOnDataLoss=false"):
+        rows(reader, start, end)
+    lenient = stream_reader(tmp_path, failOnDataLoss="false")
+    assert lenient.latestOffset(start, ReadAllAvailable()) == end
+    assert 0 < len(rows(lenient, start, end)) < 1000
+
+
+def test_a_topic_that_is_not_there_stops_a_stream_before_it_starts(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        put(store, 0)
+    with pytest.raises(OptionError, match="topic 'X'"):
+        stream_reader(tmp_path, subscribe="X").initialOffset()
+    # one of several may come later
+    assert stream_reader(tmp_path, subscribe="X,T").initialOffset() != {}
+
+
+def test_pieces_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(40):
+            put(store, number)
+    reader = stream_reader(tmp_path, minPartitions="8")
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert len(parts) == 8
+    assert all(isinstance(part, RangePartition) for part in parts)
+
+
+def query(spark: Any, cluster: Cluster, topic: str, out: Path, **options: str) -> Any:
+    return (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", cluster.address)
+        .option("topic", topic)
+        .option("startingOffsets", "earliest")
+        .option("columns", "queueId,queueOffset,body")
+        .options(**options)
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(out / "rows"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+    )
+
+
+def numbers(spark: Any, out: Path) -> list[int]:
+    bodies = spark.read.parquet(str(out / "rows")).select("body").collect()
+    return sorted(int(bytes(row["body"]).split()[0]) for row in bodies)
+
+
+def test_a_query_resumes_exactly_and_commits_its_group(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.topic("resumed")
+    cluster.send("resumed", range(100))
+    group = {"group": "spark-group", "commitOffsetsToGroup": "true"}
+    first = query(spark, cluster, "resumed", tmp_path, maxOffsetsPerTrigger="60", **group)
+    first.trigger(availableNow=True).start().awaitTermination(120)
+    assert numbers(spark, tmp_path) == list(range(100))
+    cluster.send("resumed", range(100, 150))
+    second = query(spark, cluster, "resumed", tmp_path, **group)
+    second.trigger(availableNow=True).start().awaitTermination(120)
+    assert numbers(spark, tmp_path) == list(range(150))
+    assert sum(cluster.committed("spark-group", "resumed")) == 150
+
+
+def test_a_running_query_outlives_its_broker(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    cluster.topic("outlived")
+    cluster.send("outlived", range(20))
+    running = query(spark, cluster, "outlived", tmp_path).start()
+    try:
+        running.processAllAvailable()
+        cluster.stop()
+        starter = threading.Timer(2, cluster.start)
+        starter.start()
+        starter.join()
+        cluster.send("outlived", range(20, 50))
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert numbers(spark, tmp_path) == list(range(50))
+
+
+def test_a_stream_that_cannot_start_names_the_option(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="option storePath is 'nowhere'"):
+        (
+            spark.readStream.format("rocketmq")
+            .option("storePath", "nowhere")
+            .option("topic", "T")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+            .start()
+            .awaitTermination(60)
+        )
