@@ -21,6 +21,7 @@ COMMANDS = {
     "topic": ("congreve.console.topic:topic", "List, create, delete and look into topics."),
     "send": ("congreve.console.messages:send", "Send lines of stdin, or one message."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
+    "tune": ("congreve.console.tune:tune", "Measure a store's disk, choose how to write to it."),
     "store": ("congreve.console.store:store", "Look into a store's files, offline."),
     "demo": ("congreve.console.demo:demo", "The main job: real messages in, read back, counted."),
 }

@@ -1,0 +1,207 @@
+"""``congreve tune``: measure the disk under a store and choose how the log is written."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from congreve.console.report import output_option, show
+from congreve.engine.tuned import Tuned, save_tuned, tuned_path
+from congreve.io_backends import measure
+from congreve.io_backends.backend import Backend
+from congreve.io_backends.disk import Disk, check_usable
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.measure import BackendMeasure, Sample
+from congreve.io_backends.probe import uring_refusal
+
+SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
+#: What no backend can beat: O_DIRECT writes with RWF_DSYNC, and nothing else.
+RAW = "raw"
+KIB = 1024
+#: (bytes of a group, groups in flight)
+STEPS = [(4 * KIB, 1), (4 * KIB, 4), (16 * KIB, 1), (64 * KIB, 1), (64 * KIB, 4), (256 * KIB, 4)]
+ASYNC_STEPS = [4 * KIB, 64 * KIB]
+ALONE, TOGETHER = (4 * KIB, 1), (64 * KIB, 4)
+SECONDS = 0.7
+#: A backend that is not at least so much faster one at a time is chosen by its bandwidth.
+CLOSE = 1.10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    backend: str
+    policy: str
+    sample: Sample
+
+
+@click.command(help="Measure the disk under a store's folder and choose how its log is written.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--png", type=click.Path(path_type=Path), help="Picture; DIR/congreve/tuned.png.")
+@click.option("--dry-run", is_flag=True, help="Only measure: write neither choice nor picture.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.01, 2.0), default=SECONDS, help="Of one measurement."
+)
+@output_option
+def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
+    """The broker of that store reads the choice where ioBackend is `auto`, its default."""
+    measured = len(STEPS) + len(ASYNC_STEPS)
+    disk = check_usable(str(folder), 2 * measured * measure.MEASURE_BYTES)
+    rows, refusals = _measure(str(folder), seconds)
+    chosen = recommend(rows)
+    if not dry_run:
+        save_tuned(str(folder), chosen)
+        _draw(rows, png or folder / "congreve" / "tuned.png")
+    _tell(folder, disk, rows, refusals, chosen, output)
+    if not dry_run:
+        click.echo(f"written to {tuned_path(str(folder))}", err=True)
+
+
+def candidates(folder: str) -> tuple[dict[str, type[Backend]], dict[str, str]]:
+    """Backends that work in `folder`, and why the others do not."""
+    found: dict[str, type[Backend]] = {"mmap": MmapBackend}
+    refusal = uring_refusal(folder)
+    if refusal is not None:
+        return found, {"uring": refusal}
+    from congreve.io_backends.uring import UringBackend
+
+    return {**found, "uring": UringBackend}, {}
+
+
+def _measure(folder: str, seconds: float) -> tuple[list[Row], dict[str, str]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    rows = []
+    with (
+        tempfile.TemporaryDirectory(prefix=".tune-", dir=folder) as inside,
+        Progress(console=Console(stderr=True), transient=True) as bar,
+    ):
+        backends, refusals = candidates(inside)
+        total = len(STEPS) + len(backends) * (len(STEPS) + len(ASYNC_STEPS))
+        task = bar.add_task("measuring", total=total)
+        for row in _rows(inside, backends, seconds):
+            rows.append(row)
+            bar.update(task, advance=1, description=f"{row.backend} {row.policy}")
+    return rows, refusals
+
+
+def _rows(folder: str, backends: dict[str, type[Backend]], seconds: float) -> Iterator[Row]:
+    try:
+        for group, depth in STEPS:
+            yield Row(RAW, SYNC, measure.raw_writes(folder, group, depth, seconds))
+    except BackendError as error:
+        click.echo(f"no raw writes: {error}", err=True)
+    for name, backend in backends.items():
+        with BackendMeasure(backend, folder, len(STEPS) + len(ASYNC_STEPS)) as measuring:
+            for policy, step in [
+                *((SYNC, partial(measuring.sync_groups, *step)) for step in STEPS),
+                *((ASYNC, partial(measuring.async_groups, group)) for group in ASYNC_STEPS),
+            ]:
+                yield Row(name, policy, step(seconds=seconds))
+
+
+def recommend(rows: list[Row]) -> Tuned:
+    """The backend that answers soonest one at a time; where that is close, the one with more MB/s.
+
+    SYNC_FLUSH in any case: a faster disk is a reason for it, never against it.
+    """
+    sync = {
+        (row.backend, row.sample.group_bytes, row.sample.in_flight): row.sample
+        for row in rows
+        if row.policy == SYNC and row.backend != RAW
+    }
+    names = {name for name, _, _ in sync}
+    alone = {name: sync[name, *ALONE].p50_us for name in names}
+    together = {name: sync[name, *TOGETHER].bytes_per_s for name in names}
+    close = [name for name in names if alone[name] <= CLOSE * min(alone.values())]
+    best = max(close, key=lambda name: together[name])
+    others = [
+        f"{name} {alone[name]:.0f} us and {together[name] / 1e6:.0f} MB/s"
+        for name in sorted(names - {best})
+    ]
+    reason = (
+        f"{best} has 4 KiB on disk in {alone[best]:.0f} us (p50, one at a time) and does "
+        f"{together[best] / 1e6:.0f} MB/s in groups of 64 KiB, four in flight"
+    )
+    return Tuned(
+        io_backend=best,
+        flush_disk_type=SYNC,
+        reason="; ".join([reason, *others]),
+    )
+
+
+def _tell(
+    folder: Path,
+    disk: Disk,
+    rows: list[Row],
+    refusals: dict[str, str],
+    chosen: Tuned,
+    output: str,
+) -> None:
+    if output == "json":
+        import msgspec
+
+        document = {
+            "folder": str(folder),
+            "disk": asdict(disk),
+            "measured": [
+                {"backend": r.backend, "policy": r.policy, **asdict(r.sample)} for r in rows
+            ],
+            "refused": refusals,
+            "recommendation": msgspec.to_builtins(chosen),
+        }
+        click.echo(msgspec.json.encode(document).decode())
+        return
+    show([_line(row) for row in rows], output, f"{folder} on {disk.file_system} ({disk.mount})")
+    for name, refusal in refusals.items():
+        click.echo(f"{name} was not measured: {refusal}")
+    click.echo(f"ioBackend={chosen.io_backend}, flushDiskType={chosen.flush_disk_type}")
+    click.echo(chosen.reason)
+
+
+def _line(row: Row) -> dict[str, object]:
+    found = row.sample
+    return {
+        "backend": row.backend,
+        "policy": row.policy,
+        "group": f"{found.group_bytes // KIB} KiB",
+        "in flight": found.in_flight or "-",
+        "p50 us": f"{found.p50_us:,.0f}",
+        "p99 us": f"{found.p99_us:,.0f}",
+        "groups/s": f"{found.bytes_per_s / found.group_bytes:,.0f}",
+        "MB/s": f"{found.bytes_per_s / 1e6:,.0f}",
+    }
+
+
+def _draw(rows: list[Row], path: Path) -> None:
+    """Latency against throughput, one line for each backend and policy."""
+    if importlib.util.find_spec("matplotlib") is None:
+        click.echo(
+            "no picture: matplotlib is not installed (pip install congreve[bench])", err=True
+        )
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for kind in dict.fromkeys((row.backend, row.policy) for row in rows):
+        samples = [row.sample for row in rows if (row.backend, row.policy) == kind]
+        points = sorted((s.bytes_per_s / 1e6, s.p50_us) for s in samples)
+        axes.plot(*zip(*points, strict=True), marker="o", label=" ".join(kind))
+    axes.set(xscale="log", yscale="log", xlabel="MB/s", ylabel="p50 of a group, us")
+    axes.grid(which="both", alpha=0.3)
+    axes.legend()
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+    click.echo(f"picture: {path}", err=True)

@@ -1,0 +1,33 @@
+"""What `congreve tune` found out about a store's disk; ioBackend=auto goes by it."""
+
+import os
+
+import msgspec
+
+from congreve.engine.statefile import StateFile
+
+
+class Tuned(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The choice, under the keys of broker.conf, and why."""
+
+    io_backend: str
+    flush_disk_type: str
+    reason: str
+
+
+def tuned_path(root: str) -> str:
+    """The file under a store's root."""
+    return os.path.join(root, "congreve", "tuned.json")
+
+
+def load_tuned(root: str) -> Tuned | None:
+    """None where nothing was tuned; StoreError for a file that cannot be used."""
+    return StateFile(tuned_path(root)).load(
+        lambda text: msgspec.json.decode(text.encode(), type=Tuned)
+    )
+
+
+def save_tuned(root: str, tuned: Tuned) -> None:
+    """Replace the file; StoreError."""
+    text = msgspec.json.format(msgspec.json.encode(tuned)).decode()
+    StateFile(tuned_path(root)).replace(text + "\n")

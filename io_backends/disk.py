@@ -1,0 +1,76 @@
+"""What kind of disk lies under a folder, and whether a log may be kept there."""
+
+import os
+from dataclasses import dataclass
+
+from congreve.io_backends.errors import BackendError
+
+#: Their servers answer for durability, not the disk that a sync is meant for.
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "lustre", "ncpfs"}
+    | {"nfs", "nfs4", "ocfs2", "smb3", "smbfs", "virtiofs"}
+)
+_NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The mount that holds a folder; sizes in bytes."""
+
+    mount: str
+    file_system: str
+    free: int
+    read_only: bool
+
+    @property
+    def network(self) -> bool:
+        return self.file_system in NETWORK_FILE_SYSTEMS or self.file_system.startswith(
+            _NETWORK_FUSE
+        )
+
+
+def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:
+    """The disk under `folder`; BackendError where there is no such folder."""
+    try:
+        space = os.statvfs(folder)
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+            mount, file_system = _mount_of(os.path.realpath(folder), lines.read())
+    except OSError as error:
+        raise BackendError(f"cannot look at {folder}: {error.strerror}") from error
+    return Disk(
+        mount,
+        file_system,
+        free=space.f_bavail * space.f_frsize,
+        read_only=bool(space.f_flag & os.ST_RDONLY),
+    )
+
+
+def _mount_of(path: str, table: str) -> tuple[str, str]:
+    """Mount point and file system: the longest that `path` lies under, the last of equals."""
+    best = ("/", "unknown")
+    for line in table.splitlines():
+        before, _, behind = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
+            best = (point, behind.split()[0])
+    return best
+
+
+def check_usable(folder: str, room: int, *, mounts: str = "/proc/self/mountinfo") -> Disk:
+    """The disk under `folder`; BackendError where `room` bytes cannot be written or trusted."""
+    if not os.path.isdir(folder):
+        what = "is no folder" if os.path.exists(folder) else "does not exist"
+        raise BackendError(f"{folder} {what}: name the folder that the store is to lie in")
+    disk = disk_of(folder, mounts=mounts)
+    if disk.network:
+        raise BackendError(
+            f"{folder} lies on {disk.file_system}, over the network: whether a sync there reaches "
+            "a disk is its server's matter; use a local disk"
+        )
+    if disk.read_only or not os.access(folder, os.W_OK | os.X_OK):
+        raise BackendError(f"{folder} is read-only: nothing can be written there")
+    if disk.free < room:
+        raise BackendError(
+            f"{folder} has {disk.free >> 20} MiB left, {room >> 20} MiB are needed: make room there"
+        )
+    return disk

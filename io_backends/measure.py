@@ -1,0 +1,173 @@
+"""How fast bytes become durable: raw writes, and groups of bytes through a backend."""
+
+import mmap
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.errors import BackendError
+
+#: Where raw writes go round in, and what one measurement writes at most.
+RAW_BYTES = 32 << 20
+MEASURE_BYTES = 32 << 20
+_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one measurement found; latencies in microseconds, of one group from start to disk."""
+
+    group_bytes: int
+    in_flight: int
+    groups: int
+    p50_us: float
+    p99_us: float
+    bytes_per_s: float
+
+
+def sample(group: int, in_flight: int, latencies_ns: list[int], elapsed_ns: int) -> Sample:
+    """Sum up; BackendError without a single group."""
+    if not latencies_ns:
+        raise BackendError("nothing could be measured: not one write ended in time")
+    ordered = sorted(latencies_ns)
+    return Sample(
+        group,
+        in_flight,
+        len(ordered),
+        ordered[len(ordered) // 2] / 1e3,
+        ordered[len(ordered) * 99 // 100] / 1e3,
+        len(ordered) * group * 1e9 / elapsed_ns,
+    )
+
+
+def raw_writes(folder: str, group: int, depth: int, seconds: float) -> Sample:
+    """O_DIRECT writes with RWF_DSYNC over a file of zeros that are on disk: the disk's own limit.
+
+    `depth` threads, each with one write in flight. BackendError where the disk refuses.
+    """
+    path = os.path.join(folder, "raw")
+    data = mmap.mmap(-1, max(group, 1 << 20))
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BackendError(f"cannot write past the page cache: {error.strerror}") from error
+    try:
+        for at in range(0, RAW_BYTES, 1 << 20):
+            os.pwritev(fd, [memoryview(data)[: 1 << 20]], at)
+        os.fdatasync(fd)
+        return _raw_rounds(fd, memoryview(data)[:group], depth, seconds)
+    except OSError as error:
+        raise BackendError(f"a raw write failed: {error.strerror}") from error
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+def _raw_rounds(fd: int, data: memoryview, depth: int, seconds: float) -> Sample:
+    group = len(data)
+    lane = RAW_BYTES // depth // group
+    latencies: list[list[int]] = [[] for _ in range(depth)]
+    failures: list[OSError] = []
+    begin = time.perf_counter_ns()
+    end = begin + int(seconds * 1e9)
+
+    def write(number: int) -> None:
+        at, mine = 0, latencies[number]
+        try:
+            while (start := time.perf_counter_ns()) < end:
+                os.pwritev(fd, [data], (number * lane + at % lane) * group, os.RWF_DSYNC)
+                mine.append(time.perf_counter_ns() - start)
+                at += 1
+        except OSError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(1, depth)]
+    for thread in threads:
+        thread.start()
+    write(0)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return sample(group, depth, list(chain(*latencies)), time.perf_counter_ns() - begin)
+
+
+class BackendMeasure:
+    """One backend with one segment in a folder; a context that leaves nothing there.
+
+    `measurements` is how many will be made at most: each writes up to MEASURE_BYTES.
+    """
+
+    def __init__(self, make: Callable[[], Backend], folder: str, measurements: int) -> None:
+        self._make = make
+        self._path = os.path.join(folder, "segment")
+        self._size = measurements * MEASURE_BYTES
+        self._data = bytes(1 << 20)
+
+    def __enter__(self) -> "BackendMeasure":
+        self._backend: Backend = self._make()
+        self._segment: Segment = self._backend.create(self._path, 0, self._size)
+        try:
+            self._segment.prewrite()
+            self._backend.attach(self._segment)
+            self._backend.start(0)
+        except BaseException:
+            os.unlink(self._path)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._backend.stop()
+        os.unlink(self._path)
+
+    def sync_groups(self, group: int, in_flight: int, seconds: float) -> Sample:
+        """SYNC_FLUSH: each group is asked for at once, `in_flight` of them wait together."""
+        waiting: deque[tuple[int, int]] = deque()
+        latencies: list[int] = []
+        begin = now = time.perf_counter_ns()
+        stop = self._segment.written + MEASURE_BYTES - group
+        while now < begin + seconds * 1e9 and self._segment.written <= stop:
+            self._append(group)
+            self._backend.request(self._segment.written)
+            waiting.append((self._segment.written, now))
+            if len(waiting) == in_flight:
+                latencies.append(self._wait(*waiting.popleft()))
+            now = time.perf_counter_ns()
+        latencies += [self._wait(*one) for one in waiting]
+        return sample(group, in_flight, latencies, time.perf_counter_ns() - begin)
+
+    def async_groups(self, group: int, seconds: float) -> Sample:
+        """ASYNC_FLUSH: groups are appended, all are asked for at the end.
+
+        Latencies are of the append alone; the rate includes that everything gets to disk.
+        """
+        latencies = []
+        begin = now = time.perf_counter_ns()
+        stop = self._segment.written + MEASURE_BYTES - group
+        while now < begin + seconds * 1e9 and self._segment.written <= stop:
+            self._append(group)
+            after = time.perf_counter_ns()
+            latencies.append(after - now)
+            now = after
+        self._wait(self._segment.written, begin)
+        return sample(group, 0, latencies, time.perf_counter_ns() - begin)
+
+    def _append(self, group: int) -> None:
+        data = memoryview(self._data)[:group]
+        while not self._segment.append(data):
+            if not self._backend.wait_durable(self._segment.written, _WAIT_S):
+                raise BackendError(self._failure())
+
+    def _wait(self, upto: int, since_ns: int) -> int:
+        if not self._backend.wait_durable(upto, _WAIT_S):
+            raise BackendError(self._failure())
+        return time.perf_counter_ns() - since_ns
+
+    def _failure(self) -> str:
+        errno = self._backend.failure_errno
+        return f"the disk failed: {os.strerror(errno)}" if errno else "the disk does not answer"
