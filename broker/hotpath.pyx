@@ -14,6 +14,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.broker.batchbody cimport is_ordinary_batch
 from congreve.broker.pulltickets cimport PullTicket
 from congreve.broker.sendproperties cimport (
     SEND_BATCH,
@@ -317,6 +318,8 @@ cdef class HotPath(FrameSink):
             &send.properties, kind, self.sync_flush, self.properties,
             &self.message.properties_length, &self.message.tags_code,
         ):
+            return STOP_COLD
+        if send.batch and not is_ordinary_batch(self.frame.body.data, self.frame.body.length):
             return STOP_COLD
         queue = self.topic.queues[send.queue_id]
         if queue == NULL:

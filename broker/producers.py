@@ -37,11 +37,10 @@ class ProducerManager:
     def available(self, group: str) -> Connection | None:
         """A member of the group that can be asked something, each in its turn.
 
-        One that does not take what it is sent only where there is no other; None without any
-        (getAvailableChannel).
+        None where nobody is there, or nobody takes what was sent before (getAvailableChannel).
         """
-        members = [c for c in self.groups.get(group, ()) if not c.closed]
-        ready = [c for c in members if not c.reading_paused] or members
+        members = self.groups.get(group, ())
+        ready = [c for c in members if not (c.closed or c.reading_paused)]
         if not ready:
             return None
         self._turn += 1

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from congreve.broker import transaction
+from congreve.broker.batch import batch_fault
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay import park
 from congreve.broker.durability import DurabilityGate
@@ -100,6 +101,11 @@ class SendMessageProcessor:
         self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
     ) -> PutResult:
         if header.batch:
+            fault = batch_fault(record, request.body)
+            if fault is not None:
+                raise RefusedError(
+                    ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {fault} is not possible"
+                )
             return self._store.put_batch(record, bytes(request.body))
         if transaction.is_half(record):
             return self._transactions.prepare(record)

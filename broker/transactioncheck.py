@@ -132,7 +132,7 @@ class TransactionCheckService:
         group = half.properties.get(properties.PRODUCER_GROUP, "")
         producer = self._producers.available(group)
         if producer is None:
-            logger.warning("nobody of group %s is there to end half message %d", group, offset)
+            logger.warning("nobody of group %s can be asked about half message %d", group, offset)
             return
         check_transaction_state(producer, half)
         self._asked[offset] = times + 1

@@ -74,6 +74,7 @@ SENDS = {
         SHORT | {"m": "true", "i": "WAIT\x01true"},
         batch_body((b"one", b"TAGS\x01a"), (b"", b""), (b"three", b"KEYS\x01k\x02")),
     ),
+    "a batch with a delay": (320, SHORT | {"m": "true"}, batch_body((b"one", b"DELAY\x013"))),
     "a batch that breaks off": (320, SHORT | {"m": "true"}, batch_body((b"one", b""))[:-1]),
 }
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 SEND_MESSAGE_V2 = 310
+HEART_BEAT = 34
+END_TRANSACTION = 37
+CHECK_TRANSACTION_STATE = 39
 PULL_MESSAGE = 11
 GET_MAX_OFFSET = 30
 GET_BROKER_CLUSTER_INFO = 106
@@ -54,7 +57,9 @@ class Wire:
         """For those who wait for several at once."""
         return self._socket.fileno()
 
-    def send(self, code: int, fields: dict[str, str], body: bytes = b"") -> int:
+    def send(
+        self, code: int, fields: dict[str, str], body: bytes = b"", *, oneway: bool = False
+    ) -> int:
         """Write one request; its opaque."""
         opaque = next(self._opaque)
         header = json.dumps(
@@ -63,7 +68,7 @@ class Wire:
                 "language": "PYTHON",
                 "version": VERSION_4_9_4,
                 "opaque": opaque,
-                "flag": 0,
+                "flag": 2 if oneway else 0,
                 "extFields": fields,
             }
         ).encode()

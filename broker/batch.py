@@ -1,0 +1,47 @@
+"""What a batch may hold (RocketMQ: MessageBatch.generateFromList, CommitLog.putMessages).
+
+The reference leaves most of these rules to its client; a member that breaks one would be stored
+and seen at once there, whatever its properties ask for.
+"""
+
+from congreve.broker.batchbody import member_properties
+from congreve.broker.topics import RETRY_PREFIX
+from congreve.broker.transaction import says_transaction
+from congreve.records import properties
+from congreve.records.errors import RecordError
+from congreve.records.message import Record
+from congreve.records.record import decode_properties
+
+_TIMES = (
+    properties.TIMER_DELIVER_MS,
+    properties.TIMER_DELAY_MS,
+    properties.TIMER_DELAY_SEC,
+)
+
+
+def batch_fault(record: Record, body: bytes) -> str | None:
+    """Why a batch cannot be stored, None where it can; `record` is what its members share."""
+    if record.topic.startswith(RETRY_PREFIX):
+        return f"a batch to the retry topic {record.topic}"
+    if fault := _fault(record.properties):
+        return f"a batch with {fault}"
+    try:
+        members = [decode_properties(text) for text in member_properties(body)]
+    except RecordError as error:
+        return f"a batch with a member whose properties cannot be read: {error}"
+    for number, stored in enumerate(members):
+        if fault := _fault(stored):
+            return f"a batch whose member {number} has {fault}"
+    return None
+
+
+def _fault(stored: dict[str, str]) -> str | None:
+    level = stored.get(properties.DELAY, "")
+    if level.isdecimal() and int(level) > 0:
+        return f"a delay ({properties.DELAY}={level})"
+    for name in _TIMES:
+        if name in stored:
+            return f"a time to be delivered at ({name}={stored[name]})"
+    if says_transaction(stored):
+        return f"a transaction ({properties.TRANSACTION_PREPARED}=true)"
+    return None

@@ -1,0 +1,75 @@
+"""A look at the members of a batch before it is appended."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memchr, memcmp, memset, strlen
+
+from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from congreve.records.record cimport Message, read_batch_element
+
+
+cdef inline bint is_text(const uint8_t *at, Py_ssize_t length, const char *wanted) noexcept nogil:
+    # strlen of a literal is folded by the compiler.
+    return <size_t> length == strlen(wanted) and memcmp(at, wanted, length) == 0
+
+
+cdef bint is_ordinary_member(const uint8_t *at, int32_t length) noexcept nogil:
+    cdef const uint8_t *end = at + length
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    while at < end:
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
+        if stop == NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+        if value != NULL and (
+            is_text(at, value - at, b"DELAY") or is_text(at, value - at, b"TRAN_MSG")
+            or (value - at > 6 and memcmp(at, b"TIMER_", 6) == 0)
+        ):
+            return False
+        at = stop + 1
+    return True
+
+
+cdef bint is_ordinary_batch(const uint8_t *body, int32_t length) noexcept nogil:
+    cdef Message member
+    cdef int32_t at = 0
+    cdef int32_t size
+    memset(&member, 0, sizeof(Message))
+    while at < length:
+        size = read_batch_element(body + at, length - at, &member)
+        if size == 0:
+            return True
+        if not is_ordinary_member(member.properties, member.properties_length):
+            return False
+        at += size
+    return True
+
+
+def is_ordinary(body):
+    cdef Py_buffer view
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        return is_ordinary_batch(<const uint8_t *> view.buf, <int32_t> view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def member_properties(body):
+    cdef Py_buffer view
+    cdef Message member
+    cdef Py_ssize_t at = 0
+    cdef int32_t size
+    found = []
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        while at < view.len:
+            size = read_batch_element(<const uint8_t *> view.buf + at, <int32_t> (view.len - at),
+                                      &member)
+            if size == 0:
+                break
+            found.append(member.properties[:member.properties_length])
+            at += size
+        return found
+    finally:
+        PyBuffer_Release(&view)

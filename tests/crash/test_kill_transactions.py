@@ -1,0 +1,207 @@
+"""kill -9 in the middle of transactions: none forgotten, none delivered twice or too early.
+
+A message's number says how its transaction ends: even ones are committed, odd ones rolled back;
+half of each at once, the others only when the broker asks.
+"""
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.wire import (
+    CHECK_TRANSACTION_STATE,
+    END_TRANSACTION,
+    HEART_BEAT,
+    PULL_MESSAGE,
+    SEND_MESSAGE_V2,
+    Answer,
+    Wire,
+    pull_fields,
+    record_bodies,
+    send_fields,
+)
+
+TOPIC = "KilledTransactions"
+GROUP = "transacting"
+QUEUES = 4
+PRODUCERS = 2
+IN_FLIGHT = 16
+COMMIT, ROLLBACK = "8", "12"
+SETTINGS = {
+    "flushDiskType": "SYNC_FLUSH",
+    "mappedFileSizeCommitLog": str(256 << 10),
+    "mappedFileSizeConsumeQueue": str(20 * 200),
+    "flushConsumerOffsetInterval": "100",
+    "transactionTimeOut": "50",
+    "transactionCheckInterval": "250",
+    "transactionCheckMax": "1000",
+}
+
+
+class Ledger:
+    """What all producers know together."""
+
+    def __init__(self) -> None:
+        self.numbers = count()
+        self.acknowledged: set[int] = set()
+        self.committed: set[int] = set()  # a commit was sent, once or more often
+
+
+def number_of(body: bytes) -> int:
+    return int(body.split(b"|")[0])
+
+
+class Producer:
+    """One connection that keeps transactions open and answers checks."""
+
+    def __init__(self, wire: Wire, ledger: Ledger, seed: int) -> None:
+        self._wire = wire
+        self._ledger = ledger
+        self._chance = random.Random(seed)
+        self._waiting: dict[int, int] = {}  # opaque -> number
+        producers = {"clientID": f"producer-{seed}", "producerDataSet": [{"groupName": GROUP}]}
+        body = json.dumps({**producers, "consumerDataSet": []}).encode()
+        wire.call(HEART_BEAT, {}, body)
+
+    def begin(self) -> None:
+        """Send half messages until enough are under way."""
+        while len(self._waiting) < IN_FLIGHT:
+            number = next(self._ledger.numbers)
+            fields = send_fields(
+                TOPIC,
+                number % QUEUES,
+                {"UNIQ_KEY": f"key-{number}", "TRAN_MSG": "true", "PGROUP": GROUP},
+            )
+            text = b"%d|" % number + self._chance.randbytes(self._chance.randrange(3000))
+            # Prepared, and born now: what is older than the log keeps is given up unasked.
+            fields |= {"f": "4", "g": str(time.time_ns() // 1_000_000)}
+            self._waiting[self._wire.send(SEND_MESSAGE_V2, fields, text)] = number
+
+    def take(self) -> None:
+        """Act on the next thing that the broker says."""
+        frame = self._wire.receive()
+        if frame.code == CHECK_TRANSACTION_STATE and not frame.flag & 1:
+            ((_, text),) = record_bodies(frame.body)
+            offsets = frame.fields["tranStateTableOffset"], frame.fields["commitLogOffset"]
+            self._end(number_of(text), *offsets, checked=True)
+        elif frame.opaque in self._waiting:
+            self._prepared(self._waiting.pop(frame.opaque), frame)
+
+    def _prepared(self, number: int, answer: Answer) -> None:
+        if answer.code != 0:
+            return
+        self._ledger.acknowledged.add(number)
+        if number % 4 < 2:
+            physical_offset = str(int(answer.fields["msgId"][16:], 16))
+            self._end(number, answer.fields["queueOffset"], physical_offset)
+
+    def _end(
+        self, number: int, half_offset: str, physical_offset: str, *, checked: bool = False
+    ) -> None:
+        if number % 2 == 0:
+            self._ledger.committed.add(number)
+        fields = {
+            "producerGroup": GROUP,
+            "tranStateTableOffset": half_offset,
+            "commitLogOffset": physical_offset,
+            "commitOrRollback": ROLLBACK if number % 2 else COMMIT,
+            "fromTransactionCheck": str(checked).lower(),
+            "msgId": f"key-{number}",
+        }
+        self._wire.send(END_TRANSACTION, fields, oneway=True)
+
+
+def produce_until_killed(address: str, ledger: Ledger, seed: int) -> None:
+    try:
+        with Wire(address) as wire:
+            producer = Producer(wire, ledger, seed)
+            while True:
+                producer.begin()
+                producer.take()
+    except OSError:
+        return
+
+
+def visible(address: str) -> Counter[int]:
+    """How often a consumer of the topic gets each number."""
+    found: Counter[int] = Counter()
+    with Wire(address) as wire:
+        for queue_id in range(QUEUES):
+            begin = 0
+            while True:
+                answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, queue_id, begin, 32))
+                if answer.code != 0:
+                    break
+                found.update(number_of(body) for _, body in record_bodies(answer.body))
+                begin = int(answer.fields["nextBeginOffset"])
+    return found
+
+
+def assert_none_wrong(seen: Counter[int], ledger: Ledger) -> None:
+    twice = [number for number, times in seen.items() if times > 1]
+    assert not twice, f"delivered twice: {twice[:10]}"
+    early = seen.keys() - ledger.committed
+    assert not early, f"visible without a commit: {sorted(early)[:10]}"
+
+
+def answer_checks_until_done(address: str, ledger: Ledger) -> Counter[int]:
+    """What is visible when every acknowledged commit is, and a while later."""
+    wanted = {number for number in ledger.acknowledged if number % 2 == 0}
+    seen: Counter[int] = Counter()
+    deadline = time.monotonic() + 30
+    quiet = 0
+    with Wire(address, timeout_s=0.3) as wire:
+        producer = Producer(wire, ledger, seed=-1)
+        while quiet < 2:
+            missing = sorted(wanted - seen.keys())
+            assert time.monotonic() < deadline, f"forgotten: {missing[:10]} of {len(missing)}"
+            look_again = time.monotonic() + 1
+            try:
+                while time.monotonic() < look_again:
+                    producer.take()
+            except TimeoutError:
+                pass
+            seen = visible(address)
+            quiet += wanted <= seen.keys()
+    return visible(address)
+
+
+@pytest.mark.crash
+def test_no_transaction_is_forgotten_doubled_or_seen_early(
+    tmp_path: Path, kill_rounds: int
+) -> None:
+    namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
+    broker = servers.broker("congreve", tmp_path / "broker", namesrv.address, settings=SETTINGS)
+    ledger, chance = Ledger(), random.Random(37)
+    namesrv.start()
+    try:
+        for number in range(max(1, kill_rounds // 10)):
+            broker.start()
+            assert_none_wrong(visible(broker.address), ledger)
+            producers = [
+                threading.Thread(
+                    target=produce_until_killed,
+                    args=(broker.address, ledger, number * PRODUCERS + i),
+                )
+                for i in range(PRODUCERS)
+            ]
+            for producer in producers:
+                producer.start()
+            time.sleep(chance.uniform(0.05, 0.4))
+            broker.kill()
+            for producer in producers:
+                producer.join(30)
+        broker.start()
+        seen = answer_checks_until_done(broker.address, ledger)
+        assert_none_wrong(seen, ledger)
+        assert len(ledger.acknowledged) > kill_rounds
+        assert broker.stop() in (0, 143), broker.tail()
+    finally:
+        broker.kill()
+        namesrv.kill()
