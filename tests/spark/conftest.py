@@ -12,12 +12,12 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
-from congreve.broker.loopthread import LoopThread
 from congreve.client.admin import AdminClient
 from congreve.client.consumer import PullConsumer
 from congreve.client.message import Message
 from congreve.client.producer import Producer
 from congreve.namesrv.server import NameServer
+from congreve.remoting.loopthread import LoopThread
 
 pyspark = pytest.importorskip("pyspark")
 
