@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from congreve.client.admin import AdminClient
     from congreve.client.consumer import PullConsumer, SyncPullConsumer
     from congreve.client.listening import ConsumeResult, ReconsumeLaterError
+    from congreve.client.litepull import LitePullConsumer
     from congreve.client.message import (
         Message,
         MessageQueue,
@@ -32,6 +33,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumerSettings",
     "FlowLimits",
+    "LitePullConsumer",
     "Message",
     "MessageModel",
     "MessageQueue",
@@ -57,6 +59,7 @@ _MODULES = {
     "ConsumeResult": "listening",
     "ConsumerSettings": "settings",
     "FlowLimits": "processqueue",
+    "LitePullConsumer": "litepull",
     "MessageModel": "settings",
     "Producer": "producer",
     "PullConsumer": "consumer",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from congreve.client.consumer import PullConsumer
 from congreve.client.consumestats import ConsumerMetrics, ConsumeStats
-from congreve.client.errors import BrokerError, InvalidSubscriptionError, RouteNotFoundError
+from congreve.client.errors import BrokerError, RouteNotFoundError
 from congreve.client.message import RETRY_PREFIX, MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.offsetstore import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.processqueue import ProcessQueue
@@ -56,6 +56,9 @@ class GroupMember(PullConsumer):
     `instance_name` makes a broadcasting client the same one again after a restart.
     """
 
+    consume_type = "CONSUME_PASSIVELY"
+    is_lite = False
+
     def __init__(
         self,
         namesrv: str,
@@ -76,8 +79,6 @@ class GroupMember(PullConsumer):
         self._running_info = RunningInfo(self)
         self.stats = ConsumeStats(metrics)
         super().__init__(namesrv, group=group, timeout_s=timeout_s)
-        if not topics:
-            raise InvalidSubscriptionError(f"consumer of group {group} has no topics to read")
         self.settings = settings or ConsumerSettings()
         self.model = model
         self.orderly = orderly
@@ -91,7 +92,7 @@ class GroupMember(PullConsumer):
             self.offset_store = LocalOffsetStore(local_offsets.expanduser(), self.client_id, group)
         else:
             self.subscriptions[RETRY_PREFIX + group] = subscribe(RETRY_PREFIX + group)
-            self.offset_store = RemoteOffsetStore(self.committed, self._commit_remotely)
+            self.offset_store = RemoteOffsetStore(self.committed, self.commit)
         self.version_ms = self._known_version_ms = int(time.time() * 1000)
         self.process_queues: dict[MessageQueue, ProcessQueue] = {}
         self.locks = QueueLocks(self)
@@ -208,10 +209,14 @@ class GroupMember(PullConsumer):
         process_queue = ProcessQueue(queue, await self._start_offset(queue), self.settings.limits)
         if orderly:
             process_queue.locked_at = time.monotonic()
-        self.process_queues[queue] = process_queue
-        self._pulls[queue] = asyncio.create_task(self._pull_queue(process_queue))
-        self._taken_up(process_queue)
+        self._begin(process_queue)
         return True
+
+    def _begin(self, process_queue: ProcessQueue) -> None:
+        self.process_queues[process_queue.queue] = process_queue
+        pulls = asyncio.create_task(self._pull_queue(process_queue))
+        self._pulls[process_queue.queue] = pulls
+        self._taken_up(process_queue)
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         known = await self.offset_store.read(queue)
@@ -238,7 +243,8 @@ class GroupMember(PullConsumer):
             except TimeoutError:
                 return False
         await self._drop(process_queue)
-        await self._commit([process_queue])
+        if self._commits_at_end():
+            await self._commit([process_queue])
         if self.orderly:
             process_queue.lock.release()
             await self.locks.unlock([queue])
@@ -278,6 +284,7 @@ class GroupMember(PullConsumer):
             count=settings.pull_count,
             wait_s=settings.pull_wait_s,
             carries_subscription=settings.carry_subscription,
+            lite=self.is_lite,
         )
         while True:
             await process_queue.has_room()
@@ -333,6 +340,10 @@ class GroupMember(PullConsumer):
         """Commit what is done with. Raises nothing: what failed is tried again soon."""
         await self._commit(list(self.process_queues.values()))
 
+    def _commits_at_end(self) -> bool:
+        """Whether a queue that is left is committed first."""
+        return True
+
     async def _commit(self, process_queues: Iterable[ProcessQueue]) -> None:
         moved = {
             each.queue: each for each in process_queues if each.commit_offset != each.committed
@@ -342,25 +353,12 @@ class GroupMember(PullConsumer):
             for queue, offset in (await self.offset_store.write(offsets)).items():
                 moved[queue].committed = offset
 
-    async def _commit_remotely(
-        self, offsets: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, int]:
-        async def one(queue: MessageQueue, offset: int) -> bool:
-            try:
-                await self.commit(queue, offset)
-            except CongreveError as error:
-                logger.warning("group %s: offset not committed: %s", self.group, error)
-                return False
-            return True
-
-        kept = await asyncio.gather(*(one(*each) for each in offsets.items()))
-        return {each: offsets[each] for each, ok in zip(offsets, kept, strict=True) if ok}
-
     async def _leave(self) -> None:
         process_queues = list(self.process_queues.values())
         for process_queue in process_queues:
             await self._drop(process_queue)
-        await self._commit(process_queues)
+        if self._commits_at_end():
+            await self._commit(process_queues)
         if self.orderly and self.model is MessageModel.CLUSTERING:
             await self.locks.unlock([each.queue for each in process_queues])
 
@@ -379,7 +377,7 @@ class GroupMember(PullConsumer):
         return [
             ConsumerData(
                 group_name=self.group,
-                consume_type="CONSUME_PASSIVELY",
+                consume_type=self.consume_type,
                 message_model=self.model.value,
                 consume_from_where=self.consume_from.value,
                 subscription_data_set=[

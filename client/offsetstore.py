@@ -11,6 +11,7 @@ import msgspec
 
 from congreve.client.errors import OffsetFileError
 from congreve.client.message import MessageQueue
+from congreve.errors import CongreveError
 from congreve.remoting.body import Body
 from congreve.remoting.errors import BodyError
 
@@ -33,16 +34,25 @@ class RemoteOffsetStore:
     def __init__(
         self,
         committed: Callable[[MessageQueue], Awaitable[int | None]],
-        commit_all: Callable[[Mapping[MessageQueue, int]], Awaitable[dict[MessageQueue, int]]],
+        commit: Callable[[MessageQueue, int], Awaitable[None]],
     ) -> None:
         self._committed = committed
-        self._commit_all = commit_all
+        self._commit = commit
 
     async def read(self, queue: MessageQueue) -> int | None:
         return await self._committed(queue)
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        return await self._commit_all(offsets)
+        written = await asyncio.gather(*(self._write(*each) for each in offsets.items()))
+        return {each: offsets[each] for each, ok in zip(offsets, written, strict=True) if ok}
+
+    async def _write(self, queue: MessageQueue, offset: int) -> bool:
+        try:
+            await self._commit(queue, offset)
+        except CongreveError as error:
+            logger.warning("offset %d of %s not committed: %s", offset, queue, error)
+            return False
+        return True
 
 
 class OffsetTable(Body):

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from congreve.client.concurrent import ConcurrentConsumption
-from congreve.client.errors import ClientStateError
+from congreve.client.errors import ClientStateError, InvalidSubscriptionError
 from congreve.client.listening import BatchListener, Listener, Listening
 from congreve.client.loopthread import LoopThread
 from congreve.client.member import GroupMember
@@ -78,6 +78,8 @@ class PushConsumer(GroupMember):
         **more: Any,
     ) -> None:
         super().__init__(namesrv, group=group, topics=topics, **more)
+        if not topics:
+            raise InvalidSubscriptionError(f"consumer of group {group} has no topics to read")
         if listener is not None and batch_listener is not None:
             raise ClientStateError("a consumer has one listener: for messages or for batches")
         if self.orderly and listener is None and batch_listener is None:

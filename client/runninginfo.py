@@ -81,7 +81,7 @@ class RunningInfo:
         return ConsumerRunningInfo(
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(member.name_servers.addresses),
-                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CONSUME_TYPE": member.consume_type,
                 "PROP_CLIENT_VERSION": VERSION_NAME,
                 "PROP_THREADPOOL_CORE_SIZE": str(member.settings.concurrency),
                 "PROP_CONSUMEORDERLY": "true" if member.orderly else "false",
