@@ -21,6 +21,7 @@ from congreve.broker.clients import CHANNEL_EXPIRED_MS
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumer_manage import ConsumerManageProcessor
 from congreve.broker.consumers import ConsumerManager
+from congreve.broker.delayed import DelayedMessages
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import BrokerError
 from congreve.broker.filters import ConsumerFilterManager
@@ -38,13 +39,12 @@ from congreve.broker.refusals import answer_refusals
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.reply import ReplyMessageProcessor
 from congreve.broker.runtimeinfo import RuntimeInfo
-from congreve.broker.schedule import ScheduleMessageService
 from congreve.broker.send import SendMessageProcessor
 from congreve.broker.sendback import SendBackProcessor
 from congreve.broker.sendchecks import SendChecks
 from congreve.broker.statewriter import StateWriter
 from congreve.broker.stats import SAMPLE_INTERVAL_S, BrokerStats
-from congreve.broker.topics import SCHEDULE_TOPIC, TopicConfigManager
+from congreve.broker.topics import TopicConfigManager
 from congreve.broker.topictable import TopicTable
 from congreve.broker.transactions import Transactions
 from congreve.engine.clock import Clock
@@ -71,13 +71,8 @@ class Processor(Protocol):
 
 
 _Saved = (
-    TopicConfigManager
-    | SubscriptionGroupManager
-    | ConsumerOffsetManager
-    | ConsumerFilterManager
-    | ScheduleMessageService
+    TopicConfigManager | SubscriptionGroupManager | ConsumerOffsetManager | ConsumerFilterManager
 )
-DURABLE_LIMIT_S = 30.0
 
 
 class Broker:
@@ -114,7 +109,6 @@ class Broker:
             Periodic(HOUSEKEEPING_S, self._housekeep),
             Periodic(SAMPLE_INTERVAL_S, self.stats.sample),
             Periodic(self.config.flush_consumer_offset_interval / 1000, self._save_offsets),
-            Periodic(self.config.store.flush_delay_offset_interval / 1000, self._save_delays),
         )
 
     def _make_managers(self) -> None:
@@ -129,24 +123,18 @@ class Broker:
         self.producers = ProducerManager(clock)
         self.locks = RebalanceLockManager(clock)
         self.stats = BrokerStats(clock, lambda: self.store.queues)
-        self.schedule = ScheduleMessageService(self.store, clock)
+        self.delayed = DelayedMessages(self.store, clock)
         self._state: dict[str, _Saved] = {
             "topics.json": self.topics,
             "subscriptionGroup.json": self.groups,
             "consumerOffset.json": self.offsets,
-            "delayOffset.json": self.schedule,
             "consumerFilter.json": self.filters,
         }
         self._files = {name: StateFile(str(folder / name)) for name in self._state}
-        # Delayed messages are called delivered only when they are so on disk.
-        ready = {"delayOffset.json": self._durable}
         self._writers = [
-            StateWriter(self._files[name], manager.wrapper, ready.get(name, _always))
-            for name, manager in self._state.items()
+            StateWriter(self._files[name], manager.wrapper) for name, manager in self._state.items()
         ]
-        self._topics_file, self._groups_file, self._offsets_file, self._delays_file, filters = (
-            self._writers
-        )
+        self._topics_file, self._groups_file, self._offsets_file, filters = self._writers
         self.topics.changed = self._topics_file.changed
         self.groups.changed = self._groups_file.changed
         self.filters.changed = filters.changed
@@ -176,10 +164,11 @@ class Broker:
             await asyncio.to_thread(self.store.start)
             for name, manager in self._state.items():
                 self._files[name].load(manager.load)
+            self.delayed.load()
             await asyncio.to_thread(self.transactions.load)
             await self._listen(answer_refusals(self._handlers()))
             if not self.config.is_slave:
-                self.schedule.start()
+                await self.delayed.start()
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
@@ -203,10 +192,9 @@ class Broker:
             self._hold.stop()
         if self._gate is not None:
             self._gate.stop()
-        self.schedule.stop()
+        await self.delayed.stop()
         await self.transactions.stop()
         self._save_offsets()
-        self._save_delays()
         for writer in self._writers:
             await writer.settled()
         await asyncio.to_thread(self.store.close)
@@ -339,14 +327,14 @@ class Broker:
             topics=self.topics,
             store=self.store,
             stats=self.stats,
-            delay_offsets=self.schedule.wrapper,
+            delay_offsets=self.delayed.levels.wrapper,
             runtime_info=RuntimeInfo(
                 config=self.config,
                 store=self.store,
                 stats=self.stats,
                 clock=self._clock,
                 waiting=lambda: (len(gate), len(pulls.hold)),
-                delayed=self.schedule.pending,
+                delayed=self.delayed.levels.pending,
             ),
             clock=self._clock,
             config_changed=self._config_changed,
@@ -396,8 +384,7 @@ class Broker:
         return server
 
     def _arrived(self, queue: ConsumeQueue) -> None:
-        if queue.topic == SCHEDULE_TOPIC:
-            self.schedule.arrived(queue)
+        self.delayed.arrived(queue)
         if self._hold is not None:
             self._hold.arrived(queue)
 
@@ -426,14 +413,6 @@ class Broker:
         if self.offsets.dirty:
             self.offsets.dirty = False
             self._offsets_file.changed()
-
-    def _save_delays(self) -> None:
-        if self.schedule.dirty:
-            self.schedule.dirty = False
-            self._delays_file.changed()
-
-    def _durable(self) -> bool:
-        return self.store.wait_durable(self.store.log.max_offset, DURABLE_LIMIT_S)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -472,7 +451,3 @@ class Broker:
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
-
-
-def _always() -> bool:
-    return True

@@ -1,10 +1,10 @@
 """Delivery of messages that were parked for a delay level (RocketMQ: ScheduleMessageService)."""
 
-import asyncio
 import logging
 import os
 from collections.abc import Iterator
 
+from congreve.broker.alarm import Alarm
 from congreve.broker.topics import SCHEDULE_TOPIC
 from congreve.engine.clock import Clock
 from congreve.engine.consumequeue import ConsumeQueue
@@ -26,8 +26,8 @@ DISK_FAILED_S = 10.0
 class ScheduleMessageService:
     """Level n's messages lie in queue n - 1 of the schedule topic and are delivered in order.
 
-    One timer of the running loop is set to the first message that comes due; a message that is
-    parked meanwhile is told by arrived().
+    One timer of the running loop is set to the first message that comes due; arrived() tells of a
+    message that is parked meanwhile.
 
     How far each level is stands in delayOffset.json, which the caller writes now and then while
     `dirty` says so, and at each step in our own `delay.progress`, so that a killed broker does not
@@ -38,7 +38,7 @@ class ScheduleMessageService:
         self._store = store
         self._clock = clock
         self._redelivery = Redelivery(store.log, store.queues)
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._round)
         self._running = False
         self._progress = Progress(
             os.path.join(store.config.own_dir, "delay.progress"), rows=LEVELS_NOTED, columns=1
@@ -75,9 +75,7 @@ class ScheduleMessageService:
     def stop(self) -> None:
         """Idempotent; the offsets are the caller's to save."""
         self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
         self._progress.close()
 
     # --- work
@@ -132,8 +130,7 @@ class ScheduleMessageService:
         if after != before:
             self._set(level, after)
         if run.end:
-            self._store.after_append(run.end)
-            self._tell(run.arrived())
+            self._store.after_append(run.end, run.arrived())
         if run.failure is not None:
             logger.error("delay level %d waits for the disk: %s", level, run.failure)
             return DISK_FAILED_S
@@ -147,27 +144,11 @@ class ScheduleMessageService:
             self.dirty = True
         self._progress.note(level - 1, (offset,), self._store.log.max_offset)
 
-    def _tell(self, queues: list[ConsumeQueue]) -> None:
-        if self._store.on_arrival is not None:
-            for queue in queues:
-                self._store.on_arrival(queue)
-
-    # --- the timer
-
     def _look_in(self, seconds: float) -> None:
-        """A round is wanted so soon; an earlier one that is set already stays."""
-        if not self._running:
-            return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + min(seconds, CLOCK_STEP_S)
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._round)
+        if self._running:
+            self._alarm.set(min(seconds, CLOCK_STEP_S))
 
     def _round(self) -> None:
-        self._timer = None
         seconds = self.deliver_due()
         if seconds is not None:
             self._look_in(seconds)

@@ -107,11 +107,13 @@ class SendMessageProcessor:
                     ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {fault} is not possible"
                 )
             return self._store.put_batch(record, bytes(request.body))
+        now = self._clock.now()
         if transaction.is_half(record):
+            park(record, self._store.config, now)  # refuses a time that its commit could not keep
             return self._transactions.prepare(record)
         if transaction.says_transaction(record.properties):
             record = transaction.without_transaction(record)
-        return self._store.put(park(record, len(self._store.config.delay_levels_ms)))
+        return self._store.put(park(record, self._store.config, now))
 
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from congreve.broker.config import PERM_WRITE, BrokerConfig
-from congreve.broker.delay import park
+from congreve.broker.delay import park_for_level
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import RefusedError
 from congreve.broker.groups import SubscriptionGroupManager
@@ -77,7 +77,7 @@ class SendBackProcessor:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             queue_id = self._pick(group.retry_queue_nums)
         again = _again(record, target.topic_name, queue_id, level)
-        put = self._store.put(park(again, len(self._store.config.delay_levels_ms)))
+        put = self._store.put(park_for_level(again, self._store.config))
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the store answered {put.status.name}")
         answer = request.reply(ResponseCode.SUCCESS)

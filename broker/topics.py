@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_TOPIC_QUEUES = 18
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 BENCHMARK_TOPIC = "BenchmarkTest"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
@@ -34,6 +35,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NOT_FOR_PRODUCERS = frozenset(
     (
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,

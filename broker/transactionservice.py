@@ -94,8 +94,8 @@ class TransactionService:
         stored = self._store.read(half.physical_offset)
         if stored is None:
             return PutResult(PutStatus.UNKNOWN_ERROR)
-        levels = len(self._store.config.delay_levels_ms)
-        put = self._store.put(park(restored(stored, COMMITTED), levels))
+        committed = restored(stored, COMMITTED)
+        put = self._store.put(park(committed, self._store.config, self._clock.now()))
         if put.status is PutStatus.PUT_OK:
             return self._settle(half, offset) or put
         return put

@@ -55,6 +55,10 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     max_message_size: int = 4 << 20
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: int = 10_000
+    # As in RocketMQ 5, with a longer limit: 3 days are its default.
+    timer_wheel_enable: bool = True
+    timer_max_delay_sec: int = 40 * 86_400
+    timer_roll_window_slot: int = 2 * 86_400  # seconds
 
     io_backend: str = "auto"
     # The reference's default is ASYNC_FLUSH: an acknowledged message may be lost with the power.
@@ -111,6 +115,11 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def timer_roll_ms(self) -> int:
+        """A timed message that is older than this is written anew: its segment expires."""
+        return min(self.timer_roll_window_slot * 1000, self.file_reserved_time * 3_600_000 // 2)
 
     @property
     def consume_queue_dir(self) -> str:

@@ -7,7 +7,7 @@ cdef struct KnownQueue:
     const uint8_t *topic        # kept alive by the map, as is the queue
     int32_t topic_length
     int32_t queue_id
-    bint delayed                # of the schedule topic: its entries tell when they are due
+    bint delayed                # its entries tell when they are due, instead of a tag's hash
     PyObject *queue             # a borrowed ConsumeQueue
 
 

@@ -10,7 +10,8 @@ from libc.string cimport memcmp, memset
 import re
 
 cdef int64_t FIRST_CAPACITY = 256
-cdef bytes SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+# Topics whose entries do not hold the hash of a tag.
+cdef object DELAYED = frozenset({b"SCHEDULE_TOPIC_XXXX", b"rmq_sys_wheel_timer"})
 
 # RocketMQ: TopicValidator. A name that damage made up must not become a path.
 cdef object TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
@@ -66,7 +67,7 @@ cdef class QueueMap:
         known.topic = <const uint8_t *> PyBytes_AS_STRING(topic)
         known.topic_length = <int32_t> len(topic)
         known.queue_id = queue_id
-        known.delayed = topic == SCHEDULE_TOPIC
+        known.delayed = topic in DELAYED
         known.queue = NULL if queue is None else <PyObject *> queue
         return known
 

@@ -127,6 +127,7 @@ class Recovery:
             queues,
             verify_crc=self._config.check_crc_on_recover,
             delay_levels_ms=self._config.delay_levels_ms,
+            timer_roll_ms=self._config.timer_roll_ms,
         )
 
     def _plan(self) -> _Plan:

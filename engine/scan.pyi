@@ -32,6 +32,7 @@ class LogScanner:
         verify_crc: bool = True,
         compare: bool = False,
         delay_levels_ms: Sequence[int] = (),
+        timer_roll_ms: int = 0,
         report: Callable[[str], None] = ...,
     ) -> None:
         """Without `queues` records are only checked; with `compare` their entries are compared.

@@ -12,6 +12,7 @@ from congreve.engine.queuemap cimport KnownQueue, QueueMap
 from congreve.records cimport layout, record
 from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.record cimport RecordView
+from congreve.records.restore cimport decimal
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.queuemap import is_topic
@@ -33,6 +34,7 @@ BAD = STOP_BAD
 
 # When a message is parked, its due time is reckoned a moment before its store time is taken.
 cdef int64_t DUE_SLACK_MS = 1000
+cdef bytes TIMER_TOPIC = b"rmq_sys_wheel_timer"
 
 
 # True when the entry is in the queue afterwards; False when put() alone cannot do it.
@@ -59,17 +61,19 @@ cdef class LogScanner:
     cdef bint compare
     cdef QueueMap known
     cdef list delays_ms
+    cdef int64_t timer_roll_ms
     cdef const uint8_t *data                    # of the segment being walked, less its base offset
     cdef int64_t segment_end
     cdef RecordView view
 
     def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
-                 delay_levels_ms=(), report=LOG.warning):
+                 delay_levels_ms=(), int64_t timer_roll_ms=0, report=LOG.warning):
         self.queues, self.verify_crc, self.compare = queues, verify_crc, compare
         self.report = report
         self.known = QueueMap()
         self.missing = []
         self.delays_ms = list(delay_levels_ms)
+        self.timer_roll_ms = timer_roll_ms
         self.last_record = -1
 
     def scan(self, segment, int64_t base_offset, int64_t start, end=None):
@@ -223,8 +227,15 @@ cdef class LogScanner:
     cdef int64_t deliver_time(self, int64_t tags_code):
         """What a parked message has for a tags code (RocketMQ: checkMessageAndReturnSize)."""
         cdef int32_t length = 0
-        cdef const uint8_t *at = record.find_property(
-            self.view.properties, self.view.properties_length, "DELAY", 5, &length)
+        cdef const uint8_t *at
+        if self.view.topic[:self.view.topic_length] == TIMER_TOPIC:
+            at = record.find_property(self.view.properties, self.view.properties_length,
+                                      "TIMER_OUT_MS", 12, &length)
+            if at == NULL:
+                return 0
+            return min(decimal(at, length), self.view.store_timestamp + self.timer_roll_ms)
+        at = record.find_property(self.view.properties, self.view.properties_length, "DELAY", 5,
+                                  &length)
         if at == NULL or not (<bytes> at[:length]).isdigit():
             return tags_code
         level = min(int(at[:length]), len(self.delays_ms))

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -29,14 +29,17 @@ from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapped import MmapBackend
 from congreve.records.errors import RecordError
 from congreve.records.message import Record
-from congreve.records.properties import DELAY
+from congreve.records.properties import DELAY, TIMER_OUT_MS
 from congreve.records.record import decode_record, encode_properties, offset_message_id
 
 __all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 
 #: RocketMQ: TopicValidator.RMQ_SYS_SCHEDULE_TOPIC, and the topics that are never unused.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-SYSTEM_TOPICS = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+#: RocketMQ 5: TimerMessageStore.TIMER_TOPIC.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+SYSTEM_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 
 _PROPERTIES_MAX = 32_767
 
@@ -219,12 +222,18 @@ class MessageStore:
         """Why a message would be refused now; None while messages are taken."""
         return self.health.reason() if self._open else "the store is not open"
 
-    def after_append(self, upto: int) -> None:
-        """Who appended by `log` says so, once for a chunk: index and disk get to work."""
+    def after_append(self, upto: int, arrived: Iterable[ConsumeQueue] = ()) -> None:
+        """Who appended by `log` says so, once for a chunk: index and disk get to work.
+
+        `arrived` are queues that got entries and are watched.
+        """
         if self.config.sync_flush:
             self.backend.request(upto)
         if self.index is not None:
             self.index.wake()
+        if self.on_arrival is not None:
+            for queue in arrived:
+                self.on_arrival(queue)
 
     def put(self, record: Record) -> PutResult:
         """One message; it is durable once wait_durable(result.end) says so."""
@@ -262,7 +271,7 @@ class MessageStore:
             log.error("no room for a message: %s", error)
             return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
         self.after_append(done.end)
-        if self.on_arrival is not None and (queue.watched or record.topic == SCHEDULE_TOPIC):
+        if self.on_arrival is not None and (queue.watched or record.topic in PARKED):
             self.on_arrival(queue)
         return PutResult(
             PutStatus.PUT_OK,
@@ -283,7 +292,10 @@ class MessageStore:
         )
 
     def _tags_code(self, record: Record) -> int | None:
-        """A parked message's entry says when it is due (RocketMQ: computeDeliverTimestamp)."""
+        """A parked message's entry says when to look at it (computeDeliverTimestamp)."""
+        if record.topic == TIMER_TOPIC:
+            wake = int(record.properties.get(TIMER_OUT_MS, "0"))
+            return min(wake, self.clock.now() + self.config.timer_roll_ms)
         level = record.properties.get(DELAY, "")
         if record.topic != SCHEDULE_TOPIC or not level.isdecimal() or int(level) == 0:
             return None

@@ -114,8 +114,9 @@ class StoreExaminer:
 
         `progress` hears the bytes of each segment that was read.
         """
+        config = StoreConfig(root_dir=str(self._root))
         if delay_levels_ms is None:
-            delay_levels_ms = StoreConfig(root_dir=str(self._root)).delay_levels_ms
+            delay_levels_ms = config.delay_levels_ms
         queues = self._queues()
         problems: list[str] = []
         told = 0
@@ -129,7 +130,13 @@ class StoreExaminer:
         known = QueueCheckpointFile(str(self._root / "congreve")).load()
         if known is not None:
             self._check_promises(queues, known, report)
-        scanner = LogScanner(queues, compare=True, delay_levels_ms=delay_levels_ms, report=report)
+        scanner = LogScanner(
+            queues,
+            compare=True,
+            delay_levels_ms=delay_levels_ms,
+            timer_roll_ms=config.timer_roll_ms,
+            report=report,
+        )
         for number, (base, path) in enumerate(self._segments, 1):
             self._verify_segment(scanner, base, path, report, last=number == len(self._segments))
             if progress is not None:

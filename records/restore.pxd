@@ -5,7 +5,7 @@ from congreve.records.record cimport Message, RecordView
 # Why a record was stored under another topic than its own.
 cdef enum RestoreKind:
     RESTORE_DELAYED = 0     # a delay level: DELAY goes
-    RESTORE_TIMED = 1       # a deliver time of its own: TIMER_OUT_MS goes
+    RESTORE_TIMED = 1       # a deliver time of its own: what asked for it goes
     RESTORE_COMMITTED = 2   # a half message: its type becomes COMMIT, its offset is kept
 
 cdef enum RestoreCheck:

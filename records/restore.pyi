@@ -17,7 +17,7 @@ def restored(record: Buffer, kind: int) -> Record:
     """What the parked record is to be stored as (RocketMQ: messageTimeup, endMessageTransaction).
 
     Its real topic and queue, and its properties without REAL_TOPIC, REAL_QID and what else only
-    parking needed, which the reference leaves in (defect D25): DELAY and TIMER_OUT_MS; of half
+    parking needed, which the reference leaves in (defect D25): DELAY and TIMER_*; of half
     messages PGROUP, TRANSACTION_CHECK_TIMES and TRAN_PREPARED_QUEUE_OFFSET. A committed one has
     the type COMMIT and its half's physical offset as prepared offset. RecordError for bytes that
     are no record, and for one without a real topic and queue.

@@ -55,7 +55,10 @@ cdef inline bint goes(const uint8_t *name, Py_ssize_t length, RestoreKind kind) 
             is_name(name, length, b"PGROUP") or is_name(name, length, b"TRANSACTION_CHECK_TIMES")
             or is_name(name, length, b"TRAN_PREPARED_QUEUE_OFFSET")
         )
-    return kind == RESTORE_TIMED and is_name(name, length, b"TIMER_OUT_MS")
+    return kind == RESTORE_TIMED and length > 6 and memcmp(name, b"TIMER_", 6) == 0 and (
+        is_name(name, length, b"TIMER_OUT_MS") or is_name(name, length, b"TIMER_DELIVER_MS")
+        or is_name(name, length, b"TIMER_DELAY_MS") or is_name(name, length, b"TIMER_DELAY_SEC")
+    )
 
 
 cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *room,

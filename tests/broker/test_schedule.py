@@ -133,9 +133,9 @@ async def test_the_timer_wakes_it_without_being_asked(tmp_path):
 async def test_an_idle_service_sets_no_timer(bench):
     bench.service.start()
     await asyncio.sleep(0.01)
-    assert bench.service._timer is None
+    assert not bench.service._alarm.is_set
     bench.park(2)
-    assert bench.service._timer is not None
+    assert bench.service._alarm.is_set
 
 
 async def test_consumers_that_wait_are_told(bench):

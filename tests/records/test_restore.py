@@ -93,13 +93,13 @@ def test_a_committed_message_keeps_its_delay_and_names_its_half() -> None:
     assert (committed.sys_flag, committed.prepared_offset) == (9, 4711)
 
 
-def test_the_deliver_time_of_the_broker_goes_and_that_of_the_sender_stays() -> None:
-    timed = msgspec.structs.replace(
-        PARKED,
-        properties={**PARKED.properties, "TIMER_OUT_MS": "17", "TIMER_DELIVER_MS": "17"},
-    )
+@pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
+def test_a_deliver_time_goes_once_it_has_come_and_nothing_like_it(name: str) -> None:
+    """Whoever sends the message on does not mean it to wait again."""
+    times = {"TIMER_OUT_MS": "17", name: "17", "TIMER_OUT": "mine"}
+    timed = msgspec.structs.replace(PARKED, properties={**PARKED.properties, **times})
     delivered = restore.restored(encode_record(timed), restore.TIMED)
-    assert delivered.properties == {"TAGS": "TagA", "TIMER_DELIVER_MS": "17"}
+    assert delivered.properties == {"TAGS": "TagA", "TIMER_OUT": "mine"}
 
 
 @pytest.mark.parametrize(
