@@ -65,6 +65,7 @@ class SendMessageProcessor:
         self._store = store
         self._gate = gate
         self._transactions = transactions
+        self._clock = clock
         self._checks = SendChecks(config, topics, store.config, clock)
         self._pick = pick
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from harness import servers
 from harness.cluster import Cluster
-from harness.drivers import Driver, Json, body, message
+from harness.drivers import Driver, DriverError, Json, body, message
 
 LEVELS_MS = (1_000, 2_000, 3_000)
 SETTINGS = {
@@ -96,6 +96,11 @@ def delays(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[De
         made.broker.kill()
 
 
+def timed(topic: str, number: int, **properties: str) -> Json:
+    """A message with a deliver time of its own, as clients of RocketMQ 5 ask for it."""
+    return message(topic, b"%d|" % number, tags="TagA", properties=properties)
+
+
 def number_of(one: Json) -> int:
     return int(body(one).split(b"|")[0])
 
@@ -174,3 +179,53 @@ def test_the_other_broker_goes_on_with_the_delay_queues_and_gives_them_back(
     delays.start(writer)
     sent += delays.send([1] * 10, first=100)
     assert_whole(sent, delays.delivered(110))
+
+
+TIMES = ("TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays, how: str) -> None:
+    """Beyond 4.9: a message is delivered at its time, once, none before it, none lost."""
+    if kind == "java":
+        pytest.skip("4.9.4 knows no deliver times")
+    delays.start(kind)
+    delays.create_topic()
+    chance = random.Random(3)
+    wanted: dict[int, int] = {}
+    messages = []
+    for number in range(150):
+        name, wait = TIMES[number % 3], chance.randrange(200, 3_500)
+        now = time.time_ns() // 1_000_000
+        if name == "TIMER_DELAY_SEC":
+            wait = wait // 1_000 * 1_000
+        value = {"TIMER_DELIVER_MS": now + wait, "TIMER_DELAY_SEC": wait // 1_000}.get(name, wait)
+        messages.append(timed(delays.topic, number, **{name: str(value)}))
+        wanted[number] = now + wait
+    results = delays.java.call("send", namesrv=delays.namesrv.address, messages=messages)
+    assert {one["status"] for one in results["results"]} == {"SEND_OK"}
+    time.sleep(1.0)
+    delays.end(how)
+    delays.start(kind)
+    delivered = delays.delivered(150)
+    time.sleep(0.3)
+    delivered = delays.delivered(150)
+    assert sorted(number_of(one) for one in delivered) == list(range(150))
+    for one in delivered:
+        assert one["storeTimestamp"] >= wanted[number_of(one)]
+        assert not [name for name in one["properties"] if name.startswith("TIMER_")]
+
+
+def test_a_time_that_is_too_far_is_refused_and_one_that_has_passed_delivers_at_once(
+    kind: str, delays: Delays
+) -> None:
+    if kind == "java":
+        pytest.skip("4.9.4 knows no deliver times")
+    delays.start(kind)
+    delays.create_topic()
+    far = timed(delays.topic, 1, TIMER_DELAY_SEC=str(41 * 86_400))
+    with pytest.raises(DriverError, match=r"CODE: 13 .*not be bigger than the max delay"):
+        delays.java.call("send", namesrv=delays.namesrv.address, messages=[far])
+    passed = timed(delays.topic, 2, TIMER_DELIVER_MS="1")
+    delays.java.call("send", namesrv=delays.namesrv.address, messages=[passed])
+    assert [number_of(one) for one in delays.delivered(1)] == [2]
