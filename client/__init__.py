@@ -8,8 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from congreve.client.acl import Credentials
     from congreve.client.admin import AdminClient
+    from congreve.client.compression import CompressionType
     from congreve.client.consumer import PullConsumer, SyncPullConsumer
+    from congreve.client.hooks import SendContext, SendHook
     from congreve.client.listening import ConsumeResult, ReconsumeLaterError
     from congreve.client.litepull import LitePullConsumer
     from congreve.client.message import (
@@ -22,16 +25,24 @@ if TYPE_CHECKING:
         SendStatus,
     )
     from congreve.client.processqueue import FlowLimits
-    from congreve.client.producer import Producer, SyncProducer, by_key
+    from congreve.client.producer import Producer, by_key
     from congreve.client.push import PushConsumer, SyncPushConsumer
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
     from congreve.client.subscription import Sql
+    from congreve.client.syncproducer import SyncProducer
+    from congreve.client.transaction import (
+        TransactionProducer,
+        TransactionResult,
+        TransactionState,
+    )
 
 __all__ = [
     "AdminClient",
+    "CompressionType",
     "ConsumeFrom",
     "ConsumeResult",
     "ConsumerSettings",
+    "Credentials",
     "FlowLimits",
     "LitePullConsumer",
     "Message",
@@ -44,20 +55,27 @@ __all__ = [
     "PushConsumer",
     "ReceivedMessage",
     "ReconsumeLaterError",
+    "SendContext",
+    "SendHook",
     "SendResult",
     "SendStatus",
     "Sql",
     "SyncProducer",
     "SyncPullConsumer",
     "SyncPushConsumer",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "by_key",
 ]
 
 _MODULES = {
     "AdminClient": "admin",
+    "CompressionType": "compression",
     "ConsumeFrom": "settings",
     "ConsumeResult": "listening",
     "ConsumerSettings": "settings",
+    "Credentials": "acl",
     "FlowLimits": "processqueue",
     "LitePullConsumer": "litepull",
     "MessageModel": "settings",
@@ -65,10 +83,15 @@ _MODULES = {
     "PullConsumer": "consumer",
     "PushConsumer": "push",
     "ReconsumeLaterError": "listening",
+    "SendContext": "hooks",
+    "SendHook": "hooks",
     "Sql": "subscription",
-    "SyncProducer": "producer",
+    "SyncProducer": "syncproducer",
     "SyncPullConsumer": "consumer",
     "SyncPushConsumer": "push",
+    "TransactionProducer": "transaction",
+    "TransactionResult": "transaction",
+    "TransactionState": "transaction",
     "by_key": "producer",
 }
 

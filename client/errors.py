@@ -1,6 +1,11 @@
 """What clients can fail with."""
 
+from typing import TYPE_CHECKING
+
 from congreve.errors import CongreveError
+
+if TYPE_CHECKING:
+    from congreve.client.message import SendResult
 
 
 class ClientError(CongreveError):
@@ -45,6 +50,18 @@ class BrokerNotFoundError(ClientError):
 
 class SendTimeoutError(ClientError):
     """The message was not confirmed in time; it may be stored all the same."""
+
+
+class RequestReplyTimeoutError(ClientError):
+    """The request was sent, and nobody replied to it in time."""
+
+
+class SendManyError(ClientError):
+    """Not everything was stored; `sent` has the results of the batches that were, in order."""
+
+    def __init__(self, cause: Exception, sent: "list[SendResult]") -> None:
+        super().__init__(f"{len(sent)} batches are stored, then: {cause}")
+        self.sent = sent
 
 
 class BrokerError(ClientError):

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import datetime
-from itertools import count
 
 
 def client_id(address: str) -> str:
@@ -19,7 +18,7 @@ class UniqueIds:
 
     They hold the address, the process id, a number that tells generators in one process apart (in
     Java the class loader's hash), the milliseconds since the month began in local time, a counter.
-    `clock` gives seconds since 1970.
+    `clock` gives seconds since 1970. For one thread.
     """
 
     def __init__(
@@ -29,15 +28,24 @@ class UniqueIds:
         token = secrets.randbits(32) if token is None else token
         host = socket.inet_aton(address).hex().upper()
         self._prefix = f"{host}{os.getpid() & 0xFFFF:04X}{token:08X}"
-        self._counter = count()
+        self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
 
     def __call__(self) -> str:
+        head, counter = self.block(1)
+        return f"{head}{counter & 0xFFFF:04X}"
+
+    def block(self, count: int) -> tuple[str, int]:
+        """The first 28 digits of `count` ids, and what the last four of the first one count from.
+
+        They go up by one with each id, and after FFFF begin at 0.
+        """
         now = int(self._clock() * 1000)
         if now >= self._month_end_ms:
             self._enter_month(now)
         elapsed = max(0, now - self._month_start_ms)
-        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+        first, self._counter = self._counter, self._counter + count
+        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}", first
 
     def _enter_month(self, now_ms: int) -> None:
         start = datetime.fromtimestamp(now_ms / 1000).replace(

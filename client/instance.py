@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from congreve.client.acl import Credentials
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
 from congreve.client.route import REFRESH_S, NameServers, RouteCache
@@ -19,6 +20,9 @@ from congreve.remoting.errors import RemotingError
 from congreve.remoting.headers import UnregisterClientRequestHeader
 from congreve.remoting.localaddress import local_address
 
+if TYPE_CHECKING:
+    import ssl as tls
+
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 30.0
@@ -29,14 +33,30 @@ UNREGISTER_TIMEOUT_S = 1.0
 class ClientInstance:
     """Root of producers, consumers and admin clients: ``async with`` starts and stops it.
 
-    `namesrv` is ``host:port;host:port``. All coroutines belong to the loop that started it.
+    `namesrv` is ``host:port;host:port``. All coroutines belong to the loop that started it. With
+    `credentials` every request is signed, with `ssl` every connection is encrypted, `namespace`
+    goes in front of the names of topics and groups.
     """
 
-    def __init__(self, namesrv: str, *, timeout_s: float = 3.0) -> None:
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        timeout_s: float = 3.0,
+        credentials: Credentials | None = None,
+        ssl: "tls.SSLContext | None" = None,
+        namespace: str | None = None,
+    ) -> None:
         self.timeout_s = timeout_s
         self.address = local_address()
         self.client_id = client_id(self.address)
-        self._remoting = RemotingClient(timeout_s=timeout_s, handlers=self._handlers())
+        self.namespace = namespace
+        self._remoting = RemotingClient(
+            timeout_s=timeout_s,
+            handlers=self._handlers(),
+            ssl=ssl,
+            before_request=None if credentials is None else credentials.sign,
+        )
         self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)
         self.routes = RouteCache(self.name_servers)
         self._tasks: list[asyncio.Task[None]] = []

@@ -1,6 +1,7 @@
 """An asyncio client on a thread of its own, for the sync clients."""
 
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from congreve.client.errors import ClientStateError
@@ -42,10 +43,17 @@ class LoopThread(Generic[C]):
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; what it raises is raised here, an interrupt cancels it."""
+        return self._running(coroutine).run(coroutine)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have it run; its result comes as a future. Raises ClientStateError."""
+        return self._running(coroutine).submit(coroutine)
+
+    def _running(self, coroutine: Coroutine[Any, Any, T]) -> loopthread.LoopThread:
         if self._thread is None:
             coroutine.close()
             raise ClientStateError(f"the {self._name} is not running: use `with`")
-        return self._thread.run(coroutine)
+        return self._thread
 
     def _end(self) -> None:
         thread, self._thread = self._thread, None

@@ -50,7 +50,8 @@ class SendStatus(IntEnum):
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message was stored. Of a batch: ids with commas between, offset of the first.
 
-    `transaction_id` is what a broker may give to a half message beside our own id.
+    `count` is of the messages that it stands for. `transaction_id` is what a broker may give to a
+    half message beside our own id.
     """
 
     status: SendStatus
@@ -58,6 +59,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     offset_message_id: str
     queue: MessageQueue
     queue_offset: int
+    count: int = 1
     transaction_id: str | None = None
 
 

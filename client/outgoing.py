@@ -1,30 +1,24 @@
 """Messages as they go out: properties, compression, batches (RocketMQ: DefaultMQProducerImpl)."""
 
-import struct
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from congreve.client.checks import PROPERTIES_MAX
-from congreve.client.compression import COMPRESSOR_ZLIB
+from congreve.client.compression import CompressionType, compress
 from congreve.client.errors import InvalidMessageError
 from congreve.client.message import Message
+from congreve.records.batch import batch_element
 from congreve.records.errors import RecordError
-from congreve.records.flags import SysFlag
 from congreve.records.properties import DELAY, KEYS, TAGS, UNIQ_KEY, WAIT
 from congreve.records.record import encode_properties
 from congreve.remoting.codes import RequestCode
 
-COMPRESS_LEVEL = 5
-
-_ELEMENT = struct.Struct(">iiiii")
-_SHORT = struct.Struct(">h")
-_ELEMENT_OVERHEAD = _ELEMENT.size + _SHORT.size
+_NONE: Mapping[str, str] = {}
 
 
 class Outgoing(msgspec.Struct):
-    """What a send request carries of a message, or of a batch of them."""
+    """What a send request carries of a message, or of `count` of them in a batch."""
 
     topic: str
     body: bytes
@@ -32,86 +26,91 @@ class Outgoing(msgspec.Struct):
     properties: str
     flag: int = 0
     sys_flag: int = 0
-    is_batch: bool = False
+    code: int = RequestCode.SEND_MESSAGE_V2
+    count: int = 1
+    message: Message | None = None
 
     @property
-    def code(self) -> int:
-        """The request code that it is sent with."""
-        return RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
+    def is_batch(self) -> bool:
+        return self.code == RequestCode.SEND_BATCH_MESSAGE
 
 
-def prepare(message: Message, message_id: str, *, compress_from: int) -> Outgoing:
-    """One message; a body of `compress_from` bytes or more is compressed. InvalidMessageError."""
+def prepare(
+    message: Message,
+    message_id: str,
+    *,
+    compress_from: int,
+    compression: CompressionType = CompressionType.ZLIB,
+    system: Mapping[str, str] = _NONE,
+) -> Outgoing:
+    """One message; a body of `compress_from` bytes or more is compressed. InvalidMessageError.
+
+    `system` are properties that users may not set.
+    """
     body, sys_flag = bytes(message.body), 0
     if len(body) >= compress_from:
-        body = zlib.compress(body, COMPRESS_LEVEL)
-        sys_flag = SysFlag.COMPRESSED | COMPRESSOR_ZLIB
+        body = compress(body, compression)
+        sys_flag = compression.sys_flag
     return Outgoing(
         topic=message.topic,
         body=body,
         message_id=message_id,
-        properties=_properties(message, message_id).decode(),
+        properties=encoded_properties(message, message_id, system).decode(),
         flag=message.flag,
         sys_flag=sys_flag,
+        message=message,
     )
 
 
 def prepare_batches(
-    messages: Sequence[Message], next_id: Callable[[], str], *, body_max: int
+    messages: Sequence[Message],
+    next_id: Callable[[], str],
+    *,
+    body_max: int,
+    system: Mapping[str, str] = _NONE,
 ) -> Iterator[Outgoing]:
     """Batches of at most `body_max` bytes, in the messages' order. InvalidMessageError."""
     elements: list[bytes] = []
     ids: list[str] = []
     size = 0
-    wait = _wait_property(messages[0])
     for message in messages:
         message_id = next_id()
-        element = _element(message, message_id)
+        properties = encoded_properties(message, message_id, system)
+        element = batch_element(message.body, properties, message.flag)
         if len(element) > body_max:
             raise InvalidMessageError(
                 f"message of {len(element)} bytes with its properties, {body_max} are allowed"
             )
         if size + len(element) > body_max:
-            yield _batch(messages[0], elements, ids, wait)
+            yield batch(messages[0], b"".join(elements), ",".join(ids), len(ids))
             elements, ids, size = [], [], 0
         elements.append(element)
         ids.append(message_id)
         size += len(element)
-    yield _batch(messages[0], elements, ids, wait)
+    yield batch(messages[0], b"".join(elements), ",".join(ids), len(ids))
 
 
-def _batch(first: Message, elements: list[bytes], ids: list[str], wait: str) -> Outgoing:
+def batch(like: Message, body: bytes, message_ids: str, count: int) -> Outgoing:
+    """A batch of `count` messages that have the topic and `wait` of the given one."""
     return Outgoing(
-        topic=first.topic,
-        body=b"".join(elements),
-        message_id=",".join(ids),
-        properties=wait,
-        is_batch=True,
+        topic=like.topic,
+        body=body,
+        message_id=message_ids,
+        properties=encode_properties({WAIT: _boolean(like.wait)}).decode(),
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        count=count,
     )
 
 
-def _element(message: Message, message_id: str) -> bytes:
-    """i32 size, i32 magic 0, i32 crc 0, i32 flag, i32 body length, body, i16 length, properties."""
-    properties = _properties(message, message_id)
-    body = bytes(message.body)
-    size = _ELEMENT_OVERHEAD + len(body) + len(properties)
-    head = _ELEMENT.pack(size, 0, 0, message.flag, len(body))
-    return b"".join((head, body, _SHORT.pack(len(properties)), properties))
-
-
-def _wait_property(message: Message) -> str:
-    return encode_properties({WAIT: _boolean(message.wait)}).decode()
-
-
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _properties(message: Message, message_id: str) -> bytes:
-    properties = dict(message.properties)
+def encoded_properties(
+    message: Message, message_id: str | None, system: Mapping[str, str] = _NONE
+) -> bytes:
+    """All properties that a message goes out with; InvalidMessageError."""
+    properties = {**message.properties, **system} if system else dict(message.properties)
     if message.keys:
         properties[KEYS] = message.keys
-    properties[UNIQ_KEY] = message_id
+    if message_id is not None:
+        properties[UNIQ_KEY] = message_id
     properties[WAIT] = _boolean(message.wait)
     if message.delay_level:
         properties[DELAY] = str(message.delay_level)
@@ -126,3 +125,7 @@ def _properties(message: Message, message_id: str) -> bytes:
             f"message properties of {len(encoded)} bytes, {PROPERTIES_MAX} are allowed"
         )
     return encoded
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"

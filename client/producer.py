@@ -1,20 +1,30 @@
 """Sends messages (RocketMQ: DefaultMQProducer, DefaultMQProducerImpl)."""
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from congreve.client.checks import check_batch, check_group, check_message
+from congreve.client.compression import CompressionType, check_available
+from congreve.client.errors import ClientError
 from congreve.client.faults import LatencyFaults
+from congreve.client.hooks import SendHook
 from congreve.client.ids import UniqueIds
 from congreve.client.instance import ClientInstance
-from congreve.client.loopthread import LoopThread
-from congreve.client.message import Message, MessageQueue, SendResult
+from congreve.client.many import BATCH_BYTES, IN_FLIGHT, batches, send_all
+from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from congreve.client.namespace import unwrap, wrap
 from congreve.client.outgoing import Outgoing, prepare, prepare_batches
+from congreve.client.requestreply import Requests, reply_message, reply_properties
 from congreve.client.sending import Selector, Sender
+from congreve.records.properties import INSTANCE_ID
 from congreve.records.record import string_hash
 from congreve.remoting.bodies import ProducerData
+from congreve.remoting.codes import RequestCode
+from congreve.remoting.connection import Handler
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """The name that RocketMQ keeps for itself."""
@@ -35,7 +45,9 @@ class Producer(ClientInstance):
 
     Messages go round the queues of their topic. A send that failed is repeated `retries` times, at
     another broker if there is one, within `send_timeout_s` altogether. Bodies of
-    `compress_from` bytes or more are compressed; `max_message_size` is for them before that.
+    `compress_from` bytes or more are compressed; `max_message_size` is for them before that. With
+    `latency_faults`, brokers that were slow or failed are passed over for a while. `hooks` see
+    every send. `connection` are ClientInstance's settings: credentials, ssl, namespace.
     """
 
     def __init__(
@@ -47,25 +59,43 @@ class Producer(ClientInstance):
         retries: int = 2,
         max_message_size: int = 4 * 1024 * 1024,
         compress_from: int = 4096,
+        compression: CompressionType = CompressionType.ZLIB,
         retry_when_not_stored_ok: bool = False,
         latency_faults: bool = False,
+        vip_channel: bool = False,
+        hooks: Sequence[SendHook] = (),
         clock: Callable[[], float] = time.time,
+        **connection: Any,
     ) -> None:
         check_group(group, DEFAULT_GROUP)
-        super().__init__(namesrv, timeout_s=send_timeout_s)
-        self.group = group
+        check_available(compression)
+        super().__init__(namesrv, timeout_s=send_timeout_s, **connection)
+        self.group = wrap(self.namespace, group)
         self.max_message_size = max_message_size
         self.compress_from = compress_from
+        self.compression = compression
+        self.hooks = tuple(hooks)
         self._next_id = UniqueIds(self.address, clock=clock)
+        self._system = {INSTANCE_ID: self.namespace} if self.namespace else {}
+        self._sends: set[asyncio.Task[SendResult]] = set()
+        self._requests = Requests(self.client_id, clock=clock)
         self._sender = Sender(
-            group,
+            self.group,
             self.routes,
             self._remoting,
             retries=retries,
             retry_when_not_stored_ok=retry_when_not_stored_ok,
             faults=LatencyFaults() if latency_faults else None,
+            hooks=self.hooks,
+            vip_channel=vip_channel,
             clock=clock,
         )
+
+    async def start(self) -> None:
+        """Begin; no name server or broker is asked for anything yet. Raises ClientStateError."""
+        await super().start()
+        for hook in self.hooks:
+            await hook.start()
 
     async def send(
         self,
@@ -82,7 +112,25 @@ class Producer(ClientInstance):
         BrokerError, SendTimeoutError, another ClientError or a RemotingError afterwards.
         """
         seconds = self.timeout_s if timeout_s is None else timeout_s
-        return await self._sender.send(self._prepare(message), queue, selector, seconds)
+        outgoing = self._prepare(message)
+        return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
+
+    def send_soon(
+        self,
+        message: Message,
+        callback: Callable[[asyncio.Task[SendResult]], None] | None = None,
+        **options: Any,
+    ) -> asyncio.Task[SendResult]:
+        """Send without waiting; `callback` gets the task when it is done, in this context.
+
+        Options and errors are send()'s; an error is the task's.
+        """
+        task = asyncio.get_running_loop().create_task(self.send(message, **options))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+        if callback is not None:
+            task.add_done_callback(callback)
+        return task
 
     async def send_oneway(
         self,
@@ -108,84 +156,130 @@ class Producer(ClientInstance):
         send() does; the batches before the failed one are stored then.
         """
         self.check_running()
+        messages = [self._named(message) for message in messages]
         check_batch(messages, self.max_message_size)
-        batches = list(prepare_batches(messages, self._next_id, body_max=self.max_message_size))
+        outgoings = list(
+            prepare_batches(
+                messages, self._next_id, body_max=self.max_message_size, system=self._system
+            )
+        )
         seconds = self.timeout_s if timeout_s is None else timeout_s
-        return [await self._sender.send(batch, queue, None, seconds) for batch in batches]
+        return [
+            self._seen(await self._sender.send(each, queue, None, seconds)) for each in outgoings
+        ]
+
+    async def send_many(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue: MessageQueue | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        in_flight: int = IN_FLIGHT,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send any number of bodies in batches, several at a time; a result for each batch.
+
+        `bodies` is an iterable of bytes, an Arrow array of binary or text, or a numpy array: of
+        type ``S``, of objects, or of two dimensions of uint8 with a body in each row. All messages
+        get the same tags, keys and properties, and an id of their own. With `queue` all batches go
+        to it, one at a time in order. Raises InvalidNameError or InvalidMessageError before
+        anything is sent, SendManyError with the results so far afterwards.
+        """
+        self.check_running()
+        like = self._named(
+            Message(topic=topic, body=b"?", tags=tags, keys=keys, properties={**(properties or {})})
+        )
+        check_message(like, self.max_message_size)
+        if not 0 < batch_bytes <= self.max_message_size or in_flight < 1:
+            raise ClientError(
+                f"batch_bytes {batch_bytes} and in_flight {in_flight}: take 1 to "
+                f"{self.max_message_size}, and at least 1"
+            )
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+
+        async def send(outgoing: Outgoing) -> SendResult:
+            return self._seen(await self._sender.send(outgoing, queue, None, seconds))
+
+        return await send_all(
+            batches(like, bodies, self._next_id, batch_bytes=batch_bytes, system=self._system),
+            send,
+            in_flight=1 if queue is not None else in_flight,
+        )
+
+    async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
+        """Send a message and wait for a consumer's reply to it (DefaultMQProducer.request).
+
+        Raises as send() does, and RequestReplyTimeoutError where no reply came in time.
+        """
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        deadline = asyncio.get_running_loop().time() + seconds
+        self.check_running()
+        topic = wrap(self.namespace, message.topic)
+        if self._requests.is_first(topic):
+            await self.routes.find(topic, inherit=True)
+            await self.heartbeat()
+        with self._requests.expect(seconds) as pending:
+            outgoing = self._prepare(message, pending.properties)
+            await self._sender.send(outgoing, None, None, seconds)
+            return await pending.reply(deadline)
+
+    async def reply(
+        self, request: ReceivedMessage, body: bytes, *, tags: str | None = None
+    ) -> SendResult:
+        """Answer a message that asked for a reply. Raises as send() does."""
+        outgoing = self._prepare(reply_message(request, body, tags), reply_properties(request))
+        outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
+        return await self._sender.send(outgoing, None, None, self.timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Queues that messages of a topic can go to. Raises RouteNotFoundError."""
         self.check_running()
-        route = await self.routes.find(topic, inherit=True)
+        route = await self.routes.find(wrap(self.namespace, topic), inherit=True)
         return list(route.write_queues)
 
-    def _prepare(self, message: Message) -> Outgoing:
+    def _prepare(self, message: Message, system: Mapping[str, str] | None = None) -> Outgoing:
         self.check_running()
+        if self.hooks or self.namespace:
+            message = self._named(message)
         check_message(message, self.max_message_size)
-        return prepare(message, self._next_id(), compress_from=self.compress_from)
+        return prepare(
+            message,
+            self._next_id(),
+            compress_from=self.compress_from,
+            compression=self.compression,
+            system=self._system if system is None else {**self._system, **system},
+        )
+
+    def _named(self, message: Message) -> Message:
+        """As the hooks want it, and under the name that brokers know."""
+        for hook in self.hooks:
+            message = hook.prepare(message)
+        topic = wrap(self.namespace, message.topic)
+        return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
+
+    def _seen(self, result: SendResult) -> SendResult:
+        """As a program of this namespace knows it."""
+        if not self.namespace:
+            return result
+        topic = unwrap(self.namespace, result.queue.topic)
+        queue = msgspec.structs.replace(result.queue, topic=topic)
+        return msgspec.structs.replace(result, queue=queue)
+
+    async def _leave(self) -> None:
+        await asyncio.gather(*self._sends, return_exceptions=True)
+        for hook in self.hooks:
+            await hook.stop()
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: lambda request, connection: (
+                self._requests.arrived(request)
+            )
+        }
 
     def _producer_data(self) -> list[ProducerData]:
         return [ProducerData(group_name=self.group)]
-
-
-class SyncProducer:
-    """A Producer for programs without an event loop; it has one in a thread of its own.
-
-    ``with SyncProducer("host:9876", group="g") as producer``; arguments and errors are Producer's.
-    Any thread may send.
-    """
-
-    def __init__(self, namesrv: str, **settings: Any) -> None:
-        self._thread = LoopThread("producer", lambda: Producer(namesrv, **settings))
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """See Producer.send()."""
-        run, producer = self._thread.run, self._thread.client
-        return run(producer.send(message, queue=queue, selector=selector, timeout_s=timeout_s))
-
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-    ) -> None:
-        """See Producer.send_oneway()."""
-        run, producer = self._thread.run, self._thread.client
-        run(producer.send_oneway(message, queue=queue, selector=selector))
-
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_s: float | None = None,
-    ) -> list[SendResult]:
-        """See Producer.send_batch()."""
-        run, producer = self._thread.run, self._thread.client
-        return run(producer.send_batch(messages, queue=queue, timeout_s=timeout_s))

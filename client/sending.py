@@ -15,9 +15,11 @@ from congreve.client.errors import (
     SendTimeoutError,
 )
 from congreve.client.faults import LatencyFaults
+from congreve.client.hooks import SendContext, SendHook
 from congreve.client.message import MessageQueue, SendResult, SendStatus
 from congreve.client.outgoing import Outgoing
 from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES, RouteCache, TopicRoute
+from congreve.records.properties import MSG_REGION, TRACE_SWITCH
 from congreve.remoting.client import RemotingClient
 from congreve.remoting.codes import LanguageCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
@@ -47,8 +49,8 @@ class Sender:
     """Sends for one producer group.
 
     Queues take turns; an attempt after a failed one goes to another broker if there is one. With
-    `faults`, brokers that were slow or failed are passed over for a while. `clock` gives seconds
-    since 1970.
+    `faults`, brokers that were slow or failed are passed over for a while; with `vip_channel` the
+    port two below a broker's own is used. `clock` gives seconds since 1970.
     """
 
     def __init__(
@@ -60,12 +62,16 @@ class Sender:
         retries: int,
         retry_when_not_stored_ok: bool,
         faults: LatencyFaults | None = None,
+        hooks: Sequence[SendHook] = (),
+        vip_channel: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._group = group
         self._attempts = 1 + max(0, retries)
         self._retry_when_not_stored_ok = retry_when_not_stored_ok
         self._faults = faults
+        self._hooks = hooks
+        self._vip_channel = vip_channel
         self._routes = routes
         self._remoting = remoting
         self._clock = clock
@@ -121,7 +127,13 @@ class Sender:
         connection = self._remoting.ready(address)
         if connection is None:
             connection = await self._remoting.writable(address, deadline)
+        context = self._context(outgoing, chosen, address)
+        context.oneway = True
+        for hook in self._hooks:
+            hook.before_send(context)
         connection.oneway(self._request(outgoing, chosen))
+        for hook in self._hooks:
+            hook.after_send(context)
 
     def choose(
         self, route: TopicRoute, selector: Selector | None, last_broker: str | None
@@ -146,30 +158,57 @@ class Sender:
     async def _attempt(
         self, outgoing: Outgoing, queue: MessageQueue, route: TopicRoute, deadline: float
     ) -> SendResult:
-        if self._faults is None:
-            return await self._exchange(outgoing, queue, route, deadline)
+        address = self._address(route, queue)
+        if self._faults is None and not self._hooks:
+            return _result(
+                await self._exchange(outgoing, queue, address, deadline), address, outgoing, queue
+            )
+        context = self._context(outgoing, queue, address)
         begin = time.monotonic()
+        for hook in self._hooks:
+            hook.before_send(context)
         try:
-            result = await self._exchange(outgoing, queue, route, deadline)
-        except (BrokerError, RemotingError):
-            self._faults.failed(queue.broker_name)
+            answer = await self._exchange(outgoing, queue, address, deadline)
+            context.region = answer.ext_fields.get(MSG_REGION)
+            context.trace_on = answer.ext_fields.get(TRACE_SWITCH) != "false"
+            context.result = _result(answer, address, outgoing, queue)
+        except (Exception, asyncio.CancelledError) as error:
+            context.error = error
             raise
-        self._faults.answered(queue.broker_name, time.monotonic() - begin)
-        return result
+        finally:
+            context.seconds = time.monotonic() - begin
+            self._note(context)
+        return context.result
+
+    def _note(self, context: SendContext) -> None:
+        if self._faults is not None:
+            if isinstance(context.error, BrokerError | RemotingError):
+                self._faults.failed(context.queue.broker_name)
+            elif context.error is None:
+                self._faults.answered(context.queue.broker_name, context.seconds)
+        for hook in self._hooks:
+            hook.after_send(context)
 
     async def _exchange(
-        self, outgoing: Outgoing, queue: MessageQueue, route: TopicRoute, deadline: float
-    ) -> SendResult:
-        address = self._address(route, queue)
+        self, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: float
+    ) -> RemotingCommand:
         connection = self._remoting.ready(address)
         if connection is None:
             connection = await self._remoting.writable(address, deadline)
-        answer = await connection.call(self._request(outgoing, queue), deadline)
-        return _result(answer, address, outgoing, queue)
+        return await connection.call(self._request(outgoing, queue), deadline)
+
+    def _context(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendContext:
+        return SendContext(
+            group=self._group,
+            outgoing=outgoing,
+            queue=queue,
+            address=address,
+            began_at=self._clock(),
+        )
 
     def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
-        address = route.master(queue.broker_name)
-        return address or self._routes.address(queue.broker_name)
+        address = route.master(queue.broker_name) or self._routes.address(queue.broker_name)
+        return vip_address(address) if self._vip_channel else address
 
     def _request(self, outgoing: Outgoing, queue: MessageQueue) -> RemotingCommand:
         """Fields as SendMessageRequestHeaderV2 names them, without its checks: they are ours."""
@@ -206,6 +245,12 @@ class Sender:
             raise _late(outgoing) from error
 
 
+def vip_address(address: str) -> str:
+    """The port that a broker keeps free of pulls: two below its own."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"
+
+
 _DEFAULT_TOPIC_QUEUES = str(DEFAULT_TOPIC_QUEUES)
 
 
@@ -239,6 +284,7 @@ def _result(
             offset_message_id=fields["msgId"],
             queue=queue,
             queue_offset=int(fields["queueOffset"]),
+            count=outgoing.count,
             transaction_id=fields.get("transactionId"),
         )
     except (KeyError, ValueError) as error:

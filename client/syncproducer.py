@@ -1,0 +1,78 @@
+"""Producers for programs without an event loop (RocketMQ: DefaultMQProducer)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from congreve.client.loopthread import LoopThread
+from congreve.client.message import Message, ReceivedMessage, SendResult
+from congreve.client.producer import Producer
+
+
+class SyncProducer:
+    """A Producer with an event loop in a thread of its own.
+
+    ``with SyncProducer("host:9876", group="g") as producer``; arguments, options and errors are
+    Producer's. Any thread may send.
+    """
+
+    def __init__(self, namesrv: str, **settings: Any) -> None:
+        self._thread = LoopThread("producer", lambda: Producer(namesrv, **settings))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def send(self, message: Message, **options: Any) -> SendResult:
+        """See Producer.send()."""
+        return self._thread.run(self._thread.client.send(message, **options))
+
+    def send_soon(
+        self,
+        message: Message,
+        callback: Callable[[Future[SendResult]], None] | None = None,
+        **options: Any,
+    ) -> Future[SendResult]:
+        """Send without waiting; `callback` gets the future when it is done, in the loop's thread.
+
+        It must not block. Options and errors are send()'s; an error is the future's.
+        """
+        future = self._thread.submit(self._thread.client.send(message, **options))
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def send_oneway(self, message: Message, **options: Any) -> None:
+        """See Producer.send_oneway()."""
+        self._thread.run(self._thread.client.send_oneway(message, **options))
+
+    def send_batch(self, messages: Sequence[Message], **options: Any) -> list[SendResult]:
+        """See Producer.send_batch()."""
+        return self._thread.run(self._thread.client.send_batch(messages, **options))
+
+    def send_many(self, topic: str, bodies: Any, **options: Any) -> list[SendResult]:
+        """See Producer.send_many()."""
+        return self._thread.run(self._thread.client.send_many(topic, bodies, **options))
+
+    def request(self, message: Message, **options: Any) -> ReceivedMessage:
+        """See Producer.request()."""
+        return self._thread.run(self._thread.client.request(message, **options))
+
+    def reply(self, request: ReceivedMessage, body: bytes, **options: Any) -> SendResult:
+        """See Producer.reply()."""
+        return self._thread.run(self._thread.client.reply(request, body, **options))

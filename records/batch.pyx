@@ -1,0 +1,163 @@
+"""Bodies of batches, element by element (RocketMQ: MessageDecoder.encodeMessage, MessageBatch)."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from congreve.records cimport layout
+
+from congreve.records.errors import RecordError
+
+# One element, big endian: size i32, magic i32 (0), CRC i32 (0), flag i32, body length i32, body,
+# properties length i16, properties. read_batch_element() of `record` reads it.
+
+cdef enum:
+    ID_LENGTH = 32
+    COUNTER_LENGTH = 4          # the hex digits of an id that count
+    ID_NAME_LENGTH = 9          # UNIQ_KEY and the separator behind it
+    ID_PROPERTY_LENGTH = ID_NAME_LENGTH + ID_LENGTH + 1
+
+cdef const char *HEX = b"0123456789ABCDEF"
+
+
+cdef inline uint8_t *put_i32(uint8_t *out, int32_t value) noexcept nogil:
+    out[0] = <uint8_t> (value >> 24)
+    out[1] = <uint8_t> (value >> 16)
+    out[2] = <uint8_t> (value >> 8)
+    out[3] = <uint8_t> value
+    return out + 4
+
+
+cdef inline int32_t load_i32(const uint8_t *at) noexcept nogil:
+    return <int32_t> (<uint32_t> at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3])
+
+
+cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length, int32_t flag,
+                              int32_t properties_length) noexcept nogil:
+    """All of an element up to its properties."""
+    out = put_i32(out, layout.BATCH_ELEMENT_FIXED + length + properties_length)
+    out = put_i32(put_i32(put_i32(put_i32(out, 0), 0), flag), length)
+    memcpy(out, body, length)
+    out += length
+    out[0] = <uint8_t> (properties_length >> 8)
+    out[1] = <uint8_t> properties_length
+    return out + 2
+
+
+def batch_element(const uint8_t[::1] body not None, bytes properties not None, int32_t flag):
+    cdef int32_t length = <int32_t> len(body)
+    cdef int32_t more = <int32_t> len(properties)
+    cdef bytes element = PyBytes_FromStringAndSize(
+        NULL, layout.BATCH_ELEMENT_FIXED + length + more
+    )
+    cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(element)
+    out = put_body(out, &body[0] if length else NULL, length, flag, more)
+    memcpy(out, PyBytes_AS_STRING(properties), more)
+    return element
+
+
+@cython.final
+cdef class BatchEncoder:
+    cdef bytes properties
+    cdef int32_t overhead
+    cdef readonly int32_t size_max
+    cdef uint8_t[ID_PROPERTY_LENGTH] id_property
+    cdef uint8_t *id            # where it stands in there
+
+    def __init__(self, bytes properties not None, int32_t size_max):
+        self.properties = properties
+        self.size_max = size_max
+        self.overhead = (
+            layout.BATCH_ELEMENT_FIXED + ID_PROPERTY_LENGTH + <int32_t> len(properties)
+        )
+        memcpy(self.id_property, b"UNIQ_KEY", ID_NAME_LENGTH - 1)
+        self.id_property[ID_NAME_LENGTH - 1] = layout.NAME_VALUE_SEPARATOR
+        self.id = self.id_property + ID_NAME_LENGTH
+        self.id_property[ID_PROPERTY_LENGTH - 1] = layout.PROPERTY_SEPARATOR
+
+    cdef uint8_t *put(self, uint8_t *out, const uint8_t *body, int32_t length,
+                      int32_t counter) noexcept:
+        cdef uint8_t *digits = self.id + ID_LENGTH - COUNTER_LENGTH
+        cdef Py_ssize_t more = len(self.properties)
+        digits[0] = HEX[counter >> 12 & 15]
+        digits[1] = HEX[counter >> 8 & 15]
+        digits[2] = HEX[counter >> 4 & 15]
+        digits[3] = HEX[counter & 15]
+        out = put_body(out, body, length, 0, ID_PROPERTY_LENGTH + <int32_t> more)
+        memcpy(out, self.id_property, ID_PROPERTY_LENGTH)
+        out += ID_PROPERTY_LENGTH
+        memcpy(out, PyBytes_AS_STRING(self.properties), more)
+        return out + more
+
+    cdef Py_ssize_t room(self, Py_ssize_t used, Py_ssize_t length, Py_ssize_t index) except -1:
+        """Bytes of the batch with one body more; 0: it does not fit."""
+        if length == 0 or self.overhead + length > self.size_max:
+            raise RecordError(
+                f"body number {index} of {length} bytes: at least 1 and at most "
+                f"{self.size_max - self.overhead} are allowed"
+            )
+        used += self.overhead + length
+        return 0 if used > self.size_max else used
+
+    def take_bodies(self, list bodies not None, Py_ssize_t start, str id_head not None,
+                    int32_t counter):
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
+        cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
+        cdef uint8_t *at = begin
+        cdef Py_ssize_t index = start
+        cdef Py_buffer view
+        self.set_id_head(id_head)
+        while index < len(bodies):
+            PyObject_GetBuffer(<object> PyList_GET_ITEM(bodies, index), &view, PyBUF_SIMPLE)
+            try:
+                if not self.room(at - begin, view.len, index):
+                    break
+                at = self.put(at, <const uint8_t *> view.buf, <int32_t> view.len, counter)
+            finally:
+                PyBuffer_Release(&view)
+            counter += 1
+            index += 1
+        out = out[:at - begin]
+        return out, self.ids_of(out, index - start), index
+
+    def take_column(self, const uint8_t[::1] data not None, const int64_t[::1] offsets not None,
+                    Py_ssize_t start, str id_head not None, int32_t counter):
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
+        cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
+        cdef uint8_t *at = begin
+        cdef Py_ssize_t index = start
+        cdef int64_t length
+        self.set_id_head(id_head)
+        while index + 1 < len(offsets):
+            length = offsets[index + 1] - offsets[index]
+            if offsets[index] < 0 or length < 0 or offsets[index + 1] > len(data):
+                raise RecordError(f"body number {index} does not lie in its column")
+            if not self.room(at - begin, length, index):
+                break
+            at = self.put(at, &data[offsets[index]], <int32_t> length, counter)
+            counter += 1
+            index += 1
+        out = out[:at - begin]
+        return out, self.ids_of(out, index - start), index
+
+    cdef int set_id_head(self, str id_head) except -1:
+        cdef bytes head = id_head.encode()
+        if len(head) != ID_LENGTH - COUNTER_LENGTH:
+            raise ValueError(f"head of {len(head)} digits of an id")
+        memcpy(self.id, PyBytes_AS_STRING(head), len(head))
+        return 0
+
+    cdef str ids_of(self, bytes batch, Py_ssize_t count):
+        """The ids of a batch's messages, with commas between."""
+        cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(batch)
+        cdef bytes ids = PyBytes_FromStringAndSize(NULL, count * (ID_LENGTH + 1))
+        cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(ids)
+        for _ in range(count):
+            memcpy(out, at + load_i32(at) - len(self.properties) - ID_LENGTH - 1, ID_LENGTH)
+            out[ID_LENGTH] = c","
+            out += ID_LENGTH + 1
+            at += load_i32(at)
+        return ids[:max(0, len(ids) - 1)].decode()
