@@ -1,4 +1,4 @@
-"""What may look at every send (RocketMQ: SendMessageHook, SendMessageContext)."""
+"""What may look at every send (RocketMQ: SendMessageHook, EndTransactionHook)."""
 
 import msgspec
 
@@ -25,6 +25,17 @@ class SendContext(msgspec.Struct, kw_only=True):
     error: BaseException | None = None
 
 
+class EndContext(msgspec.Struct, kw_only=True):
+    """The end of a transaction, as the broker was told it: `state` is TransactionState's value."""
+
+    group: str
+    message: Message
+    sent: SendResult
+    state: int
+    address: str
+    began_at: float
+
+
 class SendHook:
     """Override what you need. Called in the event loop, so nothing here may block.
 
@@ -40,6 +51,9 @@ class SendHook:
 
     def after_send(self, context: SendContext) -> None:
         """After each attempt, also one that was cancelled."""
+
+    def after_end(self, context: EndContext) -> None:
+        """After a broker was told how a transaction ended (not for its checks)."""
 
     async def start(self) -> None:
         """The producer starts."""

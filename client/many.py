@@ -46,7 +46,7 @@ def batches(
                     body, message_ids, end = encoder.take_column(
                         data, offsets, start, head, counter
                     )
-            except (RecordError, TypeError) as error:
+            except (RecordError, TypeError, BufferError) as error:
                 raise InvalidMessageError(
                     f"behind body {done} for {like.topic}: {error}"
                 ) from error

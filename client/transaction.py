@@ -4,6 +4,7 @@ TransactionMQProducer, DefaultMQProducerImpl)."""
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from congreve.client.errors import ClientError
+from congreve.client.hooks import EndContext
 from congreve.client.message import (
     Message,
     MessageQueue,
@@ -103,10 +105,10 @@ class TransactionProducer(Producer):
             state = TransactionState.UNKNOWN
             raise
         finally:
-            await asyncio.shield(self._end(sent, state))
+            await asyncio.shield(self._end(message, sent, state))
         return TransactionResult(sent=self._seen(sent), state=state)
 
-    async def _end(self, sent: SendResult, state: TransactionState) -> None:
+    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         """Tell the broker; if that fails it will ask."""
         _, offset = parse_offset_message_id(sent.offset_message_id)
         header = EndTransactionRequestHeader(
@@ -122,6 +124,18 @@ class TransactionProducer(Producer):
             await self.tell(address, RequestCode.END_TRANSACTION, header.fields())
         except CongreveError as error:
             logger.warning("broker is not told how %s ended: %s", sent.message_id, error)
+            return
+        for hook in self.hooks:
+            hook.after_end(
+                EndContext(
+                    group=self.group,
+                    message=message,
+                    sent=sent,
+                    state=int(state),
+                    address=address,
+                    began_at=time.time(),
+                )
+            )
 
     def _handlers(self) -> Mapping[int, Handler]:
         return {**super()._handlers(), RequestCode.CHECK_TRANSACTION_STATE: self._asked}

@@ -47,16 +47,20 @@ cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length,
     return out + 2
 
 
-def batch_element(const uint8_t[::1] body not None, bytes properties not None, int32_t flag):
-    cdef int32_t length = <int32_t> len(body)
+def batch_element(body, bytes properties not None, int32_t flag):
+    cdef Py_buffer view
     cdef int32_t more = <int32_t> len(properties)
-    cdef bytes element = PyBytes_FromStringAndSize(
-        NULL, layout.BATCH_ELEMENT_FIXED + length + more
-    )
-    cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(element)
-    out = put_body(out, &body[0] if length else NULL, length, flag, more)
-    memcpy(out, PyBytes_AS_STRING(properties), more)
-    return element
+    cdef bytes element
+    cdef uint8_t *out
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        element = PyBytes_FromStringAndSize(NULL, layout.BATCH_ELEMENT_FIXED + view.len + more)
+        out = <uint8_t *> PyBytes_AS_STRING(element)
+        out = put_body(out, <const uint8_t *> view.buf, <int32_t> view.len, flag, more)
+        memcpy(out, PyBytes_AS_STRING(properties), more)
+        return element
+    finally:
+        PyBuffer_Release(&view)
 
 
 @cython.final
@@ -123,23 +127,30 @@ cdef class BatchEncoder:
         out = out[:at - begin]
         return out, self.ids_of(out, index - start), index
 
-    def take_column(self, const uint8_t[::1] data not None, const int64_t[::1] offsets not None,
-                    Py_ssize_t start, str id_head not None, int32_t counter):
+    def take_column(self, data, const int64_t[::1] offsets not None, Py_ssize_t start,
+                    str id_head not None, int32_t counter):
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
         cdef uint8_t *at = begin
         cdef Py_ssize_t index = start
         cdef int64_t length
+        cdef Py_buffer view
         self.set_id_head(id_head)
-        while index + 1 < len(offsets):
-            length = offsets[index + 1] - offsets[index]
-            if offsets[index] < 0 or length < 0 or offsets[index + 1] > len(data):
-                raise RecordError(f"body number {index} does not lie in its column")
-            if not self.room(at - begin, length, index):
-                break
-            at = self.put(at, &data[offsets[index]], <int32_t> length, counter)
-            counter += 1
-            index += 1
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            while index + 1 < len(offsets):
+                length = offsets[index + 1] - offsets[index]
+                if offsets[index] < 0 or length < 0 or offsets[index + 1] > view.len:
+                    raise RecordError(f"body number {index} does not lie in its column")
+                if not self.room(at - begin, length, index):
+                    break
+                at = self.put(
+                    at, <const uint8_t *> view.buf + offsets[index], <int32_t> length, counter
+                )
+                counter += 1
+                index += 1
+        finally:
+            PyBuffer_Release(&view)
         out = out[:at - begin]
         return out, self.ids_of(out, index - start), index
 

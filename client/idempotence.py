@@ -1,0 +1,131 @@
+"""Work that is done once for each key, though its message may come more often.
+
+Brokers deliver at least once. A consumer that runs its work through Idempotence skips what is done
+already; the stores say what that is.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+LEASE_S = 300.0
+"""How long a claim holds that is neither confirmed nor released: its worker has died by then."""
+
+
+class ClaimStore(Protocol):
+    """Who works on what, and what is done. Any thread may call it."""
+
+    def claim(self, key: str) -> bool:
+        """Take the key; False where it is done, or somebody works on it."""
+
+    def confirm(self, key: str) -> None:
+        """It is done."""
+
+    def release(self, key: str) -> None:
+        """It failed: somebody may try again."""
+
+
+class Idempotence:
+    """Runs work for keys that are not done yet."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self._store = store
+
+    async def run(self, key: str, work: Callable[[], Awaitable[T]]) -> T | None:
+        """The result of `work`, or None where the key is done or taken.
+
+        What `work` raises is raised, and the key is free again; so it is after a cancellation.
+        """
+        if not await asyncio.to_thread(self._store.claim, key):
+            return None
+        try:
+            result = await work()
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self._store.release, key))
+            raise
+        await asyncio.shield(asyncio.to_thread(self._store.confirm, key))
+        return result
+
+
+class SqliteClaims:
+    """Claims in a SQLite file that processes of one machine share. `clock`: seconds since 1970."""
+
+    def __init__(
+        self, path: Path | str, *, lease_s: float = LEASE_S, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._lease_s = lease_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            path, timeout=10, isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS claims"
+            " (key TEXT PRIMARY KEY, done INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID"
+        )
+
+    def claim(self, key: str) -> bool:
+        now = self._clock()
+        with self._lock:
+            found = self._connection.execute(
+                "INSERT INTO claims VALUES (?1, 0, ?2) ON CONFLICT (key) DO UPDATE SET at = ?2"
+                " WHERE done = 0 AND at <= ?3",
+                (key, now, now - self._lease_s),
+            )
+            return found.rowcount == 1
+
+    def confirm(self, key: str) -> None:
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO claims VALUES (?1, 1, ?2)"
+                " ON CONFLICT (key) DO UPDATE SET done = 1, at = ?2",
+                (key, self._clock()),
+            )
+
+    def release(self, key: str) -> None:
+        with self._lock:
+            self._connection.execute("DELETE FROM claims WHERE key = ? AND done = 0", (key,))
+
+    def forget_before(self, at: float) -> int:
+        """Delete what was done before that time; how many keys that were."""
+        with self._lock:
+            found = self._connection.execute("DELETE FROM claims WHERE done = 1 AND at < ?", (at,))
+            return found.rowcount
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+class RedisClaims:
+    """Claims in Redis; `redis` is a client of the package of that name, `keep_s` how long a key
+    that is done is remembered."""
+
+    def __init__(
+        self,
+        redis: Any,
+        *,
+        prefix: str = "congreve:claim:",
+        lease_s: float = LEASE_S,
+        keep_s: float = 7 * 86_400.0,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._lease_ms = int(lease_s * 1000)
+        self._keep_ms = int(keep_s * 1000)
+
+    def claim(self, key: str) -> bool:
+        return bool(self._redis.set(self._prefix + key, "claimed", nx=True, px=self._lease_ms))
+
+    def confirm(self, key: str) -> None:
+        self._redis.set(self._prefix + key, "done", px=self._keep_ms)
+
+    def release(self, key: str) -> None:
+        self._redis.delete(self._prefix + key)
