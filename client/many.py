@@ -46,7 +46,7 @@ def batches(
                     body, message_ids, end = encoder.take_column(
                         data, offsets, start, head, counter
                     )
-            except (RecordError, TypeError, BufferError) as error:
+            except (RecordError, TypeError, ValueError, BufferError) as error:
                 raise InvalidMessageError(
                     f"behind body {done} for {like.topic}: {error}"
                 ) from error
@@ -81,8 +81,10 @@ async def send_all(
 
     async with asyncio.TaskGroup() as group:
         number = 0
-        while not failures:
+        while True:
             await room.acquire()
+            if failures:
+                break
             try:
                 outgoing = next(outgoings, None)
             except InvalidMessageError as error:
