@@ -168,8 +168,7 @@ class Checkpointer:
         stored = self._store_time(last_record, size) if size else 0
         if not self._backend.wait_durable(log_end, timeout_s):
             return False
-        for queue in self._queues:
-            queue.flush()
+        self._queues.flush()
         self._file.replace(
             QueueCheckpoint(
                 log_begin=self._log_begin(),

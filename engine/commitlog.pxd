@@ -41,9 +41,9 @@ cdef class CommitLog:
     cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
                              Appended *appended) noexcept nogil
     # A whole batch body (storage.md 2.7), all or nothing within one segment. `message` gives
-    # everything but body, properties, flag and tags code. Where a batch needs more room in the
-    # queue than there is, the rest is made on the way, with the GIL; should that fail, the records
-    # so far stay, and APPEND_QUEUE_ROOM leads the caller to the same failure.
+    # everything but body, properties, flag and tags code. APPEND_QUEUE_ROOM asks for the disk's
+    # room for all of its entries; behind it only a queue's next stretch or file is mapped, with
+    # the GIL.
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
                                    int32_t length, ConsumeQueue queue,
                                    Appended *appended) noexcept nogil

@@ -81,6 +81,6 @@ class CommitLog:
     def read(self, physical_offset: int) -> memoryview | None:
         """The whole record that starts here, a view of the log; None where no sound one does."""
     def delete_oldest(self) -> None:
-        """Unlink the first segment (views on it stay valid); StoreError for the last one."""
+        """Let the first segment go, to be recycled once nobody views it; StoreError: the last."""
     def close(self) -> None:
         """Remove the segment that was prepared and not needed."""

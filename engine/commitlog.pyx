@@ -77,6 +77,7 @@ cdef class CommitLog:
                                    Appended *appended) noexcept nogil:
         cdef Message element = message[0]
         cdef int64_t total = 0
+        cdef int64_t count = 0
         cdef int32_t position = 0
         cdef int32_t size
         if message.sys_flag & layout.SYS_TRANSACTION_MASK or length <= 0:
@@ -88,12 +89,14 @@ cdef class CommitLog:
                 return APPEND_ILLEGAL
             total += encoded_size(&element)
             position += size
+            count += 1
         if total + layout.BLANK_MIN > self.segment_size:
             return APPEND_TOO_LARGE
-        if queue.room == 0:
-            return APPEND_QUEUE_ROOM
         if not self.has_room(total):
             return APPEND_NEXT_SEGMENT
+        if queue.room == 0 or queue.reserved < queue.max_offset + count:
+            queue.wanted = count
+            return APPEND_QUEUE_ROOM
         appended.physical_offset = self.max_offset
         appended.queue_offset = queue.max_offset
         appended.store_timestamp = self.clock.now_ms()
@@ -242,7 +245,8 @@ cdef class CommitLog:
         oldest = self.segments[0]
         self.segments = self.segments[1:]
         self.min_offset = (<Segment> self.segments[0]).base_offset
-        remove_files(self.folder, [oldest.path])
+        if not self.preparation.recycle(oldest):
+            remove_files(self.folder, [oldest.path])
 
     def close(self):
         self.preparation.close()

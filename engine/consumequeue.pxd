@@ -14,6 +14,8 @@ cdef class ConsumeQueue:
     cdef int64_t min_offset
     cdef int64_t max_offset
     cdef int64_t room
+    cdef int64_t reserved       # entries below have room on disk
+    cdef int64_t wanted         # entries that the next make_room() is to reserve, for a batch
     cdef uint8_t *next
     cdef public bint watched
     cdef readonly int64_t file_size
@@ -25,8 +27,10 @@ cdef class ConsumeQueue:
 
     # Appends one entry; the caller has made sure that room > 0. One writer.
     cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil
-    # A new file, or the next reserved stretch of this one, so that room > 0; BackendError.
+    # A new file, or the next reserved stretch of this one, so that room > 0 and the disk has room
+    # for `wanted` entries: the way through them meets no full disk. BackendError.
     cpdef make_room(self)
+    cdef reserve_upto(self, int64_t offset)
     # What recovery does with a record found in the log: True when an entry was appended.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1

@@ -86,6 +86,8 @@ class ConsumeQueue:
         """Correct `min` and remove files that lie before it, never the last; how many."""
     def flush(self, least_pages: int = 0) -> bool:
         """msync the entries appended since the last flush; False where there was too little."""
+    def note_flushed(self, offset: int) -> None:
+        """The file system was synced as a whole when the entries below `offset` were there."""
     def close(self) -> None:
         """Flush and unmap. A file that never got an entry is removed."""
     def destroy(self) -> None:

@@ -88,16 +88,38 @@ cdef class ConsumeQueue:
         cdef int64_t position = self.max_offset * CQ_ENTRY
         cdef int64_t base = position - position % self.file_size
         cdef int64_t end
-        if self.room > 0:
-            return
-        if self.active is None or base != self.active_base:
-            self.active = self.on_disk.writable(base)
-            self.active_base = base
-        position -= base
-        end = min(position + max(STRETCH_MIN, min(position, STRETCH_MAX)), self.file_size)
-        self.active.reserve(position, end)
-        self.room = (end - position) // CQ_ENTRY
-        self.next = self.active.data + position
+        cdef int64_t wanted = self.max_offset + self.wanted
+        self.wanted = 0
+        if self.room == 0:
+            if self.active is None or base != self.active_base:
+                self.active = self.on_disk.writable(base)
+                self.active_base = base
+            position -= base
+            end = position + max(STRETCH_MIN, min(position, STRETCH_MAX))
+            if self.reserved > self.max_offset:
+                end = self.reserved * CQ_ENTRY - base
+            end = min(end, self.file_size)
+            if self.reserved <= self.max_offset:
+                self.active.reserve(position, end)
+            self.room = (end - position) // CQ_ENTRY
+            self.next = self.active.data + position
+            self.reserved = max(self.reserved, self.max_offset + self.room)
+        if self.reserved < wanted:
+            self.reserve_upto(wanted)
+
+    cdef reserve_upto(self, int64_t offset):
+        cdef int64_t position, base, end
+        cdef Mapping mapping
+        while self.reserved < offset:
+            position = self.reserved * CQ_ENTRY
+            base = position - position % self.file_size
+            end = min(offset * CQ_ENTRY, base + self.file_size)
+            mapping = self.active if base == self.active_base else self.on_disk.writable(base)
+            mapping.reserve(position - base, end - base)
+            if mapping is self.active:
+                self.room = end // CQ_ENTRY - self.max_offset
+                self.next = mapping.data + self.max_offset * CQ_ENTRY - base
+            self.reserved = end // CQ_ENTRY
 
     def start_at(self, int64_t offset):
         """Let an empty queue begin at `offset`, with Java's filler in front of it."""
@@ -223,7 +245,7 @@ cdef class ConsumeQueue:
         cdef int64_t each = self.file_size // CQ_ENTRY
         cdef int64_t valid, base
         cdef Mapping mapping
-        self.active, self.room, self.next = None, 0, NULL
+        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
         self.max_offset = self.max_physical = 0
         bases = self.on_disk.scan()
         self.min_offset = bases[0] // CQ_ENTRY if bases else 0
@@ -252,7 +274,7 @@ cdef class ConsumeQueue:
                 f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}: "
                 f"it cannot be cut at {offset}"
             )
-        self.active, self.room, self.next = None, 0, NULL
+        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
         last = base if position > base or self._only_file(base) else base - self.file_size
         for later in [found for found in self.on_disk.scan() if found > last]:
             self.on_disk.remove(later)
@@ -333,14 +355,22 @@ cdef class ConsumeQueue:
         self.flushed = end // CQ_ENTRY
         return True
 
+    def note_flushed(self, int64_t offset):
+        """The whole file system was synced when entries below `offset` were there."""
+        self.flushed = max(self.flushed, offset)
+        self.on_disk.folder_dirty = False
+
     def close(self):
         """Flush and unmap; a file that got no entry is removed (Java takes it for an entry)."""
-        cdef int64_t base = self.active_base
-        cdef bint unused = self.active is not None and self.max_offset * CQ_ENTRY == base
+        cdef int64_t base
+        unused = []
+        if self.active is not None:
+            unused = [base for base in self.on_disk.bases if base >= self.max_offset * CQ_ENTRY]
         self.flush()
-        self.active, self.room, self.next = None, 0, NULL
-        if unused and not self._only_file(base):
-            self.on_disk.remove(base)
+        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
+        for base in unused:
+            if not self._only_file(base):
+                self.on_disk.remove(base)
 
     def _only_file(self, int64_t base):
         # Whether the name of this file is all that tells where the queue has got to.
@@ -348,7 +378,7 @@ cdef class ConsumeQueue:
 
     def destroy(self):
         """Remove the queue from disk; it is empty afterwards."""
-        self.active, self.room, self.next = None, 0, NULL
+        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
         for base in self.on_disk.scan():
             self.on_disk.remove(base)
         self.min_offset = self.max_offset = self.flushed = self.max_physical = 0

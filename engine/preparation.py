@@ -2,9 +2,12 @@
 
 import logging
 import os
+import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
-from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.backend import Backend, Segment, sync_folder
 from congreve.io_backends.errors import BackendError
 
 log = logging.getLogger(__name__)
@@ -14,17 +17,25 @@ class SegmentPreparation:
     """Makes one segment ahead (RocketMQ: AllocateMappedFileService), on a thread of its own.
 
     The file is made in a folder beside the log, on the same file system, and moved in when it is
-    taken: the log's folder never holds anything but finished segments. begin(), take() and
-    close() belong to the one thread that appends.
+    taken: the log's folder never holds anything but finished segments. An expired segment waits
+    there to become the next one. Its old bytes are no danger: they leave the log's folder first,
+    and come back only as zeros that are on disk; a crash in between leaves a file that the next
+    run overwrites as well.
+
+    begin(), take() and close() belong to the one thread that appends, recycle() to any other.
     """
 
     def __init__(self, log_folder: str, segment_size: int, backend: Backend) -> None:
+        self._log_folder = log_folder
         self._folder = log_folder.rstrip("/") + ".prepared"
         self._path = os.path.join(self._folder, "segment")
+        self._expired_path = os.path.join(self._folder, "expired")
         self._size = segment_size
         self._backend = backend
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
         self._made: Future[Segment] | None = None
+        self._lock = threading.Lock()
+        self._expired: weakref.ref[Segment] | None = None
 
     def begin(self) -> None:
         """Start making a segment, unless one is made already; returns at once."""
@@ -42,16 +53,36 @@ class SegmentPreparation:
         try:
             self._backend.rename(segment, path, base_offset)
         except BackendError:
-            self._remove()
+            self._remove(self._path)
             raise
         return segment
+
+    def recycle(self, segment: Segment) -> bool:
+        """Take an expired segment out of the log; False, and nothing done, where one waits already.
+
+        Its file is not touched before nobody holds the segment or a view of it any more.
+        """
+        with self._lock:
+            if os.path.exists(self._expired_path):
+                return False
+            try:
+                os.makedirs(self._folder, exist_ok=True)
+                os.rename(segment.path, self._expired_path)
+                sync_folder(self._log_folder)
+                sync_folder(self._folder)
+            except OSError as error:
+                log.warning("%s cannot be kept for reuse: %s", segment.path, error.strerror)
+                return not os.path.exists(segment.path)
+            self._expired = weakref.ref(segment)
+            return True
 
     def close(self) -> None:
         """Remove what was made and not taken."""
         self._finish()
         self._executor.shutdown()
-        self._remove()
-        if os.path.isdir(self._folder) and not os.listdir(self._folder):
+        self._remove(self._path)
+        self._remove(self._expired_path)
+        with suppress(OSError):
             os.rmdir(self._folder)
 
     def _finish(self) -> Segment | None:
@@ -65,8 +96,32 @@ class SegmentPreparation:
             return None
 
     def _make_ahead(self) -> Segment:
-        segment = self._make()
-        segment.prewrite()
+        segment = self._reuse()
+        if segment is None:
+            segment = self._make()
+            if self._backend.prewrites:
+                segment.prewrite()
+        return segment
+
+    def _reuse(self) -> Segment | None:
+        """The expired segment as a new one, all zeros on disk; None where there is none to use."""
+        self._remove(self._path)
+        with self._lock:
+            if self._expired is not None and self._expired() is not None:
+                return None
+            self._expired = None
+            try:
+                os.rename(self._expired_path, self._path)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise BackendError(f"cannot move {self._expired_path}: {error.strerror}") from error
+        try:
+            segment = self._backend.open(self._path, 0, self._size, 0)
+            segment.prewrite()
+        except BackendError as error:
+            log.warning("an expired segment could not be used again: %s", error)
+            return None
         return segment
 
     def _make(self) -> Segment:
@@ -74,13 +129,13 @@ class SegmentPreparation:
             os.makedirs(self._folder, exist_ok=True)
         except OSError as error:
             raise BackendError(f"cannot make {self._folder}: {error.strerror}") from error
-        self._remove()
+        self._remove(self._path)
         return self._backend.create(self._path, 0, self._size)
 
-    def _remove(self) -> None:
+    def _remove(self, path: str) -> None:
         try:
-            os.unlink(self._path)
+            os.unlink(path)
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise BackendError(f"cannot remove {self._path}: {error.strerror}") from error
+            raise BackendError(f"cannot remove {path}: {error.strerror}") from error

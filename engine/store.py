@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from congreve.engine.backends import make_backend
 from congreve.engine.checkpoint import Checkpointer
 from congreve.engine.clock import Clock
 from congreve.engine.commitlog import AppendResult, CommitLog
@@ -26,7 +27,6 @@ from congreve.engine.retention import disk_use as partition_use
 from congreve.engine.statefile import sync_folder
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped import MmapBackend
 from congreve.records.errors import RecordError
 from congreve.records.message import Record
 from congreve.records.properties import DELAY, TIMER_OUT_MS
@@ -67,7 +67,7 @@ class MessageStore:
         """Touches nothing on disk before start(). `disk_use(folder)` is its partition's use."""
         self.config = config
         self.clock = Clock() if clock is None else clock
-        self.backend = MmapBackend() if backend is None else backend
+        self.backend = make_backend(config) if backend is None else backend
         self.on_arrival = on_arrival
         self.queues = QueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
         self.log = CommitLog(

@@ -16,6 +16,7 @@ cdef class Segment:
     cdef uint8_t *data
     cdef int64_t written
     cdef int64_t ready
+    cdef object __weakref__     # tells whether an expired segment is still in somebody's hands
 
     # Whether [0, upto) may be written now; False where the disk is behind and memory is short.
     cdef bint extend(self, int64_t upto) noexcept nogil
@@ -29,8 +30,10 @@ cdef class Backend:
     #   failure   0, or the errno of the first write or sync that failed: then nothing more is
     #             ever called durable
     #   event_fd  an eventfd, readable when `durable` or `failure` moved; the reader resets it
+    #   prewrites  new segments are synced faster when zeros were written to them before
     # `lock` guards both numbers and what a subclass keeps beside them; `moved` tells waiters.
     cdef readonly int event_fd
+    cdef readonly bint prewrites
     cdef int64_t durable
     cdef int failure
     cdef pthread_mutex_t lock

@@ -40,7 +40,7 @@ class Segment:
         """Write zeros behind `written` and sync them, for a segment that is not attached yet.
 
         Blocks that were written once are synced faster than blocks that are only reserved.
-        BackendError. Backends that gain nothing by it do nothing.
+        A recycled segment, opened with nothing written, is whole zeros afterwards. BackendError.
         """
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
@@ -48,6 +48,9 @@ class Segment:
 class Backend:
     """Creates segments and makes what was appended to them durable."""
 
+    @property
+    def prewrites(self) -> bool:
+        """Whether a new segment should be given prewrite() before it is used."""
     @property
     def event_fd(self) -> int:
         """Readable whenever `durable_offset` or `failure_errno` moved."""
@@ -73,6 +76,9 @@ class Backend:
         """Ask for `upto` and block until it is durable (True), or failed or late (False)."""
     def stop(self) -> None:
         """Make everything written durable, then end; idempotent."""
+
+def sync_file_system(folder: str) -> None:
+    """Make all that was written on the file system of `folder` durable; BackendError."""
 
 def sync_folder(folder: str) -> None:
     """Make the entries of `folder` durable; OSError."""

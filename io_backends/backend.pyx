@@ -22,6 +22,9 @@ import os
 
 from congreve.io_backends.errors import BackendError
 
+cdef extern from "<unistd.h>" nogil:
+    int syncfs(int fd)
+
 cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_CLOEXEC
     int EFD_NONBLOCK
@@ -60,7 +63,7 @@ cdef class Segment:
         raise NotImplementedError
 
     def prewrite(self):
-        pass
+        raise NotImplementedError
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.data, self.size, True, flags)
@@ -161,6 +164,19 @@ cdef void announce(Backend backend) noexcept nogil:
     pthread_cond_broadcast(&backend.moved)
     # Fails only when the counter is full, and then it is readable anyway.
     c_write(backend.event_fd, &one, sizeof(one))
+
+
+def sync_file_system(folder):
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    cdef int fd = descriptor
+    cdef int failed
+    try:
+        with nogil:
+            failed = errno if syncfs(fd) != 0 else 0
+    finally:
+        os.close(descriptor)
+    if failed:
+        raise BackendError(f"cannot sync the file system of {folder}: {os.strerror(failed)}")
 
 
 def sync_folder(folder):

@@ -21,8 +21,12 @@ class MmapBackend(Backend):
     when the last one ended. After the first failed sync nothing becomes durable any more.
     """
 
-    def __new__(cls, fault_ahead: int = 16 << 20) -> Self:
-        """`fault_ahead`: bytes of fresh pages kept ready in front of the writer; 0 for none."""
+    def __new__(cls, fault_ahead: int = 16 << 20, *, prewrites: bool = False) -> Self:
+        """`fault_ahead`: bytes of fresh pages kept ready in front of the writer; 0 for none.
+
+        `prewrites` pays where each group is synced: a sync of blocks that were never written
+        commits the file system's journal as well.
+        """
     @property
     def fault_ahead(self) -> int: ...
     def run_flush(self) -> None:

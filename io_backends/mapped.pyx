@@ -42,10 +42,14 @@ cdef class MappedSegment(Segment):
     def flush(self):
         self.mapping.flush(0, self.written)
 
+    def prewrite(self):
+        self.mapping.prewrite(self.written)
+
 
 @cython.final
 cdef class MmapBackend(Backend):
-    def __cinit__(self, int64_t fault_ahead=16 << 20):
+    def __cinit__(self, int64_t fault_ahead=16 << 20, *, bint prewrites=False):
+        self.prewrites = prewrites
         pthread_cond_init(&self.wake, NULL)
         pthread_cond_init(&self.approach, NULL)
         self.fault_ahead = fault_ahead

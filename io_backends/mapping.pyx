@@ -1,13 +1,14 @@
 """A whole file in memory: the one way this project maps files."""
 
-from libc.errno cimport EEXIST, ENOENT, EOPNOTSUPP, errno
+from libc.errno cimport EEXIST, EIO, ENOENT, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cpython.buffer cimport PyBUF_WRITABLE
-from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, open as c_open
 from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
 from posix.stat cimport fstat, struct_stat
-from posix.unistd cimport close as c_close, fdatasync, ftruncate, unlink
+from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
 import os
 
@@ -25,6 +26,8 @@ cdef extern from "<sys/mman.h>" nogil:
 
 
 cdef int64_t PAGE = 4096  # msync and hole punching want page multiples
+cdef int64_t ZEROS = 4 << 20  # written at once,
+cdef int64_t ZEROS_SYNCED = 32 << 20  # and as many synced: others' syncs wait for no more
 
 
 cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
@@ -149,6 +152,36 @@ cdef class Mapping:
             c_close(fd)
         if failed:
             raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")
+
+
+    def prewrite(self, int64_t start):
+        cdef int fd = c_open(os.fsencode(self.path), O_WRONLY | O_CLOEXEC)
+        cdef int failed = errno
+        if fd >= 0:
+            with nogil:
+                failed = self.write_zeros(fd, start)
+                c_close(fd)
+        if failed:
+            raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
+
+    cdef int write_zeros(self, int fd, int64_t start) noexcept nogil:
+        cdef int failed = 0
+        cdef int64_t length
+        # Large steps get large folios of the page cache: a fifth of the time of small ones.
+        cdef void *zeros = calloc(1, ZEROS)
+        if zeros == NULL:
+            return ENOMEM
+        while failed == 0 and start < self.size:
+            length = pwrite(fd, zeros, min(ZEROS, self.size - start), start)
+            start += max(length, 0)
+            if length <= 0:
+                failed = errno if length < 0 else EIO
+            elif start % ZEROS_SYNCED < length and fdatasync(fd) != 0:
+                failed = errno
+        if failed == 0 and fdatasync(fd) != 0:
+            failed = errno
+        free(zeros)
+        return failed
 
 
 # The blocks behind the first whole page are given back to the file system, which reads as zero.

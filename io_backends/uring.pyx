@@ -139,6 +139,7 @@ cdef class UringBackend(Backend):
         if window <= 0 or window % (1 << 20):
             raise BackendError(f"a window of {window} bytes is not possible: take whole MiB")
         self.window, self.depth, self.attached = Window(window), depth, []
+        self.prewrites = True
         failed = io_uring_queue_init(2 * WRITES_MAX, &self.ring, IORING_SETUP_COOP_TASKRUN)
         if failed < 0:
             raise BackendError(f"the kernel gives no io_uring: {os.strerror(-failed)}")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from congreve.engine.queuetable import QueueTable
+from congreve.engine.queuetable import GROUP_SYNC_AT, QueueTable
 
 
 def maps_in_use():
@@ -47,3 +47,17 @@ def test_loading_keeps_no_file_mapped(tmp_path):
     assert maps_in_use() < before + 50
     assert sum(len(queue.entries(0, 1)) for queue in again) == 300
     assert maps_in_use() < before + 50
+
+
+def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
+    """Ten thousand syncs one by one took a stop seconds."""
+    table = QueueTable(tmp_path, 4000)
+    for queue_id in range(GROUP_SYNC_AT + 1):
+        table.get("T", queue_id).append(0, 100 * queue_id, 100, 1)
+    assert all(queue.dirty_pages for queue in table)
+    table.flush()
+    assert not any(queue.dirty_pages for queue in table)
+    table.close()
+    again = QueueTable(tmp_path, 4000)
+    again.load()
+    assert [queue.max for queue in again] == [1] * (GROUP_SYNC_AT + 1)

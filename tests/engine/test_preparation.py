@@ -1,0 +1,149 @@
+"""Segments made ahead, and expired ones that become new: old bytes never come back."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.commitlog import CommitLog
+from congreve.engine.config import StoreConfig
+from congreve.engine.consumequeue import ConsumeQueue
+from congreve.engine.preparation import SegmentPreparation
+from congreve.engine.store import MessageStore
+from congreve.engine.verify import StoreExaminer
+from congreve.io_backends.backend import Segment
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.mapped import MmapBackend
+from congreve.records.message import Record
+from congreve.records.record import decode_record
+
+SEGMENT = 64 << 10
+BODY = b"old bytes " * 300
+
+
+def expired_segment(folder: Path) -> Segment:
+    """A full segment of records in the log's folder."""
+    (folder / "commitlog").mkdir()
+    path = folder / "commitlog" / f"{0:020d}"
+    path.write_bytes(b"\xda" * SEGMENT)
+    return MmapBackend().open(str(path), 0, SEGMENT, SEGMENT)
+
+
+def preparation_in(folder: Path) -> SegmentPreparation:
+    return SegmentPreparation(str(folder / "commitlog"), SEGMENT, MmapBackend())
+
+
+def test_an_expired_segment_becomes_the_next_one_as_zeros(tmp_path: Path) -> None:
+    expired = expired_segment(tmp_path)
+    inode = os.stat(expired.path).st_ino
+    preparation = preparation_in(tmp_path)
+    assert preparation.recycle(expired)
+    assert os.listdir(tmp_path / "commitlog") == []
+    del expired
+    preparation.begin()
+    path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
+    segment = preparation.take(str(path), SEGMENT)
+    assert path.stat().st_ino == inode
+    assert path.read_bytes() == bytes(memoryview(segment)) == bytes(SEGMENT)
+    assert (segment.base_offset, segment.written) == (SEGMENT, 0)
+    preparation.close()
+    assert not (tmp_path / "commitlog.prepared").exists()
+
+
+def test_a_segment_that_is_still_viewed_is_not_written_over(tmp_path: Path) -> None:
+    expired = expired_segment(tmp_path)
+    view = memoryview(expired)[100:200]
+    inode = os.stat(expired.path).st_ino
+    preparation = preparation_in(tmp_path)
+    assert preparation.recycle(expired)
+    del expired
+    preparation.begin()
+    path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
+    preparation.take(str(path), SEGMENT)
+    assert path.stat().st_ino != inode
+    assert bytes(view) == b"\xda" * 100
+    preparation.close()
+    assert bytes(view) == b"\xda" * 100
+
+
+def test_one_expired_segment_waits_at_most(tmp_path: Path) -> None:
+    preparation = preparation_in(tmp_path)
+    assert preparation.recycle(expired_segment(tmp_path))
+    (tmp_path / "second").mkdir()
+    second = expired_segment(tmp_path / "second")
+    assert not preparation.recycle(second)
+    assert os.path.exists(second.path)
+
+
+@pytest.mark.parametrize("size", [SEGMENT, 100])
+def test_what_a_crash_left_beside_the_log_is_used_only_as_zeros(tmp_path: Path, size: int) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog.prepared").mkdir()
+    (tmp_path / "commitlog.prepared" / "expired").write_bytes(b"\xda" * size)
+    (tmp_path / "commitlog.prepared" / "segment").write_bytes(b"\xda" * size)
+    preparation = preparation_in(tmp_path)
+    preparation.begin()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    preparation.take(str(path), 0)
+    assert path.read_bytes() == bytes(SEGMENT)
+    preparation.close()
+
+
+def test_a_segment_cannot_replace_one_of_the_log(tmp_path: Path) -> None:
+    expired = expired_segment(tmp_path)
+    preparation = preparation_in(tmp_path)
+    with pytest.raises(BackendError, match="exists"):
+        preparation.take(expired.path, 0)
+    assert os.listdir(tmp_path / "commitlog.prepared") == []
+
+
+def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> None:
+    """Ten times round, killed in between: what recovery finds is what was written last."""
+    config = StoreConfig(
+        root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=SEGMENT,
+        flush_disk_type="ASYNC_FLUSH",
+        message_index_enable=False,
+    )
+    written = 0
+    for round_ in range(10):
+        with MessageStore(config) as store:
+            for _ in range(60):
+                assert store.put(Record(topic="T", body=b"%d " % written + BODY)).end
+                written += 1
+            while len(store.log.segments) > 1:
+                store.log.delete_oldest()
+            first = store.log.min_offset
+            copy = tmp_path / f"killed-{round_}"
+            shutil.copytree(config.root_dir, copy)
+        with MessageStore(
+            StoreConfig(root_dir=str(copy), mapped_file_size_commit_log=SEGMENT)
+        ) as s:
+            assert s.max_offset("T", 0) == written
+            for offset in range(s.min_offset("T", 0), written):
+                record = decode_record(b"".join(s.get("T", 0, offset, 1).buffers))
+                assert record.body == b"%d " % offset + BODY
+                assert record.physical_offset >= first
+        assert StoreExaminer(str(copy)).verify().problems == []
+
+
+def test_a_batch_gets_all_of_its_room_before_its_first_record(tmp_path: Path) -> None:
+    """A disk that fills up within a batch used to leave the first part of it in the log."""
+    log = CommitLog(str(tmp_path / "commitlog"), 1 << 20, MmapBackend(), ManualClock(1))
+    log.load()
+    queue = ConsumeQueue(str(tmp_path / "queue"), "T", 0, file_size=20 * 10)
+    element = (30).to_bytes(4, "big") + bytes(4 + 4 + 4) + (5).to_bytes(4, "big") + b"hello"
+    element = (len(element) + 2).to_bytes(4, "big") + element[4:] + bytes(2)
+    log.append_records(Record(topic="T", body=b""), element * 7, queue)
+    end = log.max_offset
+    # The queue's third file cannot be made: a folder is in its place.
+    (tmp_path / "queue" / f"{400:020d}").mkdir()
+    with pytest.raises(BackendError):
+        log.append_records(Record(topic="T", body=b""), element * 25, queue)
+    assert (log.max_offset, queue.max) == (end, 7)
+    (tmp_path / "queue" / f"{400:020d}").rmdir()
+    assert log.append_records(Record(topic="T", body=b""), element * 25, queue).records == 25
+    assert queue.max == 32
+    assert queue.entries(0, 32)["size"].tolist() == [queue[0][1]] * 32
