@@ -153,7 +153,6 @@ cdef class Mapping:
         if failed:
             raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")
 
-
     def prewrite(self, int64_t start):
         cdef int fd = c_open(os.fsencode(self.path), O_WRONLY | O_CLOEXEC)
         cdef int failed = errno
