@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body
 
@@ -77,10 +80,28 @@ def test_a_reply_that_its_sender_compressed_arrives_whole(asking: Asking) -> Non
 
 
 def test_a_requester_that_gave_up_and_went_away_is_told_to_the_responder(asking: Asking) -> None:
-    asking.responder(hold=True)
+    asking.responder(holdMs=60_000)
     (given_up,) = asking.ask("late", timeout_ms=2_000)
     assert "timeout" in given_up, given_up
     asking.call("responderRelease")
     (sent,) = asking.sent(1)
     assert "channel of <" in sent["error"], sent
     assert "not found" in sent["error"]
+
+
+def test_a_reply_finds_its_requester_after_the_broker_was_killed(
+    java: Driver, namesrv: servers.Server, kind: str, tmp_path: Path
+) -> None:
+    broker = servers.broker(kind, tmp_path, namesrv.address, broker_name="broker-requests")
+    broker.start()
+    asking = Asking(java, Cluster(namesrv, broker), f"requests-{uuid.uuid4().hex[:8]}")
+    asking.cluster.create_topic(java, asking.topic, queues=1)
+    asking.responder(holdMs=4_000)
+    with ThreadPoolExecutor(1) as pool:
+        replies = pool.submit(asking.ask, "survivor", timeout_ms=30_000)
+        time.sleep(1)
+        broker.kill()
+        broker.start()
+        assert [body(one) for one in replies.result(60)] == [b"re: survivor"]
+    asking.call("responderStop")
+    assert broker.stop() in (0, 143), broker.tail()

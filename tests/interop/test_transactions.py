@@ -157,6 +157,23 @@ def test_another_producer_of_the_group_is_asked_for_one_that_died(
     transacting.stop_producer(second)
 
 
+def test_the_go_client_commits_rolls_back_and_is_asked(
+    transacting: Transacting, go: Driver, kind: str
+) -> None:
+    transacting.hand_to(kind)
+    transacting.create_topic()
+    done = go.call(
+        "transact",
+        **{"namesrv": transacting.namesrv.address, "topic": transacting.topic},
+        **{"group": f"go-{transacting.name}", "answer": "commit", "expected": 2},
+        **{"locals": ["commit", "rollback", "unknown", "unknown"], "timeoutMs": 20_000},
+    )
+    assert done["ok"] == 4
+    assert set(done["checks"]) == {"2|unknown", "3|unknown"}
+    expected = Counter(["0|commit", "2|unknown", "3|unknown"])
+    wait_until(lambda: transacting.seen() == expected, "a commit is not visible")
+
+
 def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, kind: str) -> None:
     transacting.hand_to(kind, transactionCheckMax="2")
     transacting.create_topic()

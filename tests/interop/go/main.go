@@ -12,21 +12,23 @@ import (
 )
 
 type request struct {
-	Do        string `json:"do"`
-	Namesrv   string `json:"namesrv"`
-	Topic     string `json:"topic"`
-	Group     string `json:"group"`
-	Mode      string `json:"mode"`
-	Tag       string `json:"tag"`
-	SQL       string `json:"sql"`
-	Keys      string `json:"keys"`
-	ID        string `json:"id"`
-	Count     int    `json:"count"`
-	Size      int    `json:"size"`
-	Instances int    `json:"instances"`
-	Expected  int    `json:"expected"`
-	TimeoutMs int64  `json:"timeoutMs"`
-	QuietMs   int64  `json:"quietMs"`
+	Do        string   `json:"do"`
+	Namesrv   string   `json:"namesrv"`
+	Topic     string   `json:"topic"`
+	Group     string   `json:"group"`
+	Mode      string   `json:"mode"`
+	Tag       string   `json:"tag"`
+	SQL       string   `json:"sql"`
+	Keys      string   `json:"keys"`
+	ID        string   `json:"id"`
+	Count     int      `json:"count"`
+	Size      int      `json:"size"`
+	Instances int      `json:"instances"`
+	Expected  int      `json:"expected"`
+	TimeoutMs int64    `json:"timeoutMs"`
+	QuietMs   int64    `json:"quietMs"`
+	Locals    []string `json:"locals"`
+	Answer    string   `json:"answer"`
 
 	MaxReconsumeTimes int32 `json:"maxReconsumeTimes"`
 }
@@ -41,6 +43,7 @@ func main() {
 	groups := map[string]*group{}
 	commands := map[string]func(request) (answer, error){
 		"load":          load,
+		"transact":      transact,
 		"retries":       retries,
 		"consumerStart": func(r request) (answer, error) { return startGroup(groups, r) },
 		"consumerWait":  func(r request) (answer, error) { return waitGroup(groups, r) },

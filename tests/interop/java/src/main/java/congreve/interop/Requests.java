@@ -33,12 +33,10 @@ final class Requests {
         DefaultMQPushConsumer consumer;
         DefaultMQProducer producer;
 
-        ConsumeConcurrentlyStatus reply(MessageExt request, int padding, boolean hold) {
+        ConsumeConcurrentlyStatus reply(MessageExt request, int padding, long holdMs) {
             JSONObject result = new JSONObject();
             try {
-                if (hold) {
-                    released.await(60, TimeUnit.SECONDS);
-                }
+                released.await(holdMs, TimeUnit.MILLISECONDS);
                 String body = SHORT_BODY + new String(request.getBody(), StandardCharsets.UTF_8)
                     + "x".repeat(padding);
                 Message reply = MessageUtil.createReplyMessage(
@@ -56,7 +54,7 @@ final class Requests {
     JSONObject start(JSONObject request) throws Exception {
         Responder responder = new Responder();
         int padding = request.getIntValue("padding");
-        boolean hold = request.getBooleanValue("hold");
+        long holdMs = request.getLongValue("holdMs");
         responder.producer = producer(request, "responder-" + request.getString("id"));
         responder.consumer = new DefaultMQPushConsumer(request.getString("group"));
         responder.consumer.setNamesrvAddr(request.getString("namesrv"));
@@ -64,13 +62,13 @@ final class Requests {
         responder.consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         responder.consumer.subscribe(request.getString("topic"), "*");
         responder.consumer.registerMessageListener((MessageListenerConcurrently) (messages, c) ->
-            responder.reply(messages.get(0), padding, hold));
+            responder.reply(messages.get(0), padding, holdMs));
         responder.consumer.start();
         responders.put(request.getString("id"), responder);
         return new JSONObject();
     }
 
-    /** Let the replies go that "hold" kept back. */
+    /** Let the replies go that "holdMs" keeps back. */
     JSONObject release(JSONObject request) {
         responders.get(request.getString("id")).released.countDown();
         return new JSONObject();

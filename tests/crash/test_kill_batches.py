@@ -1,0 +1,109 @@
+"""kill -9 under batches: what was acknowledged is there, whole and in its place."""
+
+import random
+import struct
+import threading
+import time
+import uuid
+from collections import deque
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.wire import PULL_MESSAGE, Wire, pull_fields, record_bodies, send_fields
+
+SEND_BATCH_MESSAGE = 320
+TOPIC = "KilledBatches"
+QUEUES = 3
+SENDERS = 2
+IN_FLIGHT = 4
+
+#: (queue id, offset of the first) -> bodies of all
+Acknowledged = dict[tuple[int, int], list[bytes]]
+
+
+def batch_of(bodies: list[bytes]) -> bytes:
+    """Members without properties (RocketMQ: MessageDecoder.encodeMessages)."""
+    return b"".join(
+        struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + b"\0\0"
+        for body in bodies
+    )
+
+
+def send_until_killed(address: str, seed: int, acknowledged: Acknowledged) -> None:
+    chance = random.Random(seed)
+    waiting: deque[tuple[int, list[bytes]]] = deque()
+    try:
+        with Wire(address) as wire:
+            while True:
+                while len(waiting) < IN_FLIGHT:
+                    bodies = [
+                        uuid.UUID(int=chance.getrandbits(128)).bytes * chance.randrange(1, 60)
+                        for _ in range(chance.randrange(1, 40))
+                    ]
+                    fields = {**send_fields(TOPIC, chance.randrange(QUEUES), {}), "m": "true"}
+                    waiting.append(
+                        (wire.send(SEND_BATCH_MESSAGE, fields, batch_of(bodies)), bodies)
+                    )
+                answer = wire.receive()
+                _, bodies = waiting.popleft()
+                if answer.code == 0:
+                    assert answer.fields["msgId"].count(",") == len(bodies) - 1
+                    at = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
+                    acknowledged[at] = bodies
+    except OSError:
+        return
+
+
+def stored(address: str, queue_id: int) -> list[bytes]:
+    """A queue's bodies; their offsets have no gap."""
+    bodies: list[bytes] = []
+    with Wire(address) as wire:
+        while True:
+            answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, queue_id, len(bodies), 32))
+            if answer.code != 0:
+                return bodies
+            found = record_bodies(answer.body)
+            assert [at for at, _ in found] == list(range(len(bodies), len(bodies) + len(found)))
+            bodies += [body for _, body in found]
+
+
+@pytest.mark.crash
+def test_every_acknowledged_batch_is_there_whole(tmp_path: Path, kill_rounds: int) -> None:
+    namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
+    broker = servers.broker(
+        *("congreve", tmp_path / "broker", namesrv.address),
+        settings={
+            "flushDiskType": "SYNC_FLUSH",
+            "mappedFileSizeCommitLog": str(512 << 10),
+            "mappedFileSizeConsumeQueue": str(20 * 100),
+        },
+    )
+    acknowledged: Acknowledged = {}
+    chance = random.Random(320)
+    namesrv.start()
+    try:
+        for number in range(max(1, kill_rounds // 15)):
+            broker.start()
+            senders = [
+                threading.Thread(
+                    target=send_until_killed,
+                    args=(broker.address, number * SENDERS + i, acknowledged),
+                )
+                for i in range(SENDERS)
+            ]
+            for sender in senders:
+                sender.start()
+            time.sleep(chance.uniform(0.05, 0.3))
+            broker.kill()
+            for sender in senders:
+                sender.join(30)
+        broker.start()
+        found = [stored(broker.address, queue_id) for queue_id in range(QUEUES)]
+        for (queue_id, offset), bodies in acknowledged.items():
+            assert found[queue_id][offset : offset + len(bodies)] == bodies
+        assert len(acknowledged) > kill_rounds
+        assert broker.stop() in (0, 143), broker.tail()
+    finally:
+        broker.kill()
+        namesrv.kill()
