@@ -6,9 +6,9 @@ from congreve.broker import transaction
 from congreve.broker.offsets import NO_OFFSET, ConsumerOffsetManager
 from congreve.broker.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from congreve.broker.transaction import QUEUE_ID, TRANS_GROUP
+from congreve.broker.transactionscan import settle_by_op_records
 from congreve.broker.transactionservice import TransactionService
 from congreve.engine.store import MessageStore
-from congreve.records import properties
 from congreve.records.flags import TRANSACTION_MASK, SysFlag
 from congreve.records.record import decode_record
 
@@ -50,24 +50,15 @@ class TransactionRecovery:
         return min(max(offset, least), end)
 
     def _read_op_records(self) -> None:
-        window = self._service.window
-        end = self._store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)
-        for physical_offset in self._physical_offsets(TRANS_OP_HALF_TOPIC):
-            found = self._store.read(physical_offset)
-            if found is None:
-                continue
-            record = decode_record(found, verify_crc=False)
-            settled = record.properties.get(properties.TAGS) == transaction.SETTLED_TAG
-            if settled and record.body.isdigit() and int(record.body) < end:
-                window.add(int(record.body))
-
-    def _physical_offsets(self, topic: str) -> list[int]:
-        queue = self._store.queues.find(topic, QUEUE_ID)
-        if queue is None:
-            return []
-        entries = queue.entries(self._begin(topic), queue.max)
-        offsets: list[int] = entries["physical_offset"].tolist()
-        return offsets
+        queue = self._store.queues.find(TRANS_OP_HALF_TOPIC, QUEUE_ID)
+        if queue is not None:
+            settle_by_op_records(
+                self._store.log,
+                queue,
+                self._begin(TRANS_OP_HALF_TOPIC),
+                self._service.window,
+                self._store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID),
+            )
 
     def _find_copies(self) -> None:
         service = self._service

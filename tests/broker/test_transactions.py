@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from congreve.records.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.headers import ResumeCheckHalfMessageRequestHeader
@@ -448,3 +449,18 @@ def test_progress_promises_nothing_that_is_not_on_disk(bench, fake_backend) -> N
     service.save_progress()
     assert bench.offsets.query("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 1
     bench.store.backend = real
+
+
+def test_op_records_that_say_something_else_settle_nothing(bench) -> None:
+    bench.send_half(b"one")
+    for body, tags in (
+        *((b"0", "x"), (b"0", None), (b"-0", "d"), (b"", "d"), (b"0.", "d"), (b"7", "d")),
+        *((b"9" * 19, "d"), (b"9" * 40, "d"), (b"zero", "d")),
+    ):
+        told = {} if tags is None else {"TAGS": tags}
+        bench.store.put(Record(topic=OP_TOPIC, body=body, properties=told))
+    bench.restart()
+    assert bench.transactions.service.open_offsets() == [0]
+    bench.store.put(Record(topic=OP_TOPIC, body=b"0", properties={"TAGS": "d"}))
+    bench.restart()
+    assert bench.transactions.service.open_offsets() == []
