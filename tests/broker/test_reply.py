@@ -121,6 +121,8 @@ def test_a_reply_reaches_who_asked_and_is_stored(bench, another_connection, code
         **{"bornHost": "127.0.0.1:40000", "storeHost": "127.0.0.1:10911", "unitMode": "false"},
     }
     assert bench.stored() == [b"the reply"]
+    record = decode_record(bench.store.read(0))
+    assert (record.sys_flag, record.properties) == (1, REPLY)
 
 
 def test_a_reply_to_somebody_who_has_gone_is_stored_and_its_sender_told(bench) -> None:
