@@ -15,6 +15,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -86,6 +87,9 @@ final class Consumers {
         String from = request.getString("from");
         consumer.setConsumeFromWhere(from == null
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.valueOf(from));
+        if (request.getBooleanValue("hash")) {
+            consumer.setAllocateMessageQueueStrategy(new AllocateMessageQueueConsistentHash());
+        }
         String expression = request.getString("expression");
         String sql = request.getString("sql");
         if (sql == null) {

@@ -54,6 +54,8 @@ public final class Driver {
         Map.entry("query", Queries::query),
         Map.entry("retries", Retries::run),
         Map.entry("filter", Filters::filter),
+        Map.entry("allocate", Shares::allocate),
+        Map.entry("localOffsets", Shares::localOffsets),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {

@@ -1,0 +1,205 @@
+"""Our consumers while brokers and name servers restart, hang or die, and members come and go.
+
+At least once: whatever was acknowledged to a producer comes to the group, however often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import servers
+
+from congreve.client import (
+    AdminClient,
+    ConsumeFrom,
+    ConsumerSettings,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+)
+from congreve.errors import CongreveError
+
+EVENTUALLY_S = 60
+QUICK = ConsumerSettings(
+    pause_after_error_s=0.2, rebalance_s=1.0, commit_s=0.3, stop_wait_s=2.0, pull_wait_s=2.0
+)
+
+
+class Rig:
+    """A name server with two brokers of a kind, and a topic of four queues on each."""
+
+    def __init__(self, kind: str, folder: Path, brokers: int = 2) -> None:
+        self.namesrv = servers.namesrv(kind, folder / "namesrv")
+        self.namesrv.start()
+        self.brokers = [
+            servers.broker(
+                kind, folder / f"broker{i}", self.namesrv.address, broker_name=f"broker-{i}"
+            )
+            for i in range(brokers)
+        ]
+        for broker in self.brokers:
+            broker.start()
+        self.topic = f"rig-{uuid.uuid4().hex[:8]}"
+        asyncio.run(self._create_topic())
+
+    async def _create_topic(self) -> None:
+        async with AdminClient(self.namesrv.address) as admin:
+            await admin.create_topic(self.topic, queues=4, cluster=servers.CLUSTER)
+
+    def stop(self) -> None:
+        for server in (*self.brokers, self.namesrv):
+            server.kill()
+
+    def consumer(self, listener: Any, group: str, **more: Any) -> PushConsumer:
+        settings: dict[str, Any] = {"settings": QUICK, **more}
+        return PushConsumer(
+            self.namesrv.address,
+            group=group,
+            topics={self.topic: "*"},
+            listener=listener,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            timeout_s=1.0,
+            **settings,
+        )
+
+
+@pytest.fixture
+def rig(kind: str, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(kind, tmp_path)
+    yield made
+    made.stop()
+
+
+class Traffic:
+    """Sends without end until told, and counts what was acknowledged and what came."""
+
+    def __init__(self, rig: Rig, pause_s: float = 0.002) -> None:
+        self._rig = rig
+        self._pause_s = pause_s
+        self._ended = asyncio.Event()
+        self.acknowledged: set[bytes] = set()
+        self.came: Counter[bytes] = Counter()
+
+    async def __call__(self, message: ReceivedMessage) -> None:
+        self.came[message.body] += 1
+
+    async def send(self) -> None:
+        number = 0
+        async with Producer(self._rig.namesrv.address, group="traffic", send_timeout_s=1.0) as producer:
+            while not self._ended.is_set():
+                number += 1
+                body = b"%d" % number
+                try:
+                    await producer.send(Message(topic=self._rig.topic, body=body))
+                except CongreveError:
+                    await asyncio.sleep(0.1)
+                else:
+                    self.acknowledged.add(body)
+                await asyncio.sleep(self._pause_s)
+
+    async def more(self, count: int = 100) -> None:
+        """Wait until so many more were acknowledged."""
+        before = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) >= before + count)
+
+    async def all_came(self) -> None:
+        self._ended.set()
+        await eventually(lambda: self.acknowledged <= set(self.came))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(EVENTUALLY_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_nothing_is_lost_over_restarts_hangs_and_deaths(rig: Rig) -> None:
+    traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
+    first, second = rig.brokers
+    async with rig.consumer(traffic, group), rig.consumer(traffic, group):
+        sending = asyncio.create_task(traffic.send())
+        await traffic.more()
+        await asyncio.to_thread(first.kill)
+        await traffic.more()
+        await asyncio.to_thread(first.start)
+        await traffic.more()
+        await asyncio.to_thread(rig.namesrv.kill)
+        await traffic.more()
+        await asyncio.to_thread(rig.namesrv.start)
+        assert second.process is not None
+        second.process.send_signal(signal.SIGSTOP)
+        await traffic.more(5)
+        second.process.send_signal(signal.SIGCONT)
+        await traffic.more()
+        await asyncio.to_thread(second.stop)
+        await asyncio.to_thread(second.start)
+        await traffic.more()
+        await traffic.all_came()
+        await sending
+
+
+@pytest.mark.crash
+async def test_members_that_come_and_go_lose_nothing(rig: Rig, kill_rounds: int) -> None:
+    """Eight queues and twenty members; `make soak` makes a thousand."""
+    traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
+    members: list[PushConsumer] = []
+    chance = random.Random(7)
+    sending = asyncio.create_task(traffic.send())
+    joins = 20 if kill_rounds <= 50 else kill_rounds
+    for _ in range(joins):
+        member = rig.consumer(traffic, group)
+        await member.start()
+        members.append(member)
+        while len(members) > 12 or (members and chance.random() < 0.4):
+            await members.pop(chance.randrange(len(members))).stop()
+    last = rig.consumer(traffic, group)
+    await last.start()
+    await asyncio.gather(*(member.stop() for member in members))
+    await eventually(lambda: sum(queue.topic == rig.topic for queue in last.assigned) == 8)
+    await traffic.all_came()
+    await sending
+    await last.stop()
+    doubled = sum(count > 1 for count in traffic.came.values())
+    assert doubled <= len(traffic.came) // 2, "queues were shared by several members"
+
+
+async def test_orderly_members_keep_the_order_while_members_come_and_go(rig: Rig) -> None:
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    last: dict[tuple[str, int], int] = {}
+    at_work: set[tuple[str, int]] = set()
+    came: set[int] = set()
+    wrong: list[str] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        queue = (message.queue.broker_name, message.queue_id)
+        if queue in at_work:
+            wrong.append(f"two at work on {queue}")
+        at_work.add(queue)
+        await asyncio.sleep(0)
+        if message.queue_offset > last.get(queue, -1) + 1:
+            wrong.append(f"{queue}: {message.queue_offset} after {last.get(queue, -1)}")
+        last[queue] = message.queue_offset
+        came.add(int(message.body))
+        at_work.discard(queue)
+
+    count = 600
+    async with Producer(rig.namesrv.address, group="orderly") as producer:
+        for i in range(count):
+            await producer.send(Message(topic=rig.topic, body=b"%d" % i))
+    one = rig.consumer(listener, group, orderly=True)
+    await one.start()
+    async with rig.consumer(listener, group, orderly=True):
+        async with rig.consumer(listener, group, orderly=True):
+            await asyncio.sleep(1)
+        await one.stop()
+        await eventually(lambda: len(came) == count)
+    assert wrong == []
