@@ -81,7 +81,8 @@ cdef class UringBackend(Backend):
     cdef void plan(self) noexcept nogil
     cdef void submit_ready(self) noexcept nogil
     cdef bint fly(self, int index) noexcept nogil
-    cdef bint next_zeros(self, int64_t base, int64_t end) noexcept nogil
+    cdef bint await_writer(self, int64_t base, int64_t end) noexcept nogil
+    cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil
     cdef Extent *extent_at(self, int64_t position) noexcept nogil
     cdef Extent *extent_of(self, UringSegment segment) except NULL
     cdef void join(self, Extent *extent) noexcept nogil

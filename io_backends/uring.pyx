@@ -28,7 +28,10 @@ from congreve.io_backends.liburing cimport (
     io_uring_sqe, io_uring_submit, iovec,
 )
 from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from congreve.io_backends.pthread cimport (
+    pthread_cond_broadcast, pthread_cond_signal, pthread_cond_wait, pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from congreve.io_backends.window cimport Window, show_file
 
 import logging
@@ -59,6 +62,7 @@ cdef enum:
     STEP = 256 << 10        # bytes of the window that are made ready at once
     WRITE_MAX = 256 << 10   # more is split, so that several are in flight
     ZERO_STEP = 1 << 20
+    ZERO_RUN = 64 << 20     # zeros that are synced at once, begun when half of the last are left
     WAIT_MS = 2             # another thread may take the completion that one waits for
 
 LOG = logging.getLogger(__name__)
@@ -257,30 +261,48 @@ cdef class UringBackend(Backend):
         with nogil:
             pthread_mutex_lock(&self.lock)
             self.zero_from = self.zero_upto = base
-            while failed == 0 and self.next_zeros(base, end):
-                pthread_mutex_unlock(&self.lock)
-                failed = zero_step(fd, self.zeros, self.zero_from - base, end - base)
-                pthread_mutex_lock(&self.lock)
-                self.zero_from = self.zero_upto
-                self.advance()
+            while failed == 0 and self.await_writer(base, end):
+                failed = self.zero_run(fd, base, end)
+            if failed != 0:
+                self.fail(failed)
             pthread_mutex_unlock(&self.lock)
-            if failed == 0 and fdatasync(fd) != 0:
-                failed = errno
             if fd >= 0:
                 c_close(fd)
-            if failed != 0:
-                pthread_mutex_lock(&self.lock)
-                self.fail(failed)
-                pthread_mutex_unlock(&self.lock)
 
-    # Picks the next zeros to be written: behind what the window shows, which is written anyway.
-    cdef bint next_zeros(self, int64_t base, int64_t end) noexcept nogil:
-        cdef Extent *extent = self.extent_at(base)
-        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
-            return False
-        self.zero_from = min(max(self.zero_upto, extent.ready), end)
-        self.zero_upto = min(self.zero_from + ZERO_STEP, end)
-        return self.zero_from < end
+    # Rests until the writer comes near the end of the zeros; False when there is no more to do.
+    cdef bint await_writer(self, int64_t base, int64_t end) noexcept nogil:
+        cdef Extent *extent
+        while not self.stopping and self.failure == 0:
+            extent = self.extent_at(base)
+            if extent == NULL or extent.base != base or max(self.zero_upto, extent.ready) >= end:
+                break
+            if extent.ready + ZERO_RUN // 2 > self.zero_upto:
+                # What the window shows is written anyway.
+                self.zero_from = self.zero_upto = max(self.zero_upto, extent.ready)
+                return True
+            pthread_cond_wait(&self.moved, &self.lock)
+        return False
+
+    # Zeros and the sync that keeps later writes from waiting for the file system's journal.
+    cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil:
+        cdef int64_t limit = min(self.zero_from + ZERO_RUN, end)
+        cdef Extent *extent
+        cdef int failed = 0
+        while failed == 0 and self.zero_from < limit and not self.stopping:
+            self.zero_upto = min(self.zero_from + ZERO_STEP, limit)
+            pthread_mutex_unlock(&self.lock)
+            failed = zero_step(fd, self.zeros, self.zero_from - base, self.zero_upto - base)
+            pthread_mutex_lock(&self.lock)
+            extent = self.extent_at(base)
+            self.zero_from = self.zero_upto
+            if extent != NULL and extent.base == base:
+                self.zero_from = self.zero_upto = min(max(self.zero_upto, extent.ready), limit)
+            self.advance()
+        pthread_mutex_unlock(&self.lock)
+        if failed == 0 and fdatasync(fd) != 0:
+            failed = errno
+        pthread_mutex_lock(&self.lock)
+        return failed
 
     cdef void join(self, Extent *extent) noexcept nogil:
         cdef Extent **at = &self.first
@@ -310,6 +332,7 @@ cdef class UringBackend(Backend):
             error = self.window.show(extent.data + start - extent.base, start, end - start)
             if error == 0:
                 extent.ready = end
+                pthread_cond_signal(&self.moved)
             else:
                 self.fail(error)
         end = extent.ready
@@ -547,6 +570,7 @@ cdef class UringBackend(Backend):
             return
         pthread_mutex_lock(&self.lock)
         self.stopping = True
+        pthread_cond_broadcast(&self.moved)
         if self.attached:
             last = self.attached[len(self.attached) - 1]
             self.target = last.base_offset + last.published()

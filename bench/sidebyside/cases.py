@@ -90,7 +90,12 @@ SYNC_SENDS = {
     "sync-one-at-a-time": Load(connections=1, inflight=1),
     "sync-4x8": Load(inflight=8),
     "sync-4x64": Load(inflight=64),
+    "sync-batch-32x1KiB": Load(size=KIB, batch=32, inflight=8),
 }
+# What SYNC_FLUSH is held against: the reference without waiting for the disk, and the disk alone.
+ASYNC_64 = "async-4x64"
+RAW_ALONE = "raw-4KiB"
+RAW_TOGETHER = "raw-64KiB-x4"
 PULLS = {
     "pull-32x1KiB": Load(mode="pull", connections=8, inflight=1, batch=32, size=KIB, queues=8),
     "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),

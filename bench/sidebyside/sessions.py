@@ -11,6 +11,8 @@ from statistics import median
 import msgspec
 from harness.wire import Wire
 
+from congreve.io_backends.measure import raw_writes
+
 from . import cases, generator, process
 from .brokers import Running, running
 from .cases import Size
@@ -165,6 +167,20 @@ class Session:
             f" {result.latency['99']:.3f} ms"
         )
 
+    def disk(self, name: str, group: int, depth: int) -> None:
+        """O_DIRECT writes with RWF_DSYNC beside the broker's store, which rests meanwhile."""
+        folder = self.broker.server.config.parent
+        found = raw_writes(str(folder), group, depth, self.size.warmup + self.size.duration)
+        self._keep(
+            self._result(
+                name,
+                message_size=group,
+                latency={"50": found.p50_us / 1e3, "99": found.p99_us / 1e3},
+                publish_rate=found.bytes_per_s / group,
+            )
+        )
+        self._tell(f"{found.bytes_per_s / 1e6:,.0f} MB/s  p50 {found.p50_us:,.0f} us")
+
     def restart(self, name: str) -> None:
         """Kill it and wait until it stores again."""
         seconds = self.broker.restart_seconds()
@@ -260,10 +276,18 @@ def wait(session: Session) -> None:
 
 
 def sync(session: Session) -> None:
-    """SYNC_FLUSH: for information."""
+    """SYNC_FLUSH, beside what the disk can do."""
     session.heat()
+    session.disk(cases.RAW_ALONE, 4 * cases.KIB, 1)
+    session.disk(cases.RAW_TOGETHER, 64 * cases.KIB, 4)
     for name, load in cases.SYNC_SENDS.items():
         session.send(name, load)
+
+
+def unsynced(session: Session) -> None:
+    """ASYNC_FLUSH under the load of SYNC_FLUSH."""
+    session.heat()
+    session.send(cases.ASYNC_64, cases.SYNC_SENDS["sync-4x64"])
 
 
 def restart(session: Session) -> None:
@@ -290,6 +314,7 @@ SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "wait": (wait, "ASYNC_FLUSH"),
     "delay": (delay, "ASYNC_FLUSH"),
     "transactions": (transactions, "ASYNC_FLUSH"),
+    "async": (unsynced, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),
 }
 

@@ -15,6 +15,8 @@ from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body, message
 
+from congreve.io_backends.probe import uring_refusal
+
 TOPICS = 12
 MESSAGES = 1500
 SEGMENT_BYTES = 1 << 20
@@ -40,14 +42,14 @@ class Exchange:
     port: int = field(default_factory=servers.free_port)
     broker: servers.BrokerServer | None = None
 
-    def hand_to(self, kind: str) -> None:
+    def hand_to(self, kind: str, **settings: str) -> None:
         """Start a broker of that kind on the store."""
         self.broker = servers.broker(
             *(kind, self.folder, self.namesrv.address),
             broker_name=self.name,
             store=self.folder / "store",
             port=self.port,
-            settings=SETTINGS,
+            settings={**SETTINGS, **settings},
         )
         self.broker.start()
 
@@ -197,6 +199,37 @@ def test_the_other_broker_serves_every_message_and_hands_the_store_back(
     exchange.end("stop")
 
     exchange.hand_to(writer)
+    assert assert_serves(exchange, topics, sent) == after
+    exchange.end("stop")
+
+
+def test_a_store_written_through_io_uring_is_one_for_every_other(
+    exchange: Exchange, kind: str, tmp_path: Path
+) -> None:
+    if kind != "congreve":
+        pytest.skip("io_uring is ours")
+    if (refusal := uring_refusal(str(tmp_path))) is not None:
+        pytest.skip(refusal)
+    topics = ["rings-0", "rings-1"]
+    exchange.hand_to("congreve", ioBackend="uring")
+    exchange.create_topics(topics)
+    sent = fill(exchange, topics, MESSAGES // 2, seed=3)
+    before = assert_serves(exchange, topics, sent)
+    exchange.end("kill")
+    segments = [p for p in (exchange.folder / "store" / "commitlog").iterdir() if p.is_file()]
+    assert len(segments) >= 2
+
+    exchange.hand_to("java")
+    assert assert_serves(exchange, topics, sent) == before
+    sent += fill(exchange, topics, MESSAGES // 10, seed=4)
+    exchange.end("stop")
+
+    exchange.hand_to("congreve", ioBackend="mmap")
+    sent += fill(exchange, topics, MESSAGES // 10, seed=5)
+    after = assert_serves(exchange, topics, sent)
+    exchange.end("kill")
+
+    exchange.hand_to("congreve", ioBackend="uring")
     assert assert_serves(exchange, topics, sent) == after
     exchange.end("stop")
 
