@@ -13,15 +13,21 @@ from congreve.remoting.server import RemotingServer, ServerLimits
 
 Answer = Callable[[RemotingCommand], RemotingCommand | None]
 
+Handler = Callable[[RemotingCommand, Connection], RemotingCommand | None]
+
 HEART_BEAT, UNREGISTER_CLIENT = 34, 35
 
 
 class FakeBroker:
-    """Keeps every request; answers by `answers`, ``{code: function}``, else with success."""
+    """Keeps every request; answers by `answers`, ``{code: function}``, else with success.
+
+    `handlers` go before them and are given the connection too.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.answers: dict[int, Answer] = {}
+        self.handlers: dict[int, Handler] = {}
         self.requests: list[RemotingCommand] = []
         self.server = RemotingServer(
             dict.fromkeys(range(400), self._serve), limits=ServerLimits(stop_s=0.1)
@@ -36,6 +42,8 @@ class FakeBroker:
 
     def _serve(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         self.requests.append(request)
+        if request.code in self.handlers:
+            return self.handlers[request.code](request, connection)
         answer = self.answers.get(request.code)
         return request.reply(0) if answer is None else answer(request)
 

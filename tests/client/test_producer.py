@@ -1,11 +1,20 @@
 """The producer against brokers that answer as told."""
 
 import asyncio
+import contextvars
 import threading
 
 import pytest
 
-from congreve.client import Message, MessageQueue, Producer, SendStatus, SyncProducer, by_key
+from congreve.client import (
+    Message,
+    MessageQueue,
+    Producer,
+    SendResult,
+    SendStatus,
+    SyncProducer,
+    by_key,
+)
 from congreve.client.errors import (
     BrokerError,
     ClientStateError,
@@ -15,7 +24,10 @@ from congreve.client.errors import (
     RouteNotFoundError,
     SendTimeoutError,
 )
+from congreve.namesrv.routes import BrokerIdentity
+from congreve.remoting.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from congreve.remoting.command import RemotingCommand
+from congreve.remoting.server import RemotingServer
 
 from .cluster import FakeBroker, FakeCluster, refused, silence, stored
 
@@ -297,3 +309,86 @@ def test_sync_producer_that_is_not_started_says_so() -> None:
     with pytest.raises(ClientStateError, match="not running"):
         producer.send(Message(topic="T", body=b"x"))
     producer.stop()
+
+
+async def test_callbacks_get_the_result_in_the_context_of_the_sender() -> None:
+    current: contextvars.ContextVar[str] = contextvars.ContextVar("current")
+    seen: list[tuple[str, int]] = []
+
+    def note(task: asyncio.Task[SendResult]) -> None:
+        seen.append((current.get(), task.result().queue_offset))
+
+    async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
+        all_store(cluster)
+        for name in ("one", "two"):
+            current.set(name)
+            producer.send_soon(Message(topic="T", body=b"x"), note)
+    assert sorted(seen) == [("one", 7), ("two", 7)]
+
+
+async def test_stopping_waits_for_what_was_sent_without_waiting() -> None:
+    async with FakeCluster("a") as cluster:
+        all_store(cluster)
+        async with Producer(cluster.address, group="pg") as producer:
+            tasks = [producer.send_soon(Message(topic="T", body=b"x")) for _ in range(50)]
+        assert all(task.done() and not task.exception() for task in tasks)
+
+
+async def test_vip_channel_is_two_ports_below() -> None:
+    async with FakeCluster("a") as cluster:
+        vip = RemotingServer({SEND: lambda request, connection: stored(request)}, port=0)
+        await vip.start()
+        broker = cluster.brokers["a"]
+        cluster.name_server.routes.register(
+            BrokerIdentity("C", "a", 0, f"127.0.0.1:{vip.port + 2}"),
+            TopicConfigSerializeWrapper(
+                topic_config_table={"V": TopicConfig(topic_name="V")},
+                data_version=DataVersion(counter=2, timestamp=2),
+            ),
+            [],
+            "a",
+        )
+        async with Producer(cluster.address, group="pg", vip_channel=True) as producer:
+            await producer.send(Message(topic="V", body=b"x"))
+        await vip.stop()
+        assert broker.asked(SEND) == []
+
+
+async def test_a_broker_that_hangs_costs_one_send_its_time_and_others_nothing() -> None:
+    async with (
+        FakeCluster("a", "b") as cluster,
+        Producer(cluster.address, group="pg", latency_faults=True) as producer,
+    ):
+        all_store(cluster)
+        cluster.brokers["a"].answers[SEND] = silence
+        late = 0
+        for _ in range(10):
+            try:
+                await producer.send(Message(topic="T", body=b"x"), timeout_s=0.05)
+            except SendTimeoutError:
+                late += 1
+        assert late <= 1
+
+
+def test_futures_of_the_sync_producer_call_back() -> None:
+    async def scenario() -> list[int]:
+        async with FakeCluster("a") as cluster:
+            all_store(cluster)
+            return await asyncio.to_thread(send, cluster.address)
+
+    def send(address: str) -> list[int]:
+        offsets: list[int] = []
+        with SyncProducer(address, group="pg") as producer:
+            futures = [
+                producer.send_soon(
+                    Message(topic="T", body=b"x"),
+                    lambda future: offsets.append(future.result().queue_offset),
+                )
+                for _ in range(5)
+            ]
+            for future in futures:
+                future.result(10)
+            assert len(producer.send_many("T", [b"x"])) == 1
+        return offsets
+
+    assert asyncio.run(scenario()) == [7] * 5

@@ -56,6 +56,7 @@ public final class Driver {
         Map.entry("filter", Filters::filter),
         Map.entry("allocate", Shares::allocate),
         Map.entry("localOffsets", Shares::localOffsets),
+        Map.entry("speed", Speed::produce),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {
