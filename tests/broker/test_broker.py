@@ -139,7 +139,7 @@ async def test_topics_live_their_life_by_tool(tmp_path):
         await tool.ask(15, commit("G", "T", 2))
         assert (await tool.ask(215, {"topic": "T"})).code == 0
         assert (await tool.ask(202, {"topic": "T"})).code == ResponseCode.TOPIC_NOT_EXIST
-        assert broker.offsets.query("G", "T", 0) == -1
+        assert broker.managers.offsets.query("G", "T", 0) == -1
         await tool.create_topic("T")
         assert (await tool.send("T")).ext_fields["queueOffset"] == "0"
 
@@ -161,11 +161,11 @@ async def test_groups_live_their_life_by_tool(tmp_path):
         assert len(spans["consumeTimeSpanSet"]) == 2
         assert (await tool.json(317, {"isOrder": "false"}))["totalDiff"] == 0
         await tool.ask(314, {"srcGroup": "G", "destGroup": "H", "topic": "T"})
-        assert broker.offsets.query("H", "T", 0) == 1
+        assert broker.managers.offsets.query("H", "T", 0) == 1
         assert (await tool.json(43))["offsetTable"]["T@G"] == {"0": 1}
         await tool.ask(207, {"groupName": "G", "removeOffset": "true"})
-        assert "G" not in broker.groups.table
-        assert broker.offsets.topics_of("G") == []
+        assert "G" not in broker.managers.groups.table
+        assert broker.managers.offsets.topics_of("G") == []
 
 
 async def test_config_is_shown_changed_and_kept(tmp_path):
@@ -254,7 +254,7 @@ async def test_members_are_listed_told_and_asked(tmp_path):
         assert (await tool.ask(203, {"consumerGroup": "G"})).code == 206
         assert (await tool.heart_beat("G", "T")).code == 0
         assert [request.code for request in told] == [40]
-        assert broker.topics.get("%RETRY%G").write_queue_nums == 1
+        assert broker.managers.topics.get("%RETRY%G").write_queue_nums == 1
         assert (await tool.json(38, {"consumerGroup": "G"})) == {"consumerIdList": ["c1"]}
         online = await tool.json(203, {"consumerGroup": "G"})
         assert online["connectionSet"][0]["clientId"] == "c1"
@@ -279,13 +279,13 @@ async def test_members_are_listed_told_and_asked(tmp_path):
 async def test_a_closed_connection_leaves_its_groups(tmp_path):
     async with running(config_of(tmp_path)) as (tool, broker):
         await tool.heart_beat("G", "T")
-        assert broker.consumers.groups and broker.producers.groups
+        assert broker.managers.consumers.groups and broker.managers.producers.groups
         await tool.client.close()
         for _ in range(100):
-            if not broker.consumers.groups:
+            if not broker.managers.consumers.groups:
                 break
             await asyncio.sleep(0.02)
-        assert broker.consumers.groups == broker.producers.groups == {}
+        assert broker.managers.consumers.groups == broker.managers.producers.groups == {}
 
 
 async def test_locks_go_to_one_member(tmp_path):
@@ -318,9 +318,9 @@ async def test_what_the_broker_knows_survives_a_restart(tmp_path):
         await tool.heart_beat("G", "T")
         await tool.ask(15, commit("G", "T", 1))
     async with running(config) as (tool, broker):
-        assert broker.topics.get("T").write_queue_nums == 3
-        assert "G" in broker.groups.table
-        assert broker.offsets.query("G", "T", 0) == 1
+        assert broker.managers.topics.get("T").write_queue_nums == 3
+        assert "G" in broker.managers.groups.table
+        assert broker.managers.offsets.query("G", "T", 0) == 1
         assert (await tool.send("T")).ext_fields["queueOffset"] == "1"
 
 

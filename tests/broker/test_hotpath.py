@@ -210,7 +210,7 @@ async def pull_all(ports: Ports, expression: str) -> list[bytes]:
         )
         if answer.code != 0:
             assert answer.code == 19, answer.remark
-            assert ports.broker.offsets.query("G", "T", 1) == offset
+            assert ports.broker.managers.offsets.query("G", "T", 1) == offset
             return bodies
         bodies += [record.body for record in decode_records(answer.body)]
         offset = int(answer.ext_fields["nextBeginOffset"])

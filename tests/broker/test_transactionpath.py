@@ -106,7 +106,7 @@ async def test_half_messages_are_the_same_by_both_ways(
                 half = await ports.half(properties, body, **how)
                 outcomes.append((told(half), ports.appended(start)))
             assert outcomes[0] == outcomes[1], name
-        assert len(broker.transactions.service.open_offsets()) > 8
+        assert len(broker.managers.transactions.service.open_offsets()) > 8
         await client.close()
 
 
@@ -158,7 +158,7 @@ async def test_transactions_cross_segments_and_queue_files(tmp_path: Path) -> No
         bodies = [decode_record(broker.store.read(queue[i][0])).body for i in range(1, queue.max)]
         assert [int(body.split(b"|")[0]) for body in bodies] == list(range(300))
         assert broker.store.max_offset("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 301
-        assert broker.transactions.service.open_offsets() == []
+        assert broker.managers.transactions.service.open_offsets() == []
         await client.close()
 
 
@@ -182,7 +182,7 @@ async def test_ordinary_transactions_need_no_python(tmp_path: Path, monkeypatch)
             raise AssertionError("the Python service was asked")
 
         for name in ("prepare", "commit", "rollback"):
-            monkeypatch.setattr(broker.transactions.service, name, never)
+            monkeypatch.setattr(broker.managers.transactions.service, name, never)
         for how in ("8", "12"):
             half = await ports.half()
             assert (await ports.end(half, {"commitOrRollback": how})).code == 0
