@@ -70,6 +70,7 @@ from congreve.remoting.headerdecoder cimport HeaderDecoder
 from congreve.remoting.hotheaders cimport read_pull_header, read_send_header
 from congreve.remoting.slices cimport Slice
 
+from congreve.errors import CongreveError
 from congreve.remoting.errors import FrameError
 
 cdef enum:
@@ -169,22 +170,36 @@ cdef class HotPath(FrameSink):
         cdef bint batch
         cdef int32_t size = self.frame.size
         if stop == STOP_COLD or (stop == STOP_PULL and not self.serve_pull(connection)):
-            self.wake_held()  # a handler may delete a topic, and with it what is remembered here
-            connection.on_frame(self.frame_bytes())
-            self.transactions.find_queues()
-            self.at += size
+            self.answer_cold(connection)
         elif stop == STOP_PULL:
             self.at += size
         elif stop == STOP_SEGMENT:
-            self.log.next_segment()
+            if not self.made(self.log.next_segment):
+                self.answer_cold(connection)
         elif stop == STOP_QUEUE:
             self.open_queue()
         elif stop == STOP_QUEUE_ROOM:
-            (<ConsumeQueue> self.full_queue).make_room()
+            if not self.made((<ConsumeQueue> self.full_queue).make_room):
+                self.answer_cold(connection)
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
         return 0
+
+    def made(self, room):
+        """Whether there is room on disk now; if not, the Python handlers meet it and say why."""
+        try:
+            room()
+        except CongreveError:
+            return False
+        return True
+
+    def answer_cold(self, connection):
+        cdef int32_t size = self.frame.size
+        self.wake_held()  # a handler may delete a topic, and with it what is remembered here
+        connection.on_frame(self.frame_bytes())
+        self.transactions.find_queues()
+        self.at += size
 
     cdef bytes frame_bytes(self):
         return PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)

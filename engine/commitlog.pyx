@@ -20,7 +20,7 @@ from collections import namedtuple
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
 from congreve.engine.preparation import SegmentPreparation
 from congreve.engine.segmentfiles import find_segments, remove_files, segment_path
-from congreve.io_backends.errors import BackendError
+from congreve.io_backends.errors import BackendError, NoBufferError
 
 cdef int64_t PREPARE_AT_ONCE = 64 << 20  # smaller segments fill too quickly to wait for half
 cdef int64_t MILE = 1 << 20  # bytes between two words to the backend of how far the log is
@@ -159,7 +159,7 @@ cdef class CommitLog:
         cdef Segment segment
         if self.starved:
             self.starved = False
-            raise BackendError("no buffer is free: the disk is behind the writers, send less")
+            raise NoBufferError("no buffer is free: the disk is behind the writers, send less")
         if self.active is not None and base < self.active.base_offset + self.active.size:
             return
         segment = self.preparation.take(segment_path(self.folder, base), base)

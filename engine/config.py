@@ -7,6 +7,8 @@ import msgspec
 
 from congreve.engine.errors import StoreConfigError
 
+IO_BACKENDS = ("auto", "mmap", "pool", "uring")
+
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CQ_ENTRY = 20
 _MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
@@ -70,6 +72,12 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     flush_commit_log_thorough_interval: int = 10_000
     flush_interval_consume_queue: int = 1_000
     flush_consume_queue_thorough_interval: int = 60_000
+    transient_store_pool_enable: bool = False  # ioBackend=pool says the same
+    transient_store_pool_size: int = 5  # buffers of a segment's size, made as they are needed
+    transient_store_pool_locked: bool = True  # ours: false lets buffers swap where mlock may not
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
 
     check_crc_on_recover: bool = msgspec.field(name="checkCRCOnRecover", default=True)
     file_reserved_time: int = 72  # hours
@@ -94,12 +102,18 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
             raise StoreConfigError(
                 f"flushDiskType is {self.flush_disk_type!r}: SYNC_FLUSH or ASYNC_FLUSH are known"
             )
+        self._choose_backend()
         if self.mapped_file_size_commit_log < _MIN_SEGMENT:
             raise StoreConfigError(
                 f"mappedFileSizeCommitLog is {self.mapped_file_size_commit_log}: "
                 f"at least {_MIN_SEGMENT} bytes are needed"
             )
-        for name in ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num"):
+        for name in (
+            "transient_store_pool_size",
+            "mapped_file_size_consume_queue",
+            "max_hash_slot_num",
+            "max_index_num",
+        ):
             if getattr(self, name) <= 0:
                 raise StoreConfigError(f"{name} is {getattr(self, name)}: it must be positive")
         entries = -(-self.mapped_file_size_consume_queue // _CQ_ENTRY)
@@ -107,6 +121,19 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         self.disk_max_used_space_ratio = min(max(self.disk_max_used_space_ratio, 10), 95)
         parse_delay_levels(self.message_delay_level)
         parse_hours(self.delete_when)
+
+    def _choose_backend(self) -> None:
+        if self.io_backend not in IO_BACKENDS:
+            raise StoreConfigError(
+                f"ioBackend is {self.io_backend!r}: {', '.join(IO_BACKENDS)} are known"
+            )
+        if self.transient_store_pool_enable:
+            if self.io_backend not in {"auto", "pool"}:
+                raise StoreConfigError(
+                    f"transientStorePoolEnable=true and ioBackend={self.io_backend} exclude each "
+                    "other: leave out one of them"
+                )
+            self.io_backend = "pool"
 
     @property
     def sync_flush(self) -> bool:

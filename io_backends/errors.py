@@ -9,3 +9,7 @@ class BackendError(CongreveError):
 
 class SegmentSizeError(BackendError):
     """A file on disk has not the size that the store's settings ask for."""
+
+
+class NoBufferError(BackendError):
+    """All memory for appended bytes waits for the disk; it works again when that has caught up."""

@@ -1,0 +1,57 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.pthread cimport pthread_cond_t
+from congreve.io_backends.window cimport Window
+
+
+cdef class PoolSegment(Segment):
+    # Shows a buffer of the pool from where it is written, and its file when that holds all of it.
+    #   released  the file is shown again: the buffer may become another segment's
+    cdef readonly Mapping mapping
+    cdef bint released
+
+
+# What the write thread must know of an attached segment: it runs without the GIL.
+cdef struct Extent:
+    uint8_t *data
+    int64_t base
+    int64_t end
+    int64_t length          # of the mapping: whole pages
+    const int64_t *written
+    bint *released
+    int fd
+    Extent *next
+
+
+cdef class PoolBackend(Backend):
+    # Guarded by `lock`:
+    #   first      attached segments in offset order, less those that left their buffers
+    #   target     everything below is asked to become durable
+    #   committed  everything below was written to the file
+    #   stopping   the thread ends as soon as `target` is durable
+    # With the GIL: `buffers` are (Window, weak reference to the segment that has it).
+    cdef readonly int64_t limit
+    cdef readonly bint locked
+    cdef readonly int64_t commit_interval_ms
+    cdef readonly int64_t commit_least_pages
+    cdef readonly int64_t commit_thorough_ms
+    cdef Extent *first
+    cdef int64_t target
+    cdef int64_t committed
+    cdef bint stopping
+    cdef pthread_cond_t wake
+    cdef list buffers
+    cdef object borrowing
+    cdef list attached
+    cdef object thread
+
+    cdef Extent *extent_at(self, int64_t position) noexcept nogil
+    cdef void write_groups(self) noexcept nogil
+    cdef bint commit_due(self, int64_t last_ms, int64_t *upto) noexcept nogil
+    cdef void write_until(self, int64_t upto, bint synced) noexcept nogil
+    cdef void release_written(self) noexcept nogil
+    cdef void pause(self) noexcept nogil
+    cdef object show_buffer(self, PoolSegment segment)
+    cdef object join(self, PoolSegment segment)

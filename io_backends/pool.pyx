@@ -1,0 +1,352 @@
+"""The backend of locked buffers: appends touch no file, one thread writes and syncs them."""
+
+cimport cython
+from libc.errno cimport EINTR, EIO, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.mman cimport mlock
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.unistd cimport close as c_close, fdatasync, pwrite
+
+from congreve.io_backends.atomic cimport load_acquire
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.pthread cimport (
+    pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait, pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
+    pthread_mutex_lock, pthread_mutex_unlock,
+)
+from congreve.io_backends.window cimport Window, show_file
+
+import logging
+import os
+import threading
+import weakref
+
+from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.errors import BackendError, NoBufferError
+
+cdef int64_t PAGE = 4096
+cdef int64_t WRITE_MAX = 8 << 20  # bytes a call: others may ask for a sync meanwhile
+
+LOG = logging.getLogger(__name__)
+
+
+cdef inline int64_t now_ms() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+cdef inline int64_t pages_end(int64_t position) noexcept nogil:
+    return (position + PAGE - 1) // PAGE * PAGE
+
+
+# Writes all of it, however often the kernel takes only a part: 0 or errno.
+cdef int write_all(int fd, const uint8_t *data, int64_t length, int64_t offset) noexcept nogil:
+    cdef int64_t done
+    while length > 0:
+        done = pwrite(fd, data, min(length, WRITE_MAX), offset)
+        if done < 0 and errno == EINTR:
+            continue
+        if done <= 0:
+            return errno if done < 0 else EIO
+        data += done
+        offset += done
+        length -= done
+    return 0
+
+
+@cython.final
+cdef class PoolSegment(Segment):
+    def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
+        self.mapping = mapping
+        self.path = mapping.path
+        self.base_offset = base_offset
+        self.size = mapping.size
+        self.data = mapping.data
+        self.written = written
+
+    def zero_tail(self):
+        self.mapping.zero_from(self.written)
+        self.mapping.reserve(self.written, self.size)
+
+    def flush(self):
+        self.mapping.flush(0, self.written)
+
+    def prewrite(self):
+        self.mapping.prewrite(self.written)
+
+
+@cython.final
+cdef class PoolBackend(Backend):
+    def __cinit__(self, *, int64_t buffers=5, bint locked=True, bint prewrites=False,
+                  int64_t commit_interval_ms=200, int64_t commit_least_pages=4,
+                  int64_t commit_thorough_ms=200):
+        cdef pthread_condattr_t attributes
+        if buffers < 1:
+            raise BackendError(f"a pool of {buffers} buffers is not possible: take 1 at least")
+        pthread_condattr_init(&attributes)
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(&self.wake, &attributes)
+        self.limit, self.locked, self.prewrites = buffers, locked, prewrites
+        self.commit_interval_ms = max(commit_interval_ms, 1)
+        self.commit_least_pages = commit_least_pages
+        self.commit_thorough_ms = commit_thorough_ms
+        self.buffers, self.attached, self.borrowing = [], [], threading.Lock()
+
+    def __dealloc__(self):
+        cdef Extent *extent
+        while self.first != NULL:
+            extent = self.first
+            self.first = extent.next
+            c_close(extent.fd)
+            free(extent)
+        pthread_cond_destroy(&self.wake)
+
+    # --- segments
+
+    def create(self, str path, int64_t base_offset, int64_t size):
+        cdef Mapping mapping = Mapping(path, size, create=True)
+        cdef PoolSegment segment
+        try:
+            mapping.reserve(0, size)
+            mapping.flush()
+            sync_folder(os.path.dirname(path))
+            segment = PoolSegment(mapping, base_offset, 0)
+            self.show_buffer(segment)
+        except NoBufferError:
+            os.unlink(path)
+            raise
+        except (BackendError, OSError) as error:
+            os.unlink(path)
+            raise BackendError(f"cannot create {path} of {size} bytes: {error}") from error
+        return segment
+
+    def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        if not 0 <= written <= size:
+            raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
+        return PoolSegment(Mapping(path, size), base_offset, written)
+
+    def attach(self, Segment segment):
+        self.attached.append(<PoolSegment?> segment)
+        if self.thread is not None:
+            self.join(segment)
+        while len(self.attached) > 1 and (<PoolSegment> self.attached[0]).released:
+            del self.attached[0]
+
+    cdef object join(self, PoolSegment segment):
+        cdef Extent *extent
+        cdef Extent **at = &self.first
+        cdef int fd
+        if segment.ready == 0:
+            self.show_buffer(segment)
+        fd = c_open(os.fsencode(segment.path), O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            raise BackendError(f"cannot open {segment.path}: {os.strerror(errno)}")
+        extent = <Extent *> malloc(sizeof(Extent))
+        if extent == NULL:
+            c_close(fd)
+            raise MemoryError
+        extent.data, extent.base, extent.next = segment.data, segment.base_offset, NULL
+        extent.end = segment.base_offset + segment.size
+        extent.length = pages_end(segment.size)
+        extent.written, extent.released, extent.fd = &segment.written, &segment.released, fd
+        pthread_mutex_lock(&self.lock)
+        while at[0] != NULL:
+            at = &at[0].next
+        at[0] = extent
+        pthread_mutex_unlock(&self.lock)
+
+    # --- buffers
+
+    @property
+    def free_buffers(self):
+        cdef PoolSegment holder
+        busy = 0
+        for _, reference in self.buffers:
+            holder = reference()
+            busy += holder is not None and not holder.released
+        return self.limit - busy
+
+    cdef object show_buffer(self, PoolSegment segment):
+        # The bytes before `written` in its page stay; what is behind them is zero.
+        cdef Window window = self.borrow(segment)
+        cdef int64_t start = segment.written - segment.written % PAGE
+        cdef int64_t head = segment.written - start
+        cdef uint8_t kept[4096]
+        cdef int error
+        with nogil:
+            memcpy(kept, segment.data + start, head)
+            error = window.show(segment.data + start, start, pages_end(segment.size) - start)
+            if error == 0:
+                memcpy(segment.data + start, kept, head)
+        if error:
+            segment.released = True
+            raise BackendError(f"cannot show a buffer in {segment.path}: {os.strerror(error)}")
+        segment.ready = segment.size
+
+    def borrow(self, PoolSegment segment):
+        cdef PoolSegment holder
+        cdef Window window
+        with self.borrowing:
+            for i, (window, reference) in enumerate(self.buffers):
+                holder = reference()
+                if (holder is None or holder.released) and window.size >= segment.size:
+                    self.buffers[i] = (window, weakref.ref(segment))
+                    return window
+            if len(self.buffers) >= self.limit:
+                raise NoBufferError(
+                    f"all {self.limit} buffers wait for the disk: send less, or raise "
+                    "transientStorePoolSize"
+                )
+            window = self.new_buffer(pages_end(segment.size))
+            self.buffers.append((window, weakref.ref(segment)))
+        return window
+
+    def new_buffer(self, int64_t size):
+        cdef Window window = Window(size)
+        cdef int failed = 0
+        if self.locked:
+            with nogil:
+                if mlock(window.data, size) != 0:
+                    failed = errno
+        if failed:
+            raise BackendError(
+                f"cannot lock a buffer of {size >> 20} MiB in memory ({os.strerror(failed)}): raise "
+                "RLIMIT_MEMLOCK (ulimit -l), or set transientStorePoolLocked=false to let it swap"
+            )
+        return window
+
+    # --- life
+
+    def start(self, int64_t durable_offset):
+        cdef Segment segment
+        if self.thread is not None:
+            raise BackendError("the backend was started already: make a new one")
+        for segment in self.attached:
+            segment.flush()
+            durable_offset = max(durable_offset, segment.base_offset + segment.written)
+        del self.attached[:max(len(self.attached) - 1, 0)]
+        if self.attached:
+            self.join(self.attached[0])
+        pthread_mutex_lock(&self.lock)
+        self.target = self.committed = durable_offset
+        self.succeed(durable_offset)
+        pthread_mutex_unlock(&self.lock)
+        self.thread = threading.Thread(target=self.run_writes, name="flush", daemon=True)
+        self.thread.start()
+
+    def run_writes(self):
+        with nogil:
+            self.write_groups()
+
+    def stop(self):
+        cdef Segment last
+        if self.thread is None or self.stopping:
+            return
+        if self.attached:
+            last = self.attached[len(self.attached) - 1]
+            self.request_durable(last.base_offset + last.published())
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        pthread_cond_signal(&self.wake)
+        pthread_mutex_unlock(&self.lock)
+        self.thread.join()
+
+    # --- writes
+
+    cdef void request_durable(self, int64_t upto) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        if upto > self.target:
+            self.target = upto
+            pthread_cond_signal(&self.wake)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void reached(self, int64_t position) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        pthread_cond_signal(&self.wake)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef Extent *extent_at(self, int64_t position) noexcept nogil:
+        cdef Extent *extent = self.first
+        while extent != NULL and extent.end <= position:
+            extent = extent.next
+        return extent
+
+    cdef void write_groups(self) noexcept nogil:
+        cdef int64_t last_ms = now_ms()
+        cdef int64_t upto = 0
+        pthread_mutex_lock(&self.lock)
+        while True:
+            self.release_written()
+            if (self.failure == 0 and self.target > self.durable
+                    and self.extent_at(self.durable) != NULL):
+                self.write_until(self.target, True)
+            elif self.stopping:
+                break
+            elif self.failure == 0 and self.commit_due(last_ms, &upto):
+                last_ms = now_ms()
+                self.write_until(upto, False)
+            else:
+                self.pause()
+        pthread_mutex_unlock(&self.lock)
+
+    # RocketMQ: CommitRealTimeService. Bytes that the kernel has are written back in its own time.
+    cdef bint commit_due(self, int64_t last_ms, int64_t *upto) noexcept nogil:
+        cdef Extent *extent = self.extent_at(self.committed)
+        if extent == NULL:
+            return False
+        upto[0] = extent.base + load_acquire(extent.written)
+        if upto[0] <= self.committed:
+            return False
+        return (upto[0] == extent.end or now_ms() - last_ms >= self.commit_thorough_ms
+                or upto[0] // PAGE - self.committed // PAGE >= max(self.commit_least_pages, 1))
+
+    # Of one segment; `lock` is let go meanwhile, the extent stays because only this thread frees.
+    cdef void write_until(self, int64_t upto, bint synced) noexcept nogil:
+        cdef Extent *extent = self.extent_at(self.durable if synced else self.committed)
+        cdef int64_t end = min(upto, extent.end)
+        cdef int64_t start = max(self.committed, extent.base)
+        cdef int error = 0
+        pthread_mutex_unlock(&self.lock)
+        if start < end:
+            error = write_all(extent.fd, extent.data + start - extent.base, end - start,
+                              start - extent.base)
+        if error == 0 and synced and fdatasync(extent.fd) != 0:
+            error = errno
+        pthread_mutex_lock(&self.lock)
+        if error != 0:
+            self.fail(error)
+            return
+        self.committed = max(self.committed, end)
+        if synced:
+            self.succeed(end)
+
+    # Full segments that are on disk show their files, which hold the same bytes.
+    cdef void release_written(self) noexcept nogil:
+        cdef Extent *extent = self.first
+        while extent != NULL and extent.end <= self.durable and self.failure == 0:
+            self.first = extent.next
+            pthread_mutex_unlock(&self.lock)
+            if show_file(extent.data, extent.fd, 0, extent.length) == 0:
+                extent.released[0] = True
+            c_close(extent.fd)
+            free(extent)
+            pthread_mutex_lock(&self.lock)
+            extent = self.first
+
+    cdef void pause(self) noexcept nogil:
+        cdef timespec until
+        if self.failure != 0:
+            pthread_cond_wait(&self.wake, &self.lock)
+            return
+        clock_gettime(CLOCK_MONOTONIC, &until)
+        until.tv_sec += self.commit_interval_ms // 1000
+        until.tv_nsec += self.commit_interval_ms % 1000 * 1000000
+        if until.tv_nsec >= 1000000000:
+            until.tv_sec += 1
+            until.tv_nsec -= 1000000000
+        pthread_cond_timedwait(&self.wake, &self.lock, &until)
