@@ -82,6 +82,8 @@ cdef class HotPath(FrameSink):
     cdef void answer_send(self, bint batch) noexcept nogil
     cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1
+    cdef bint room_made(self, bint in_log) except -1
+    cdef int answer_cold(self, object connection) except -1
     cdef bytes frame_bytes(self)
     cdef bint serve_pull(self, object connection) except -1
     cdef int answer_pull(self, object connection) except -1

@@ -173,33 +173,34 @@ cdef class HotPath(FrameSink):
             self.answer_cold(connection)
         elif stop == STOP_PULL:
             self.at += size
-        elif stop == STOP_SEGMENT:
-            if not self.made(self.log.next_segment):
+        elif stop == STOP_SEGMENT or stop == STOP_QUEUE_ROOM:
+            if not self.room_made(stop == STOP_SEGMENT):
                 self.answer_cold(connection)
         elif stop == STOP_QUEUE:
             self.open_queue()
-        elif stop == STOP_QUEUE_ROOM:
-            if not self.made((<ConsumeQueue> self.full_queue).make_room):
-                self.answer_cold(connection)
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
         return 0
 
-    def made(self, room):
+    cdef bint room_made(self, bint in_log) except -1:
         """Whether there is room on disk now; if not, the Python handlers meet it and say why."""
         try:
-            room()
+            if in_log:
+                self.log.next_segment()
+            else:
+                (<ConsumeQueue> self.full_queue).make_room()
         except CongreveError:
             return False
         return True
 
-    def answer_cold(self, connection):
+    cdef int answer_cold(self, object connection) except -1:
         cdef int32_t size = self.frame.size
         self.wake_held()  # a handler may delete a topic, and with it what is remembered here
         connection.on_frame(self.frame_bytes())
         self.transactions.find_queues()
         self.at += size
+        return 0
 
     cdef bytes frame_bytes(self):
         return PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)

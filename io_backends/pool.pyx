@@ -215,8 +215,8 @@ cdef class PoolBackend(Backend):
                     failed = errno
         if failed:
             raise BackendError(
-                f"cannot lock a buffer of {size >> 20} MiB in memory ({os.strerror(failed)}): raise "
-                "RLIMIT_MEMLOCK (ulimit -l), or set transientStorePoolLocked=false to let it swap"
+                f"cannot lock a buffer of {size >> 20} MiB in memory ({os.strerror(failed)}): "
+                "raise RLIMIT_MEMLOCK (ulimit -l), or set transientStorePoolLocked=false"
             )
         return window
 

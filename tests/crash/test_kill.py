@@ -16,6 +16,7 @@ from congreve.engine.store import MessageStore, PutStatus
 from congreve.engine.verify import StoreExaminer
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
 from congreve.records.message import Record
 from congreve.records.record import decode_record
@@ -47,6 +48,8 @@ def body_of(number: int) -> bytes:
 
 def backend_of(name: str) -> Backend:
     """A backend by the name that ioBackend has for it; skips where it cannot work."""
+    if name == "pool":
+        return PoolBackend()
     if name == "mmap":
         return MmapBackend()
     return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
@@ -128,18 +131,22 @@ def check(root: Path, acknowledged: list[Acknowledged], backend: str) -> int:
     return highest + 1
 
 
+BACKENDS = ["mmap", "pool", "uring"]
+
+
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_no_acknowledged_message_is_lost(tmp_path: Path, kill_rounds: int, backend: str) -> None:
     if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
         pytest.skip(refusal)
     dice = random.Random(20220713)
     acknowledged: list[Acknowledged] = []
     first = 0
-    for _ in range(kill_rounds):
+    rounds = -(-kill_rounds // len(BACKENDS))
+    for _ in range(rounds):
         acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15), backend)
         first = check(tmp_path, acknowledged[-500:], backend)
-    assert len(acknowledged) > kill_rounds
+    assert len(acknowledged) > rounds
     check(tmp_path, acknowledged, "mmap")
 
 
