@@ -19,6 +19,7 @@ from congreve.remoting.bodies import (
     MessageQueue,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
     QueueTimeSpan,
     SubscriptionGroupConfig,
 )
@@ -31,10 +32,13 @@ from congreve.remoting.headers import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
 
 logger = logging.getLogger(__name__)
+
+NOTHING_TO_CORRECT = 2**63 - 1
 
 
 class GroupAdminProcessor:
@@ -74,6 +78,7 @@ class GroupAdminProcessor:
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_groups,
             RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_time_span,
             RequestCode.CLONE_GROUP_OFFSET: self.clone_offsets,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction,
         }
 
     async def update_group(
@@ -221,6 +226,26 @@ class GroupAdminProcessor:
             if topic in self._topics.table and (header.offline or not left):
                 self._offsets.clone(header.src_group, header.dest_group, topic)
         return request.reply(ResponseCode.SUCCESS)
+
+
+    def query_correction(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """How far the slowest other group is on each queue that the compared group has passed.
+
+        A queue on which the compared group itself is the slowest gets Long.MAX_VALUE.
+        """
+        header = QueryCorrectionOffsetHeader.read(request)
+        left_out = {name.strip() for name in (header.filter_groups or "").split(",")}
+        slowest: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic):
+            if group not in left_out:
+                for queue_id, offset in self._offsets.queues(group, header.topic).items():
+                    if offset >= self._store.min_offset(header.topic, queue_id):
+                        slowest[queue_id] = min(slowest.get(queue_id, offset), offset)
+        for queue_id, offset in self._offsets.queues(header.compare_group, header.topic).items():
+            if slowest.get(queue_id, offset + 1) > offset:
+                slowest[queue_id] = NOTHING_TO_CORRECT
+        body = QueryCorrectionOffsetBody(correction_offsets=slowest)
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
 
 def _lag(stats: ConsumeStats) -> int:

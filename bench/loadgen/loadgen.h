@@ -27,6 +27,7 @@ typedef struct {
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
     int delay_level; /* send: of each message; 0: none */
+    const char *sql;  /* pull: a filter; NULL: none */
     bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;
     int64_t count; /* requests to send in all; 0: run for duration_s */

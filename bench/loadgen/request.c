@@ -289,12 +289,12 @@ size_t pull_frame_write(const settings *s, int target, uint32_t opaque, int64_t 
     begin(&w, PULL_MESSAGE);
     field(&w, "commitOffset", "0");
     field(&w, "consumerGroup", GROUP);
-    field(&w, "expressionType", "TAG");
+    field(&w, "expressionType", s->sql ? "SQL92" : "TAG");
     number(&w, "maxMsgNums", s->batch);
     number(&w, "queueId", queue);
     number(&w, "queueOffset", offset);
     field(&w, "subVersion", BORN_TEXT);
-    field(&w, "subscription", "*");
+    field(&w, "subscription", s->sql ? s->sql : "*");
     field(&w, "suspendTimeoutMillis", "15000");
     field(&w, "sysFlag", "4"); /* a subscription, and no waiting where nothing is found */
     field(&w, "topic", topic);

@@ -149,6 +149,7 @@ def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> It
         settings={
             "mappedFileSizeCommitLog": str(SEGMENT_SIZE),
             "flushDiskType": flush,
+            "enablePropertyFilter": "true",
             **NEVER_DUE,
             **(SOONEST if kind == "congreve" and flush == "SYNC_FLUSH" else {}),
         },

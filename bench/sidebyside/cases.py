@@ -27,6 +27,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     held_pulls: int
     idle_connections: int
     wake_ups: int  # messages to queues where pulls wait
+    pushed_messages: int  # to a push listener, one each 5 ms
     fill_page_cache: bool = True
 
 
@@ -45,6 +46,7 @@ SIZES = {
         held_pulls=10_000,
         idle_connections=10_000,
         wake_ups=1_000,
+        pushed_messages=4_000,
     ),
     "short": Size(
         rounds=1,
@@ -60,6 +62,7 @@ SIZES = {
         held_pulls=10_000,
         idle_connections=10_000,
         wake_ups=1_000,
+        pushed_messages=4_000,
     ),
     "small": Size(
         rounds=1,
@@ -75,6 +78,7 @@ SIZES = {
         held_pulls=160,
         idle_connections=50,
         wake_ups=40,
+        pushed_messages=40,
         fill_page_cache=False,
     ),
 }
@@ -100,9 +104,15 @@ PULLS = {
     "pull-32x1KiB": Load(mode="pull", connections=8, inflight=1, batch=32, size=KIB, queues=8),
     "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),
 }
+# All that the generator sends passes, so that both brokers answer with the same messages.
+FILTERED_PULL = msgspec.structs.replace(
+    PULLS["pull-32x128B"],
+    sql="TAGS IN ('TagA', 'TagB') AND UNIQ_KEY IS NOT NULL AND (price > 5 OR price IS NULL)",
+)
 TRANSACTIONS = Load(inflight=16, transaction=True)
 PULLS_A_QUEUE = 8
 WAITING = "waiting"
+PUSHED = "push-listener"
 ONE_QUEUE = "send-128B-1-queue"
 MANY_QUEUES = "send-128B-many-queues"
 

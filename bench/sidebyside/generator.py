@@ -17,6 +17,7 @@ SIGNIFICANT_DIGITS = 3
 DRAIN_S = 60.0
 COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
+DEFAULTS = (("count", 0), ("delay_level", 0), ("sql", None))
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,17 +34,18 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     binary: bool = False
     delay_level: int = 0
     transaction: bool = False
+    sql: str | None = None
     warmup: float = 2.0
     duration: float = 5.0
     count: int = 0
 
     def options(self) -> Iterator[str]:
-        """The command line; no count, no delay and JSON headers are the program's defaults."""
+        """The command line; DEFAULTS and JSON headers are the program's own."""
         for name, value in msgspec.structs.asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if value is True:
                 yield option
-            elif value is not False and (name, value) not in (("count", 0), ("delay_level", 0)):
+            elif value is not False and (name, value) not in DEFAULTS:
                 yield f"{option}={value}"
 
 

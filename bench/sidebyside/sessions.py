@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from harness.drivers import java_driver
 from harness.wire import Wire
 
 from congreve.io_backends.measure import raw_writes
@@ -23,6 +24,7 @@ from .waiting import HeldPulls, idle_connections
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
 DISPATCH_LIMIT_S = 600.0
 IDLE_S = 2.0
+PUSH_PAUSE_MS = 5
 Tell = Callable[[str], None]
 
 
@@ -100,8 +102,9 @@ class Session:
         pull = msgspec.structs.replace(cases.PULLS["pull-32x128B"], topic="heat", queues=4)
         self.broker.create_topics(load)
         self._count(load, generator.run(self.broker.port, load))
-        pull = msgspec.structs.replace(pull, warmup=0, duration=self.size.jit / 5)
-        generator.run(self.broker.port, pull)
+        for sql in (None, cases.FILTERED_PULL.sql):
+            pull = msgspec.structs.replace(pull, warmup=0, duration=self.size.jit / 5, sql=sql)
+            generator.run(self.broker.port, pull)
 
     def heat_by(self, load: Load) -> None:
         """The same with this load."""
@@ -180,6 +183,24 @@ class Session:
             )
         )
         self._tell(f"{found.bytes_per_s / 1e6:,.0f} MB/s  p50 {found.p50_us:,.0f} us")
+
+    def push(self, name: str) -> None:
+        """From send() to a push listener: the Java client on both sides, nothing else going on."""
+        self.broker.create_topics(Load(topic=name))
+        driver = java_driver(self.broker.server.folder / "client", "JSON")
+        try:
+            found = driver.call(
+                "endToEnd",
+                **{"namesrv": self.broker.server.namesrv, "topic": name, "group": name},
+                **{"count": self.size.pushed_messages, "pauseMs": PUSH_PAUSE_MS},
+                skip=self.size.pushed_messages // 2,
+            )
+        finally:
+            driver.close()
+        delays = found["latenciesMs"]
+        levels = {"50": median(delays), "99": quantile(delays, 0.99)}
+        self._keep(self._result(name, messages=len(delays), latency=levels))
+        self._tell(f"p50 {levels['50']:.3f} p99 {levels['99']:.3f} ms")
 
     def restart(self, name: str) -> None:
         """Kill it and wait until it stores again."""
@@ -275,6 +296,17 @@ def wait(session: Session) -> None:
     session.wait(cases.WAITING)
 
 
+def push(session: Session) -> None:
+    """Messages to a push listener, one at a time."""
+    session.push(cases.PUSHED)
+
+
+def filters(session: Session) -> None:
+    """Pulls through a SQL92 filter."""
+    session.heat()
+    session.pull("pull-32x128B-sql", cases.FILTERED_PULL)
+
+
 def sync(session: Session) -> None:
     """SYNC_FLUSH, beside what the disk can do."""
     session.heat()
@@ -312,6 +344,8 @@ SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "hot": (hot, "ASYNC_FLUSH"),
     "restart": (restart, "ASYNC_FLUSH"),
     "wait": (wait, "ASYNC_FLUSH"),
+    "filter": (filters, "ASYNC_FLUSH"),
+    "push": (push, "ASYNC_FLUSH"),
     "delay": (delay, "ASYNC_FLUSH"),
     "transactions": (transactions, "ASYNC_FLUSH"),
     "async": (unsynced, "ASYNC_FLUSH"),

@@ -90,6 +90,10 @@ final class Consumers {
         if (request.getBooleanValue("hash")) {
             consumer.setAllocateMessageQueueStrategy(new AllocateMessageQueueConsistentHash());
         }
+        if (request.getBooleanValue("hasty")) {
+            consumer.setHeartbeatBrokerInterval(1_000);
+            consumer.setPersistConsumerOffsetInterval(500);
+        }
         String expression = request.getString("expression");
         String sql = request.getString("sql");
         if (sql == null) {

@@ -57,6 +57,7 @@ public final class Driver {
         Map.entry("allocate", Shares::allocate),
         Map.entry("localOffsets", Shares::localOffsets),
         Map.entry("speed", Speed::produce),
+        Map.entry("endToEnd", Latencies::endToEnd),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {
