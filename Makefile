@@ -8,7 +8,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 
 SOURCES := $(wildcard */*.pyx */*.pxd io_backends/*.[ch] records/*.[ch] engine/*.[ch] remoting/*.[ch])
 
-.PHONY: build run test lint bench soak clean
+.PHONY: build run test lint bench soak bench-spark clean
 
 build: $(VENV)/.built
 
@@ -63,6 +63,10 @@ bench: $(VENV)/.dev
 	mkdir -p bench/results
 	$(BIN)/pip install --quiet liburing || echo "no PyPI liburing here: it is not compared"
 	$(BIN)/pytest bench --benchmark-only --benchmark-json=bench/results/parts.json
+
+# Spark over 5 million messages; some minutes.
+bench-spark: $(VENV)/.dev
+	PYTHONPATH=bench $(BIN)/python -m sparkspeed
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev

@@ -8,6 +8,12 @@ from importlib.util import find_spec
 
 __version__ = "0.1.0"
 
+_archive = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
+if _archive is not None:
+    from congreve.archive import unpacked
+
+    __path__ = [f"{unpacked(_archive)}/congreve"]
+
 if find_spec("congreve.engine") is None:
     raise ImportError(
         "a bare checkout is not importable: run `make build` (or pip install -e .) first, "

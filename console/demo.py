@@ -71,7 +71,7 @@ async def _demo(
         if received != sent:
             raise CongreveError(f"sent {sum(sent.values())} but the group read {received.total()}")
         if spark:
-            await _count_with_spark(address, first + count)
+            await _analyse_with_spark(address, first + count, data / "flights.png")
         if once:
             return
         click.echo("the broker stays up; Ctrl-C ends it")
@@ -142,15 +142,17 @@ async def _receive(address: Address, count: int) -> Counter[str]:
     return received
 
 
-async def _count_with_spark(address: Address, expected: int) -> None:
-    """Delay by airline out of the store's files, in a process of its own (a JVM is behind it)."""
+async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> None:
+    """Delays by airline out of the store's files and by day out of a stream, in another process."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "congreve.spark.demo",
         str(address.store),
+        address.namesrv,
         TOPIC,
         str(expected),
+        str(plot),
         env={
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,

@@ -1,52 +1,135 @@
-"""The Spark part of ``congreve demo``: `python -m congreve.spark.demo STORE TOPIC EXPECTED`."""
+"""The Spark part of ``congreve demo``, in a process of its own (a JVM is behind it).
+
+`python -m congreve.spark.demo STORE NAMESRV TOPIC EXPECTED PLOT`: flights by airline out of the
+store's files, flights and delays by day out of a stream from the broker, printed and plotted.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import avg, col, count, get_json_object, round, when
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import (
+    avg,
+    col,
+    count,
+    get_json_object,
+    round,
+    to_timestamp,
+    when,
+    window,
+)
 
-from congreve.spark.source import RocketMQDataSource
+from congreve.spark.session import local_session
 
-LOG4J = Path(__file__).with_name("log4j2.properties")
+STREAM_TIMEOUT_S = 300
+BAR = 40
+"""Characters of the longest bar."""
 
 
-def main(store: str, topic: str, expected: int) -> int:
-    """Print flights and mean departure delay by airline; 1 when rows are missing, else 0."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("congreve demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
+def main(store: str, namesrv: str, topic: str, expected: int, plot: Path) -> int:
+    """Print what was read; 1 when rows are missing, else 0."""
+    spark = local_session("congreve demo")
     try:
-        spark.dataSource.register(RocketMQDataSource)
-        messages = (
-            spark.read.format("rocketmq").option("storePath", store).option("topic", topic).load()
-        )
-        rows = messages.count()
-        delay = get_json_object(col("body").cast("string"), "$.dep_delay")
-        (
-            messages.withColumn("delay", when(delay != "NA", delay.cast("int")))
-            .groupBy(col("tags").alias("airline"))
-            .agg(
-                count("*").alias("flights"),
-                round(avg("delay"), 1).alias("mean departure delay (min)"),
-            )
-            .orderBy(col("flights").desc())
-            .show(5)
-        )
+        rows = by_airline(spark, store, topic)
+        days = by_day(spark, namesrv, topic)
     finally:
         spark.stop()
     sys.stdout.write(f"Spark read {rows:,} flights from the store's files, {expected:,} expected\n")
-    return 0 if rows == expected else 1
+    streamed = sum(day["flights"] for day in days)
+    sys.stdout.write(f"Spark streamed {streamed:,} flights from the broker; the busiest days:\n")
+    most = max((day["flights"] for day in days), default=1)
+    for day in sorted(days, key=lambda day: -day["flights"])[:7]:
+        bar = "#" * (BAR * day["flights"] // most)
+        sys.stdout.write(
+            f"  {day['day']}  {day['flights']:>5,}  {day['delay'] or 0:>6.1f} min late  {bar}\n"
+        )
+    if save_plot(days, plot):
+        sys.stdout.write(f"all days are in {plot}\n")
+    return 0 if rows == streamed == expected else 1
+
+
+def with_delay(messages: DataFrame) -> DataFrame:
+    """The departure delay of each flight in minutes, null where it never left."""
+    delay = get_json_object(col("body").cast("string"), "$.dep_delay")
+    return messages.withColumn("delay", when(delay != "NA", delay.cast("int")))
+
+
+def by_airline(spark: SparkSession, store: str, topic: str) -> int:
+    """Print flights and mean delay by airline, out of the store's files; how many there are."""
+    messages = (
+        spark.read.format("rocketmq")
+        .option("storePath", store)
+        .option("topic", topic)
+        .option("columns", "tags,body")
+        .load()
+    )
+    (
+        with_delay(messages)
+        .groupBy(col("tags").alias("airline"))
+        .agg(
+            count("*").alias("flights"),
+            round(avg("delay"), 1).alias("mean departure delay (min)"),
+        )
+        .orderBy(col("flights").desc())
+        .show(5)
+    )
+    return messages.count()
+
+
+def by_day(spark: SparkSession, namesrv: str, topic: str) -> list[dict[str, Any]]:
+    """Flights and mean delay in windows of a day, out of a stream that ends with what is there."""
+    messages = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", namesrv)
+        .option("topic", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "100000")
+        .option("columns", "body")
+        .load()
+    )
+    departed = to_timestamp(get_json_object(col("body").cast("string"), "$.time_hour"))
+    windows = (
+        with_delay(messages)
+        .groupBy(window(departed, "1 day").alias("time"))
+        .agg(count("*").alias("flights"), round(avg("delay"), 1).alias("delay"))
+    )
+    with TemporaryDirectory() as checkpoint:
+        query = (
+            windows.writeStream.format("memory")
+            .queryName("days")
+            .outputMode("complete")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(STREAM_TIMEOUT_S)
+    found = spark.sql("SELECT date(time.start) AS day, flights, delay FROM days ORDER BY day")
+    return [row.asDict() for row in found.collect()]
+
+
+def save_plot(days: list[dict[str, Any]], path: Path) -> bool:
+    """Flights and delay by day as a picture; False where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(10, 4), layout="tight")
+    flights = figure.subplots()
+    flights.bar([day["day"] for day in days], [day["flights"] for day in days], color="lightgrey")
+    flights.set_ylabel("flights a day")
+    delay = flights.twinx()
+    delay.plot([day["day"] for day in days], [day["delay"] for day in days], color="firebrick")
+    delay.set_ylabel("mean departure delay (min)")
+    flights.set_title("Flights from New York City, streamed by Spark")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+    return True
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    _, STORE, NAMESRV, TOPIC, EXPECTED, PLOT = sys.argv
+    sys.exit(main(STORE, NAMESRV, TOPIC, int(EXPECTED), Path(PLOT)))

@@ -124,6 +124,12 @@ def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
             "one of the options storePath (a store's folder) and nameServer (host:port) is needed"
             + (", not both" if store_path else "")
         )
+    chosen = _filter(given)
+    if chosen.sql is not None and store_path is not None:
+        raise OptionError(
+            f"option subExpression is {chosen.sql!r}: SQL92 is evaluated by brokers, give "
+            "nameServer; with storePath use tags, or filter in Spark"
+        )
     starting = _position(given, "starting", LATEST if streaming else EARLIEST)
     ending = _position(given, "ending", LATEST)
     if streaming and ending != LATEST:
@@ -136,7 +142,7 @@ def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
         store_path=store_path,
         name_server=name_server,
         selection=_selection(given),
-        filter=_filter(given),
+        filter=chosen,
         starting=starting,
         ending=ending,
         store_path_commit_log=given.text("storePathCommitLog"),

@@ -99,6 +99,11 @@ class Cluster:
 
     def send(self, topic: str, numbers: range, size: int = 40) -> None:
         """Messages whose bodies begin with their number, round the topic's four queues."""
+        self.send_bodies(topic, [(b"%d " % n).ljust(size, b".") for n in numbers], numbers.start)
+
+    def send_bodies(self, topic: str, bodies: list[bytes], first: int = 0) -> None:
+        """Messages round the topic's queues: ten tags, a key and a property `n` of their own."""
+        numbers = range(first, first + len(bodies))
 
         async def send() -> None:
             async with Producer(self.address, group="tests") as producer:
@@ -110,7 +115,7 @@ class Cluster:
                             [
                                 Message(
                                     topic=topic,
-                                    body=(b"%d " % n).ljust(size, b"."),
+                                    body=bodies[n - first],
                                     tags=f"Tag{n % 10}",
                                     keys=f"order-{n}",
                                     properties={"n": str(n)},

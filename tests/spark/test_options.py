@@ -41,6 +41,7 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"propertiesFormat": "xml"}, "option propertiesFormat is 'xml'"),
         ({"tags": "A||"}, r"option tags is 'A\|\|'"),
         ({"expressionType": "SQL92"}, "option subExpression is missing"),
+        ({"expressionType": "SQL92", "subExpression": "a > 1"}, "SQL92 is evaluated by brokers"),
         ({"commitOffsetsToGroup": "true"}, "name the group in option group"),
     ],
 )

@@ -1,0 +1,50 @@
+"""A Spark session that suits the source: its switches on, its log quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
+
+#: Leaves out checks of each Arrow value; rows come a tenth to a fifth faster.
+FAST_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
+#: What a session needs for `pushdown`, and what makes the source faster. All are Spark's own.
+SETTINGS = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.executor.extraJavaOptions": FAST_ARROW,
+}
+
+
+def local_session(name: str, master: str = "local[2]") -> SparkSession:
+    """A session in this process, with SETTINGS, this interpreter for its workers and no web page.
+
+    The source is registered, so that it is found where the package is installed for development.
+    """
+    from congreve.spark.source import RocketMQDataSource
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master(master)
+        .appName(name)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"{FAST_ARROW} -Dlog4j2.configurationFile={LOG4J.as_uri()}",
+        )
+    )
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.dataSource.register(RocketMQDataSource)
+    return session
