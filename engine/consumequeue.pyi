@@ -53,6 +53,8 @@ class ConsumeQueue:
 
         A view of the mapped file where one file holds them all, else a copy.
         """
+    def release_before(self, offset: int) -> None:
+        """Unmap files that hold only entries before `offset`; they are mapped again when read."""
     def offset_at_time(self, timestamp: int, store_time_of: Callable[[int, int], int]) -> int:
         """The offset stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
 

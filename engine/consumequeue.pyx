@@ -214,6 +214,13 @@ cdef class ConsumeQueue:
             return pieces[0]
         return numpy.concatenate(pieces) if pieces else numpy.empty(0, CONSUME_QUEUE_ENTRY)
 
+    def release_before(self, int64_t offset):
+        """Unmap files that hold only entries before `offset`; they are mapped again when read."""
+        for base in self.on_disk.bases:
+            if base + self.file_size > offset * CQ_ENTRY:
+                break
+            self.on_disk.forget(base)
+
     def offset_at_time(self, int64_t timestamp, store_time_of):
         """The offset that Java's getOffsetInQueueByTime means, by store times alone (D15)."""
         cdef int64_t low = self.min_offset, high = self.max_offset, middle

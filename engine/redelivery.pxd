@@ -28,8 +28,10 @@ cdef class Redelivery:
     cdef Appended appended
     cdef int64_t now_ms
     cdef int64_t byte_limit     # the run ends when the log has come so far
+    cdef int64_t time_limit     # or the monotonic clock, in ns
     cdef int64_t at             # of the entry at hand
     cdef int64_t roll_ms
+    cdef int64_t run_ns
 
     cdef readonly int64_t delivered
     cdef readonly int64_t skipped
@@ -42,6 +44,7 @@ cdef class Redelivery:
                              int64_t delay_ms) noexcept nogil
     cdef RedeliveryStop walk_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil
     cdef RedeliveryStop one(self, int64_t physical_offset) noexcept nogil
+    cdef bint enough(self) noexcept nogil
     cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil
     cdef RedeliveryStop append(self) noexcept nogil
     cdef bint rolls(self) noexcept nogil

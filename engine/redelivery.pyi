@@ -16,8 +16,13 @@ class Redelivery:
     cannot be read, restored or stored any more is skipped.
     """
 
-    def __new__(cls, log: CommitLog, queues: QueueTable, *, roll_ms: int = 0) -> Self:
-        """`roll_ms`: a timed message that is due later than this is written anew by then."""
+    def __new__(
+        cls, log: CommitLog, queues: QueueTable, *, roll_ms: int = 0, run_ns: int = 10_000_000
+    ) -> Self:
+        """`roll_ms`: a timed message that is due later than this is written anew by then.
+
+        A run ends about `run_ns` ns after it began, whatever is left.
+        """
     @property
     def delivered(self) -> int:
         """Records appended by the last run."""

@@ -4,6 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
 
@@ -26,18 +27,27 @@ from congreve.io_backends.errors import BackendError
 
 LOG = logging.getLogger(__name__)
 
-# One run appends at most so many bytes, so that others get their turn.
+# One run appends at most so many bytes, and takes not much longer than so long where records
+# must be read from the disk: others want their turn.
 cdef int64_t RUN_BYTES = 2 << 20
+cdef int64_t RUN_NS = 10_000_000
 # A half message must not come out of a delay queue (the reference discards it, too).
 cdef bytes HALF_TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 
 
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t> t.tv_sec * 1_000_000_000 + t.tv_nsec
+
+
 @cython.final
 cdef class Redelivery:
-    def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0):
+    def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS):
         self.log = log
         self.queues = queues
         self.roll_ms = roll_ms
+        self.run_ns = run_ns
         self.known = QueueMap()
         self.room = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
         if self.room == NULL:
@@ -125,7 +135,7 @@ cdef class Redelivery:
                 if why != REDELIVER_NEXT:
                     return why
             self.at += 1
-            if self.log.max_offset >= self.byte_limit:
+            if self.enough():
                 return REDELIVER_DONE
         return REDELIVER_NEXT
 
@@ -136,9 +146,15 @@ cdef class Redelivery:
             if why != REDELIVER_NEXT:
                 return why
             self.at += 1
-            if self.log.max_offset >= self.byte_limit:
+            if self.enough():
                 return REDELIVER_DONE
         return REDELIVER_NEXT
+
+    cdef inline bint enough(self) noexcept nogil:
+        # A look at the clock costs as much as a tenth of a message.
+        return self.log.max_offset >= self.byte_limit or (
+            self.at % 16 == 0 and monotonic_ns() >= self.time_limit
+        )
 
     # The record at a physical offset into `parked`; DONE where there is no sound one.
     cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil:
@@ -210,6 +226,7 @@ cdef class Redelivery:
         self.kind = kind
         self.now_ms = now_ms
         self.byte_limit = self.log.max_offset + RUN_BYTES
+        self.time_limit = monotonic_ns() + self.run_ns
         self.delivered = self.skipped = 0
         self.end = self.next_due = 0
         self.failure = None

@@ -151,6 +151,8 @@ class TimerIndex:
         self._note()  # before a run can hold what was met
         self._merge.heap.add(*(numpy.ascontiguousarray(column) for column in pairs.T))
         self._next = stop
+        if stop - start == INGEST_MAX:
+            self._queue.release_before(stop)  # nobody else reads here: no memory for it
         return stop - start
 
     def take(self, now_ms: int, limit: int) -> NDArray[int64]:

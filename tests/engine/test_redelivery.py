@@ -55,6 +55,11 @@ def parked(number: int, topic: str = "orders", level: int = 1, **properties: str
     )
 
 
+def redelivery(store: MessageStore, **settings: int) -> Redelivery:
+    """Without a limit of time: a test machine may be slow."""
+    return Redelivery(store.log, store.queues, run_ns=1 << 60, **settings)
+
+
 def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
     entries = store.queues.get(topic, queue_id).entries(0, 1 << 40)
     records = [store.read(offset) for offset in entries["physical_offset"].tolist()]
@@ -69,7 +74,7 @@ def test_due_messages_arrive_in_order_across_files_and_segments(store, clock):
     for number in range(60):
         store.put(parked(number))
     clock.advance(1_000)
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     after = run.deliver_level(level_queue(store), 0, 1000, now_ms=clock.now(), delay_ms=1_000)
     assert (after, run.delivered, run.skipped) == (60, 60, 0)
     assert run.end == store.log.max_offset
@@ -87,7 +92,7 @@ def test_what_is_not_due_stays_and_says_when_it_is(store, clock):
     store.put(parked(0))
     clock.advance(400)
     store.put(parked(3))
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     queue = level_queue(store)
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 999, delay_ms=1_000) == 0
     assert (run.delivered, run.next_due, run.end) == (0, NOW + 1_000, 0)
@@ -99,7 +104,7 @@ def test_what_is_not_due_stays_and_says_when_it_is(store, clock):
 def test_a_run_ends_at_its_limit(store):
     for number in range(0, 30, 3):
         store.put(parked(number))
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     queue = level_queue(store)
     assert run.deliver_level(queue, 0, 4, now_ms=NOW + 5_000, delay_ms=1_000) == 4
     assert run.deliver_level(queue, 4, 100, now_ms=NOW + 5_000, delay_ms=1_000) == 10
@@ -109,7 +114,7 @@ def test_a_run_ends_at_its_limit(store):
 def test_a_time_later_than_the_level_can_mean_is_now(store):
     """The table of levels was changed: the reference delivers at once, too."""
     store.put(parked(0, level=18))
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     queue = level_queue(store, 18)
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1, delay_ms=1_000) == 1
 
@@ -118,7 +123,7 @@ def test_d5_a_tag_hash_for_a_time_does_not_deliver_at_once(store):
     """What the reference writes when it recovers before it knows the delay levels."""
     record = parked(0)
     store.log.append_record(record, level_queue(store), string_hash("TagA"))
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     queue = level_queue(store)
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 999, delay_ms=1_000) == 0
     assert run.next_due == NOW + 1_000
@@ -132,7 +137,7 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
     store.put(parked(9, topic="RMQ_SYS_TRANS_HALF_TOPIC"))
     queue = level_queue(store)
     queue.append(4, 1 << 40, 200, NOW)
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 5
     assert (run.delivered, run.skipped) == (1, 4)
     assert bodies(store) == [b"message 0"]
@@ -143,13 +148,13 @@ def test_queues_that_somebody_waits_for_are_told(store):
     for number in range(3):
         store.put(parked(number))
     store.queues.get("orders", 1).watched = True
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
     assert [(queue.topic, queue.queue_id) for queue in run.arrived()] == [("orders", 1)]
 
 
 def test_a_topic_that_was_deleted_meanwhile_begins_anew(store):
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     store.put(parked(0))
     run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
     store.delete_topic("orders")
@@ -163,7 +168,7 @@ def test_delivered_messages_are_found_by_recovery_as_ordinary_ones(tmp_path, clo
     with MessageStore(config, clock=clock) as store:
         for number in range(20):
             store.put(parked(number))
-        run = Redelivery(store.log, store.queues)
+        run = redelivery(store)
         run.deliver_level(level_queue(store), 0, 100, now_ms=NOW + 1_000, delay_ms=1_000)
         wanted = [bodies(store, queue_id=n) for n in range(3)]
     shutil.rmtree(tmp_path / "consumequeue")
@@ -184,14 +189,14 @@ def timed(number: int, due_ms: int) -> Record:
 
 def test_timed_messages_are_delivered_in_the_order_that_is_asked_for(store):
     at = [store.put(timed(n, NOW + 10)).physical_offset for n in range(40)]
-    run = Redelivery(store.log, store.queues)
+    run = redelivery(store)
     assert run.deliver(array("q", reversed(at)), now_ms=NOW + 10) == 40
     assert bodies(store) == [b"message %d" % n for n in reversed(range(40))]
 
 
 def test_a_timed_message_that_is_not_due_is_written_anew(store):
     at = store.put(timed(0, NOW + 10_000)).physical_offset
-    run = Redelivery(store.log, store.queues, roll_ms=4_000)
+    run = redelivery(store, roll_ms=4_000)
     assert run.deliver(array("q", [at]), now_ms=NOW + 1_000) == 1
     queue = store.queues.get("rmq_sys_wheel_timer", 0)
     assert bodies(store) == []
@@ -201,3 +206,11 @@ def test_a_timed_message_that_is_not_due_is_written_anew(store):
     assert decode_record(store.read(offset)).properties == timed(0, NOW + 10_000).properties
     run.deliver(array("q", [offset]), now_ms=NOW + 10_000)
     assert bodies(store) == [b"message 0"]
+
+
+def test_a_run_ends_when_its_time_is_over(store):
+    for number in range(0, 300, 3):
+        store.put(parked(number))
+    run = Redelivery(store.log, store.queues, run_ns=0)
+    at = run.deliver_level(level_queue(store), 0, 100, now_ms=NOW + 1_000, delay_ms=1_000)
+    assert 0 < at < 100 and len(bodies(store)) == at
