@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,28 @@ def kill_rounds(request: pytest.FixtureRequest) -> int:
     """Rounds of a crash test."""
     rounds: int = request.config.getoption("--kill-rounds")
     return rounds
+
+
+COUNTS = pytest.StashKey[Counter[str]]()
+
+
+@pytest.fixture
+def campaign(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
+    """Counts what a crash test went through; the table stands at the end of the run."""
+    counts = request.config.stash.setdefault(COUNTS, Counter())
+
+    def count(name: str, times: int) -> None:
+        counts[name] += times
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    counts = terminalreporter.config.stash.get(COUNTS, None)
+    if counts:
+        terminalreporter.section("crash campaign: what was gone through")
+        for name in sorted(counts):
+            terminalreporter.write_line(f"{counts[name]:>9,}  {name}")
 
 
 @pytest.fixture

@@ -94,7 +94,9 @@ class Traffic:
 
     async def send(self) -> None:
         number = 0
-        async with Producer(self._rig.namesrv.address, group="traffic", send_timeout_s=1.0) as producer:
+        async with Producer(
+            self._rig.namesrv.address, group="traffic", send_timeout_s=1.0
+        ) as producer:
             while not self._ended.is_set():
                 number += 1
                 body = b"%d" % number

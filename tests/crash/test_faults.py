@@ -1,0 +1,202 @@
+"""Disks that fail by plan: what is not safe is not acknowledged, what was safe is served."""
+
+import errno
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.reader import GetStatus
+from congreve.engine.store import MessageStore, PutStatus
+from congreve.io_backends.backend import Backend
+from congreve.io_backends.fault import FaultBackend
+from congreve.io_backends.faultplan import Fault, FaultPlan, Group
+from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.pool import PoolBackend
+from congreve.io_backends.probe import uring_refusal
+from congreve.records.message import Record
+from congreve.records.record import decode_record
+
+TOPIC = "Faults"
+SEGMENT = 64 << 10
+SECTORS = (512, 4096)
+WAIT_S = 20.0
+
+Count = Callable[[str, int], None]
+
+
+def config_of(root: Path, **settings: object) -> StoreConfig:
+    return StoreConfig(
+        root_dir=str(root),
+        mapped_file_size_commit_log=SEGMENT,
+        mapped_file_size_consume_queue=20 * 500,
+        message_index_enable=False,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def inner_backend(name: str, folder: Path) -> Backend:
+    if name == "mmap":
+        return MmapBackend()
+    if name == "pool":
+        return PoolBackend(buffers=8)
+    if (refusal := uring_refusal(str(folder))) is not None:
+        pytest.skip(refusal)
+    return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
+
+
+def body_of(number: int) -> bytes:
+    return (b"%d," % number) * (1 + number * 7919 % 300)
+
+
+def put(store: MessageStore, number: int) -> int:
+    """The physical offset behind the record; -1 where it was refused."""
+    done = store.put(Record(topic=TOPIC, body=body_of(number)))
+    return done.end if done.status is PutStatus.PUT_OK else -1
+
+
+def body_at(store: MessageStore, offset: int) -> bytes | None:
+    found = store.get(TOPIC, 0, offset, 1)
+    if found.status is not GetStatus.FOUND:
+        return None
+    return decode_record(b"".join(found.buffers)).body
+
+
+def assert_served(store: MessageStore, numbers: Iterator[int] | range) -> None:
+    for number in numbers:
+        assert body_at(store, number) == body_of(number)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
+    tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
+) -> None:
+    """The reference moves its flushed offset over a failed force (D16)."""
+    for round_ in range(max(3, kill_rounds // 20)):
+        failing = random.Random(round_).randrange(8)
+        error = (errno.EIO, errno.ENOSPC, errno.EDQUOT)[round_ % 3]
+        root = tmp_path / str(round_)
+        faulty = FaultBackend(
+            inner_backend(backend, tmp_path), FaultPlan(groups={failing: Fault(error=error)})
+        )
+        with MessageStore(config_of(root), backend=faulty) as store:
+            safe = 0
+            end = put(store, safe)
+            while store.wait_durable(end, WAIT_S):
+                safe += 1
+                end = put(store, safe)
+            assert faulty.groups == failing + 1
+            durable = store.backend.durable_offset
+            assert durable < end
+            # The next sync would succeed: the pages count as clean. Nobody may ask for it.
+            assert store.read_only_reason is not None
+            assert "disk failed" in store.read_only_reason
+            assert put(store, safe + 1) == -1
+            assert not store.wait_durable(end, 0.01)
+            assert store.backend.durable_offset == durable
+            assert_served(store, range(safe))
+        with MessageStore(config_of(root)) as store:
+            assert_served(store, range(safe))
+            assert put(store, store.max_offset(TOPIC, 0)) > 0
+        campaign(f"R8 failed sync, {backend}", 1)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failing", range(1, 5))
+def test_a_segment_that_cannot_be_made_refuses_and_is_tried_again(
+    tmp_path: Path, failing: int, campaign: Count
+) -> None:
+    creates = {failing: errno.ENOSPC, failing + 1: errno.ENOSPC}
+    faulty = FaultBackend(MmapBackend(), FaultPlan(creates=creates))
+    with MessageStore(config_of(tmp_path), backend=faulty) as store:
+        stored = refused = 0
+        while stored < 300:
+            if put(store, stored) > 0:
+                stored += 1
+            else:
+                refused += 1
+                assert refused <= 2
+        assert store.writable
+        assert_served(store, range(stored))
+    with MessageStore(config_of(tmp_path)) as store:
+        assert_served(store, range(stored))
+    campaign("R7 N-th create fails", 1)
+
+
+def test_a_slow_disk_delays_and_loses_nothing(tmp_path: Path) -> None:
+    plan = FaultPlan(groups={number: Fault(delay_s=0.02) for number in range(5)})
+    with MessageStore(config_of(tmp_path), backend=FaultBackend(PoolBackend(), plan)) as store:
+        for number in range(20):
+            assert store.wait_durable(put(store, number), WAIT_S)
+        assert_served(store, range(20))
+
+
+def recorded_groups(folder: Path, backend: str, seed: int) -> tuple[list[Group], dict[int, int]]:
+    """A run's groups, and for each message the offset behind it."""
+    dice = random.Random(seed)
+    faulty = FaultBackend(inner_backend(backend, folder), FaultPlan(record=True))
+    ends: dict[int, int] = {}
+    with MessageStore(config_of(folder / f"run-{backend}-{seed}"), backend=faulty) as store:
+        for _ in range(dice.randrange(5, 15)):
+            for _ in range(dice.randrange(1, 25)):
+                ends[len(ends)] = put(store, len(ends))
+            assert store.wait_durable(ends[len(ends) - 1], WAIT_S)
+    return list(faulty.recorded), ends
+
+
+def write_image(folder: Path, groups: list[Group], torn: bytes) -> None:
+    """The log as it is with all of `groups` and `torn` behind them; zeros follow."""
+    log = b"".join(group.data for group in groups) + torn
+    (folder / "commitlog").mkdir(parents=True)
+    for base in range(0, max(len(log), 1), SEGMENT):
+        piece = log[base : base + SEGMENT]
+        path = folder / "commitlog" / f"{base:020d}"
+        path.write_bytes(piece + bytes(SEGMENT - len(piece)))
+    (folder / "abort").touch()
+
+
+def torn_group(group: Group, sector: int, dice: random.Random) -> bytes:
+    """What a power cut may leave of a group: any of its sectors, in any order of writing.
+
+    A sector that begins before the group keeps what earlier groups have put there.
+    """
+    first = group.start - group.start % sector
+    left = bytearray(len(group.data))
+    kept = dice.choice((0.1, 0.5, 0.9))
+    for at in range(first, group.start + len(group.data), sector):
+        start, end = max(at - group.start, 0), min(at + sector - group.start, len(left))
+        if dice.random() < kept:
+            left[start:end] = group.data[start:end]
+    return bytes(left)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+def test_every_crash_image_of_a_run_has_what_was_acknowledged(
+    tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
+) -> None:
+    """1,000 rounds replay 20,000 images."""
+    images = 0
+    wanted = max(30, kill_rounds * 20 // 3)
+    for seed in range(wanted):
+        groups, ends = recorded_groups(tmp_path, backend, seed)
+        dice = random.Random(seed)
+        for cut in range(len(groups)):
+            if images == wanted:
+                campaign(f"R3 crash images, {backend}", images)
+                return
+            root = tmp_path / "image" / str(images)
+            torn = torn_group(groups[cut], SECTORS[images % 2], dice)
+            write_image(root, groups[:cut], torn)
+            safe = sum(end <= groups[cut].start for end in ends.values())
+            with MessageStore(config_of(root)) as store:
+                assert_served(store, range(safe))
+                found = store.max_offset(TOPIC, 0)
+                assert safe <= found <= len(ends)
+                assert_served(store, range(found))
+                assert put(store, found) > 0
+                assert_served(store, range(found + 1))
+            images += 1
