@@ -227,7 +227,6 @@ class GroupAdminProcessor:
                 self._offsets.clone(header.src_group, header.dest_group, topic)
         return request.reply(ResponseCode.SUCCESS)
 
-
     def query_correction(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """How far the slowest other group is on each queue that the compared group has passed.
 
