@@ -60,6 +60,7 @@ soak: $(VENV)/.dev
 bench: $(VENV)/.dev
 	PYTHONPATH=bench:tests/interop $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
 	PYTHONPATH=bench:tests/interop $(BIN)/python -m clientspeed
+	PYTHONPATH=bench:tests/interop $(BIN)/python -m clientspeed.consuming
 	mkdir -p bench/results
 	$(BIN)/pip install --quiet liburing || echo "no PyPI liburing here: it is not compared"
 	$(BIN)/pytest bench --benchmark-only --benchmark-json=bench/results/parts.json

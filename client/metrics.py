@@ -1,4 +1,4 @@
-"""Counts and times of sends for Prometheus; needs the extra ``congreve[prometheus]``."""
+"""Counts and times of producers and consumers for Prometheus (``congreve[prometheus]``)."""
 
 from typing import TYPE_CHECKING
 
@@ -50,3 +50,45 @@ class PrometheusHook(SendHook):
         self._bytes.labels(*labels).inc(len(context.outgoing.body))
         if not context.oneway:
             self._seconds.labels(*labels).observe(context.seconds)
+
+
+class PrometheusConsumerMetrics:
+    """Metrics of all consumers that have this as their `metrics`, by topic.
+
+    ``congreve_client_pulled_messages_total``, ``congreve_client_consumed_messages_total`` by
+    outcome (``ok``, ``failed``), ``congreve_client_pull_seconds`` and
+    ``congreve_client_consume_seconds_total`` of listeners.
+    """
+
+    def __init__(self, registry: "CollectorRegistry" = REGISTRY) -> None:
+        labels = ("topic",)
+        self._pulled = Counter(
+            "congreve_client_pulled_messages", "Messages pulled", labels, registry=registry
+        )
+        self._consumed = Counter(
+            "congreve_client_consumed_messages",
+            "Messages that listeners worked on",
+            (*labels, "outcome"),
+            registry=registry,
+        )
+        self._pull_seconds = Histogram(
+            "congreve_client_pull_seconds",
+            "From a pull to its answer",
+            labels,
+            registry=registry,
+            buckets=SECONDS,
+        )
+        self._consume_seconds = Counter(
+            "congreve_client_consume_seconds", "Time in listeners", labels, registry=registry
+        )
+
+    def pulled(self, topic: str, messages: int, seconds: float) -> None:
+        """See consumestats.ConsumerMetrics."""
+        self._pulled.labels(topic).inc(messages)
+        self._pull_seconds.labels(topic).observe(seconds)
+
+    def consumed(self, topic: str, succeeded: int, failed: int, seconds: float) -> None:
+        """See consumestats.ConsumerMetrics."""
+        self._consumed.labels(topic, "ok").inc(succeeded)
+        self._consumed.labels(topic, "failed").inc(failed)
+        self._consume_seconds.labels(topic).inc(seconds)

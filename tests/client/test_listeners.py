@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from congreve.client import (
     ConsumeResult,
@@ -16,6 +17,7 @@ from congreve.client import (
     ReconsumeLaterError,
 )
 from congreve.client.errors import ClientStateError, InvalidSettingError
+from congreve.client.metrics import PrometheusConsumerMetrics
 from congreve.remoting.command import RemotingCommand
 
 from .cluster import refused, stored
@@ -255,6 +257,23 @@ async def test_what_fails_in_broadcasting_is_dropped(tmp_path: object) -> None:
         assert len(consumer.assigned) == 2
     assert not group.asked(SEND_BACK)
     assert group.committed == {}
+
+
+async def test_prometheus_counts_what_was_pulled_and_consumed() -> None:
+    registry, group = CollectorRegistry(), Group()
+    seen = Seen(lambda message: ConsumeResult.LATER if message.queue_offset == 2 else None)
+    group.fill(0, range(5))
+    metrics = PrometheusConsumerMetrics(registry)
+    async with member(group, listener=seen.work, metrics=metrics):
+        await eventually(lambda: len(seen.offsets) == 5)
+
+    def sample(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"congreve_client_{name}", {"topic": "T", **labels})
+
+    assert sample("pulled_messages_total") == 5
+    assert sample("consumed_messages_total", outcome="ok") == 4
+    assert sample("consumed_messages_total", outcome="failed") == 1
+    assert sample("pull_seconds_count") == 1
 
 
 def test_what_makes_no_sense_is_refused() -> None:

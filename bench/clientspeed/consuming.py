@@ -1,0 +1,156 @@
+"""What our consumers take in: ``python -m clientspeed.consuming``.
+
+The broker is set to give as many messages a pull as are asked for. A consumer that starts on a full
+topic is timed from its first message to its last, so that joining the group is not measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import click
+import uvloop
+from harness import servers
+from rich.console import Console
+from rich.table import Table
+
+from congreve.client import (
+    AdminClient,
+    ConsumeFrom,
+    ConsumerSettings,
+    FlowLimits,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+)
+
+SIZE = 128
+TOPIC = "consumers"
+COLUMNS = ("body", "queueOffset", "storeTimestamp", "tags", "keys")
+
+
+class Clock:
+    """Counts messages from the first on; `ended` when all came."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._began = self._cpu = 0.0
+        self._first = self._count = 0
+        self.ended = asyncio.Event()
+        self.rate = self.cpu_us = 0.0
+
+    def count(self, messages: int) -> None:
+        if not self._count:
+            self._began, self._cpu = time.perf_counter(), time.process_time()
+            self._first = messages
+        self._count += messages
+        if self._count >= self._expected:
+            timed = self._count - self._first
+            self.rate = timed / (time.perf_counter() - self._began)
+            self.cpu_us = (time.process_time() - self._cpu) / timed * 1e6
+            self.ended.set()
+
+
+async def listen(consumer: PushConsumer, clock: Clock) -> None:
+    """The consumer has a listener."""
+    await clock.ended.wait()
+
+
+async def iterate(consumer: PushConsumer, clock: Clock) -> None:
+    async for _ in consumer:
+        clock.count(1)
+        if clock.ended.is_set():
+            return
+
+
+async def arrow(consumer: PushConsumer, clock: Clock) -> None:
+    async for batch in consumer.arrow_batches(COLUMNS):
+        clock.count(batch.num_rows)
+        if clock.ended.is_set():
+            return
+
+
+async def consume(
+    namesrv: str,
+    messages: int,
+    pull_count: int,
+    work: Callable[[PushConsumer, Clock], Awaitable[None]],
+    group: str,
+) -> Clock:
+    clock = Clock(messages)
+
+    async def listener(message: ReceivedMessage) -> None:
+        clock.count(1)
+
+    settings = ConsumerSettings(
+        pull_count=pull_count, limits=FlowLimits(count=max(1000, 4 * pull_count), span=None)
+    )
+    async with PushConsumer(
+        namesrv,
+        group=group,
+        topics={TOPIC: "*"},
+        listener=listener if work is listen else None,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        settings=settings,
+    ) as consumer:
+        await work(consumer, clock)
+    return clock
+
+
+async def fill(namesrv: str, messages: int) -> None:
+    async with AdminClient(namesrv) as admin:
+        await admin.create_topic(TOPIC, queues=4, cluster=servers.CLUSTER)
+    async with Producer(namesrv, group="fill") as producer:
+        await producer.send_many(TOPIC, [bytes(SIZE)] * messages)
+
+
+@click.command()
+@click.option("--messages", type=int, default=1_000_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--pull", "pulls", type=int, multiple=True, default=(32, 1024, 4096))
+def main(messages: int, rounds: int, pulls: tuple[int, ...]) -> None:
+    """Messages of 128 bytes through one process; medians of the rounds."""
+    table = Table("a pull", "consumer", "msg/s", "our CPU us/msg", "msg/s of CPU")
+    with tempfile.TemporaryDirectory(prefix="consuming-") as name:
+        folder = Path(name)
+        namesrv = servers.namesrv("congreve", folder / "namesrv")
+        settings = {
+            "maxTransferCountOnMessageInMemory": str(max(pulls)),
+            "maxTransferBytesOnMessageInMemory": str(4 << 20),
+            "mappedFileSizeCommitLog": str(1 << 30),
+        }
+        broker = servers.broker("congreve", folder / "b", namesrv.address, settings=settings)
+        try:
+            namesrv.start()
+            broker.start()
+            asyncio.run(fill(namesrv.address, messages))
+            for pull in pulls:
+                for work in (listen, iterate, arrow):
+                    clocks = [
+                        uvloop.run(
+                            consume(
+                                *(namesrv.address, messages, pull, work),
+                                f"{work.__name__}-{pull}-{i}",
+                            )
+                        )
+                        for i in range(rounds)
+                    ]
+                    cpu_us = median(clock.cpu_us for clock in clocks)
+                    rate = median(clock.rate for clock in clocks)
+                    table.add_row(
+                        *(str(pull), work.__name__, f"{rate:,.0f}"),
+                        *(f"{cpu_us:.2f}", f"{1e6 / cpu_us:,.0f}"),
+                    )
+        finally:
+            broker.kill()
+            namesrv.kill()
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
