@@ -78,6 +78,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     enable_property_filter: bool = False
     slave_read_enable: bool = False
     notify_consumer_ids_changed_enable: bool = True
+    rebalance_lock_max_live_time: int = 60_000  # rocketmq.broker.rebalance.lockMaxLiveTime
     flush_consumer_offset_interval: int = 5_000
 
     force_register: bool = True

@@ -18,10 +18,15 @@ class _Lock(NamedTuple):
 
 
 class RebalanceLockManager:
-    """group -> queue -> who holds it; a lock ends LEASE_MS after its holder last asked for it."""
+    """group -> queue -> who holds it; a lock ends `lease_ms` after its holder last asked for it.
 
-    def __init__(self, clock: Clock) -> None:
+    A closed connection ends no lock: its client may live, and consumes for as long as it believes
+    in the lock.
+    """
+
+    def __init__(self, clock: Clock, lease_ms: int = LEASE_MS) -> None:
         self._clock = clock
+        self._lease_ms = lease_ms
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client: str) -> list[MessageQueue]:
@@ -31,7 +36,7 @@ class RebalanceLockManager:
         held = []
         for queue in queues:
             current = locks.get(queue)
-            if current is None or current.client_id == client or _expired(current, now):
+            if current is None or current.client_id == client or self._expired(current, now):
                 locks[queue] = _Lock(client, now)
                 held.append(queue)
         return held
@@ -50,11 +55,10 @@ class RebalanceLockManager:
         """Forget locks that ended, so that gone groups leave nothing behind."""
         now = self._clock.now()
         for group, locks in list(self._groups.items()):
-            for queue in [q for q, lock in locks.items() if _expired(lock, now)]:
+            for queue in [q for q, lock in locks.items() if self._expired(lock, now)]:
                 del locks[queue]
             if not locks:
                 del self._groups[group]
 
-
-def _expired(lock: _Lock, now_ms: int) -> bool:
-    return now_ms - lock.renewed_ms > LEASE_MS
+    def _expired(self, lock: _Lock, now_ms: int) -> bool:
+        return now_ms - lock.renewed_ms > self._lease_ms

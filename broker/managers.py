@@ -38,7 +38,7 @@ class Managers:
             clock, notify_consumer_ids_changed, self.filters.unregister
         )
         self.producers = ProducerManager(clock)
-        self.locks = RebalanceLockManager(clock)
+        self.locks = RebalanceLockManager(clock, config.rebalance_lock_max_live_time)
         self.stats = BrokerStats(clock, lambda: store.queues)
         self.delayed = DelayedMessages(store, clock)
         self.transactions = Transactions(

@@ -55,6 +55,11 @@ class Driver:
         out: str = self.call("mqadmin", args=list(args))["out"]
         return out
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         """End its input, then the process."""
         assert self._process.stdin is not None
@@ -66,13 +71,14 @@ class Driver:
             self._process.wait()
 
 
-def java_driver(folder: Path, serialize_type: str) -> Driver:
+def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
     """The Java client 4.9.4; serialize_type is JSON or ROCKETMQ (binary headers)."""
     command = java_command(
         folder / "home",
         768,
         f"-Drocketmq.serialize.type={serialize_type}",
         "-Drocketmq.client.logUseSlf4j=true",
+        *properties,
     )
     name = f"java-driver-{serialize_type.lower()}"
     return Driver([*command, "congreve.interop.Driver"], folder, name)

@@ -24,6 +24,7 @@ public final class Driver {
     }
 
     private static final Consumers CONSUMERS = new Consumers();
+    private static final Orderly ORDERLY = new Orderly();
     private static final Transactions TRANSACTIONS = new Transactions();
     private static final Requests REQUESTS = new Requests();
 
@@ -58,6 +59,8 @@ public final class Driver {
         Map.entry("localOffsets", Shares::localOffsets),
         Map.entry("speed", Speed::produce),
         Map.entry("endToEnd", Latencies::endToEnd),
+        Map.entry("orderlyStart", ORDERLY::start),
+        Map.entry("orderlyStop", ORDERLY::stop),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {
