@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, message
-from harness.wire import PULL_MESSAGE, Wire, pull_fields
+from harness.wire import PULL_MESSAGE, SEND_MESSAGE_V2, Wire, pull_fields, send_fields
 
 from congreve.remoting.codes import RequestCode, ResponseCode
 
@@ -218,3 +220,56 @@ def test_every_kind_of_consumer_goes_on_when_its_broker_comes_back(
         seen = client.call("consumerWait", id=f"{name}-{topic}", expected=200, **WAIT)
         client.call("consumerStop", id=f"{name}-{topic}")
         assert seen["distinct"] == 200, (name, seen)
+
+
+GROUPS = 1_000
+CONNECTIONS = 500
+
+
+def heartbeat(topic: str, *groups: str) -> bytes:
+    """Body of a HEART_BEAT of one client in several groups."""
+    subscription = {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+    members = [
+        {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "subscriptionDataSet": [subscription],
+            "unitMode": False,
+        }
+        for group in groups
+    ]
+    client = {"clientID": groups[0], "consumerDataSet": members, "producerDataSet": []}
+    return json.dumps(client).encode()
+
+
+def test_a_thousand_groups_on_five_hundred_connections_keep_their_offsets(
+    fragile: Cluster, java: Driver
+) -> None:
+    topic = f"many-{uuid.uuid4().hex[:8]}"
+    fragile.create_topic(java, topic, queues=4)
+    with Wire(fragile.broker.address) as wire:
+        assert wire.call(SEND_MESSAGE_V2, send_fields(topic, 0, {}), b"0|").code == 0
+    names = [f"{topic}-{number}" for number in range(GROUPS)]
+    with ExitStack() as stack:
+        wires = [stack.enter_context(Wire(fragile.broker.address)) for _ in range(CONNECTIONS)]
+        for number, wire in enumerate(wires):
+            mine = names[number::CONNECTIONS]
+            assert wire.call(RequestCode.HEART_BEAT, {}, heartbeat(topic, *mine)).code == 0
+        for number, name in enumerate(names):
+            wire = wires[number % CONNECTIONS]
+            # What the heartbeat said of the group is asked for, and an offset goes along.
+            own = {"consumerGroup": name, "commitOffset": str(number)}
+            own |= {"sysFlag": "1", "subVersion": "1"}
+            answer = wire.call(PULL_MESSAGE, pull_fields(topic, 0, 0, 32) | own)
+            assert answer.code == 0, answer.remark
+        listed = wires[0].call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic}).body
+        assert set(json.loads(listed)["groupList"]) == set(names)
+    assert fragile.broker.stop() in (0, 143)
+    fragile.broker.start()
+    with Wire(fragile.broker.address) as wire:
+        for number, name in enumerate(names):
+            asked = {"consumerGroup": name, "topic": topic, "queueId": "0"}
+            answer = wire.call(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+            assert answer.fields["offset"] == str(number)
