@@ -49,8 +49,11 @@ _FIXED = frozenset(
         "syncFlushTimeout",
         "flushConsumerOffsetInterval",
         "serverChannelMaxIdleTimeSeconds",
+        "rebalanceLockMaxLiveTime",
     )
 )
+# mqadmin exportConfigs fails without these, which have no say here.
+_ASKED_FOR = {"filterServerNums": "0", "useTLS": "false"}
 
 
 class BrokerAdminProcessor:
@@ -93,7 +96,8 @@ class BrokerAdminProcessor:
         }
 
     def get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        lines = [f"{key}={value}\n" for key, value in self._config.as_properties().items()]
+        values = {**_ASKED_FOR, **self._config.as_properties()}
+        lines = [f"{key}={value}\n" for key, value in sorted(values.items())]
         fields = {"version": self._version.encode().decode()}
         return request.reply(ResponseCode.SUCCESS, None, fields, "".join(lines).encode())
 

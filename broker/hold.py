@@ -2,6 +2,8 @@
 
 import asyncio
 import heapq
+import logging
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
@@ -10,11 +12,15 @@ from congreve.broker.subscription import MessageFilter
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
+from congreve.remoting.errors import RequestTimeoutError
+
+logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
 
 HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
 _STALE_MAX = 64  # answered pulls that the heap may keep, beyond twice the live ones
+_UNREAD_MAX_S = 120.0  # a peer that reads nothing for that long is as good as gone
 
 
 class HeldPull:
@@ -43,7 +49,8 @@ class PullRequestHold:
     """Held pulls by queue; owned by one event loop.
 
     `has_match(held)` says whether the queue now holds something for it, `resume(held)` executes
-    the pull once more and answers it whatever the result.
+    the pull once more and answers it whatever the result. A peer that has too much unread gets
+    its answers as it reads on: those of a thousand queues would take a quarter of a gigabyte.
     """
 
     def __init__(
@@ -58,6 +65,8 @@ class PullRequestHold:
         self._live = 0
         self._arrived: set[ConsumeQueue] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: dict[Connection, deque[HeldPull]] = {}
+        self._readers: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return self._live
@@ -94,6 +103,8 @@ class PullRequestHold:
         """Forget all; their connections are being closed."""
         for connection in list(self._connections):
             self.connection_closed(connection)
+        for reader in self._readers:
+            reader.cancel()
         self._by_deadline.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -108,8 +119,32 @@ class PullRequestHold:
 
     def _finish(self, held: HeldPull) -> None:
         self._take_out(held)
-        if not held.connection.closed:
+        connection = held.connection
+        if connection.closed:
+            return
+        if connection in self._unread:
+            self._unread[connection].append(held)
+        elif connection.is_writable:
             self._resume(held)
+        else:
+            self._unread[connection] = deque([held])
+            reader = asyncio.get_running_loop().create_task(self._answer_reader(connection))
+            self._readers.add(reader)
+            reader.add_done_callback(self._readers.discard)
+
+    async def _answer_reader(self, connection: Connection) -> None:
+        """Answer a slow peer's pulls as it reads on."""
+        unread = self._unread[connection]
+        try:
+            while unread and not connection.closed:
+                await connection.wait_writable(_UNREAD_MAX_S)
+                while unread and connection.is_writable and not connection.closed:
+                    self._resume(unread.popleft())
+        except RequestTimeoutError as error:
+            logger.warning("%s: closing it", error)
+            connection.abort()
+        finally:
+            del self._unread[connection]
 
     def _take_out(self, held: HeldPull) -> None:
         if held.done:

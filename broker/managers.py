@@ -34,9 +34,7 @@ class Managers:
         self.groups = SubscriptionGroupManager(config, clock)
         self.offsets = ConsumerOffsetManager()
         self.filters = ConsumerFilterManager(clock)
-        self.consumers = ConsumerManager(
-            clock, notify_consumer_ids_changed, self.filters.unregister
-        )
+        self.consumers = ConsumerManager(clock, self._notify_members, self.filters.unregister)
         self.producers = ProducerManager(clock)
         self.locks = RebalanceLockManager(clock, config.rebalance_lock_max_live_time)
         self.stats = BrokerStats(clock, lambda: store.queues)
@@ -93,6 +91,10 @@ class Managers:
         if self.offsets.dirty:
             self.offsets.dirty = False
             self._offsets_file.changed()
+
+    def _notify_members(self, group: str, members: list[Connection]) -> None:
+        if self._config.notify_consumer_ids_changed_enable:
+            notify_consumer_ids_changed(group, members)
 
     def connection_closed(self, connection: Connection) -> None:
         """Whoever was on it is gone."""

@@ -142,5 +142,5 @@ class RemotingServer:
             connection.idle_scans += 1
             if connection.idle_scans >= IDLE_SCANS:
                 logger.info("%r: idle too long: closing it", connection)
-                connection.close()
+                connection.abort()  # what it has not read by now keeps nobody waiting
         self._scan_later()

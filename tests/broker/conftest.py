@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from congreve.remoting.command import RemotingCommand
+from congreve.remoting.errors import RequestTimeoutError
 
 
 class FakeConnection:
@@ -17,6 +18,8 @@ class FakeConnection:
         self.peer = peer
         self.closed = False
         self.reading_paused = False
+        self.reads = asyncio.Event()  # cleared: the client takes no bytes
+        self.reads.set()
         self.written: list[bytes] = []
         self.asked: list[RemotingCommand] = []
         self.answer: Callable[[RemotingCommand], RemotingCommand] | None = None
@@ -35,8 +38,21 @@ class FakeConnection:
         assert self.answer is not None
         return self.answer(command)
 
+    @property
+    def is_writable(self) -> bool:
+        return self.reads.is_set()
+
+    async def wait_writable(self, timeout_s: float) -> None:
+        try:
+            await asyncio.wait_for(self.reads.wait(), timeout_s)
+        except TimeoutError as error:
+            raise RequestTimeoutError("nothing was read") from error
+
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.close()
 
     @property
     def answers(self) -> list[RemotingCommand]:

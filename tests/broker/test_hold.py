@@ -99,6 +99,53 @@ async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, que
     assert watch.resumed == []
 
 
+async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_on(
+    watch, connection, another_connection, queue, turn
+):
+    slow, slow_too = pull(connection, queue), pull(connection, queue)
+    quick = pull(another_connection, queue)
+    watch.matching = {slow, slow_too, quick}
+    connection.reads.clear()
+    for held in (slow, slow_too, quick):
+        watch.hold.suspend(held, 60)
+    watch.hold.arrived(queue)
+    await turn()
+    assert watch.resumed == [quick]
+    connection.reads.set()
+    await turn()
+    assert sorted(map(id, watch.resumed[1:])) == sorted(map(id, (slow, slow_too)))
+    assert len(watch.hold) == 0
+    watch.hold.stop()
+
+
+async def test_each_answer_is_given_only_while_the_client_reads(watch, connection, queue, turn):
+    watch.matching = {pull(connection, queue) for _ in range(3)}
+    connection.reads.clear()
+    for held in watch.matching:
+        watch.hold.suspend(held, 60)
+    watch.hold.arrived(queue)
+    await turn()
+    # One answer fills what the client has unread again.
+    watch.hold._resume = lambda held: (watch.resumed.append(held), connection.reads.clear())
+    for count in (1, 2, 3):
+        connection.reads.set()
+        await turn()
+        assert len(watch.resumed) == count
+    watch.hold.stop()
+
+
+async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, turn, monkeypatch):
+    monkeypatch.setattr(hold_module, "_UNREAD_MAX_S", 0.01)
+    held = pull(connection, queue)
+    watch.matching = {held}
+    connection.reads.clear()
+    watch.hold.suspend(held, 60)
+    watch.hold.arrived(queue)
+    await asyncio.sleep(0.1)
+    assert connection.closed and watch.resumed == []
+    watch.hold.stop()
+
+
 async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):
     monkeypatch.setattr(hold_module, "HELD_MAX", 2)
     assert [watch.hold.suspend(pull(connection, queue), 60) for _ in range(3)] == [

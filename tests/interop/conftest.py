@@ -60,6 +60,23 @@ def cluster(
     assert broker.stop() in (0, 143), broker.tail()
 
 
+@pytest.fixture
+def fragile(kind: str, namesrv: servers.Server, tmp_path: Path) -> Iterator[Cluster]:
+    """A broker of the test's own, which may be ended."""
+    broker = servers.broker(
+        *(kind, tmp_path, namesrv.address),
+        broker_name=f"broker-{uuid.uuid4().hex[:6]}",
+        settings={
+            "enablePropertyFilter": "true",
+            "flushDiskType": "SYNC_FLUSH",
+            "messageDelayLevel": "1s 1s 2s",
+        },
+    )
+    broker.start()
+    yield Cluster(namesrv, broker)
+    broker.kill()
+
+
 @pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """The Java client and mqadmin with JSON headers."""

@@ -1,25 +1,19 @@
-"""Groups, their offsets and members: mqadmin, clients, and a broker that goes."""
+"""Groups, their offsets and members, as mqadmin and the clients see them."""
 
 from __future__ import annotations
 
-import json
 import re
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from harness import servers
 from harness.cluster import Cluster
+from harness.console import Console, eventually
 from harness.drivers import Driver, Json, message
-from harness.wire import PULL_MESSAGE, SEND_MESSAGE_V2, Wire, pull_fields, send_fields
+from harness.wire import PULL_MESSAGE, Wire, pull_fields
 
 from congreve.remoting.codes import RequestCode, ResponseCode
 
-EVENTUALLY_S = 15
 SENT = 40
 WAIT: Json = {"timeoutMs": 60_000, "quietMs": 200}
 
@@ -34,7 +28,7 @@ class Group:
     name: str
 
     def mqadmin(self, command: str, *args: str) -> str:
-        return self.java.mqadmin(command, "-n", self.cluster.namesrv.address, *args)
+        return Console(self.java, self.cluster)(command, *args)
 
     def send(self, count: int = SENT) -> list[Json]:
         messages = [
@@ -90,15 +84,6 @@ def online(group: Group) -> Iterator[Group]:
     assert group.wait()["distinct"] == SENT
     yield group
     group.stop()
-
-
-def eventually(read: Callable[[], str], wanted: str) -> str:
-    """What `read` gives as soon as `wanted` matches it."""
-    deadline = time.monotonic() + EVENTUALLY_S
-    while not re.search(wanted, out := read()):
-        assert time.monotonic() < deadline, f"no {wanted!r} in:\n{out}"
-        time.sleep(0.1)
-    return out
 
 
 def test_offsets_of_an_absent_group_are_reset_by_time(consumed: Group) -> None:
@@ -179,97 +164,3 @@ def test_the_slowest_group_is_found_for_correction(consumed: Group) -> None:
         asked = {"topic": consumed.topic, "compareGroup": consumed.name, "filterGroups": "nobody"}
         answer = wire.call(RequestCode.QUERY_CORRECTION_OFFSET, asked)
     assert re.search(rb"0:1[,}]", answer.body), answer.body
-
-
-@pytest.fixture
-def fragile(kind: str, namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Cluster]:
-    """A broker of its own, which may be ended."""
-    broker = servers.broker(
-        *(kind, tmp_path, namesrv.address),
-        broker_name=f"broker-{uuid.uuid4().hex[:6]}",
-        settings={"enablePropertyFilter": "true", "flushDiskType": "SYNC_FLUSH"},
-    )
-    broker.start()
-    yield Cluster(namesrv, broker)
-    broker.kill()
-
-
-def test_every_kind_of_consumer_goes_on_when_its_broker_comes_back(
-    fragile: Cluster, java: Driver, go: Driver
-) -> None:
-    topic = f"fragile-{uuid.uuid4().hex[:8]}"
-    fragile.create_topic(java, topic, queues=4)
-    where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}
-    kinds: list[tuple[str, Driver, Json]] = [
-        ("concurrent", java, {"instances": 2, "hasty": True}),
-        ("orderly", java, {"instances": 1, "orderly": True, "hasty": True}),
-        ("sql", java, {"instances": 1, "sql": "UNIQ_KEY IS NOT NULL", "hasty": True}),
-        ("go", go, {"instances": 1}),
-    ]
-    for name, client, options in kinds:
-        group = f"{name}-{topic}"
-        client.call("consumerStart", id=group, group=group, **options, **where)
-    java.call("load", mode="sync", count=100, size=16, **where)
-    for name, client, _ in kinds:
-        seen = client.call("consumerWait", id=f"{name}-{topic}", expected=100, **WAIT)
-        assert seen["distinct"] == 100, (name, seen)
-    fragile.broker.kill()
-    fragile.broker.start()
-    java.call("load", mode="sync", count=200, size=16, **where)
-    for name, client, _ in kinds:
-        seen = client.call("consumerWait", id=f"{name}-{topic}", expected=200, **WAIT)
-        client.call("consumerStop", id=f"{name}-{topic}")
-        assert seen["distinct"] == 200, (name, seen)
-
-
-GROUPS = 1_000
-CONNECTIONS = 500
-
-
-def heartbeat(topic: str, *groups: str) -> bytes:
-    """Body of a HEART_BEAT of one client in several groups."""
-    subscription = {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
-    members = [
-        {
-            "groupName": group,
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-            "subscriptionDataSet": [subscription],
-            "unitMode": False,
-        }
-        for group in groups
-    ]
-    client = {"clientID": groups[0], "consumerDataSet": members, "producerDataSet": []}
-    return json.dumps(client).encode()
-
-
-def test_a_thousand_groups_on_five_hundred_connections_keep_their_offsets(
-    fragile: Cluster, java: Driver
-) -> None:
-    topic = f"many-{uuid.uuid4().hex[:8]}"
-    fragile.create_topic(java, topic, queues=4)
-    with Wire(fragile.broker.address) as wire:
-        assert wire.call(SEND_MESSAGE_V2, send_fields(topic, 0, {}), b"0|").code == 0
-    names = [f"{topic}-{number}" for number in range(GROUPS)]
-    with ExitStack() as stack:
-        wires = [stack.enter_context(Wire(fragile.broker.address)) for _ in range(CONNECTIONS)]
-        for number, wire in enumerate(wires):
-            mine = names[number::CONNECTIONS]
-            assert wire.call(RequestCode.HEART_BEAT, {}, heartbeat(topic, *mine)).code == 0
-        for number, name in enumerate(names):
-            wire = wires[number % CONNECTIONS]
-            # What the heartbeat said of the group is asked for, and an offset goes along.
-            own = {"consumerGroup": name, "commitOffset": str(number)}
-            own |= {"sysFlag": "1", "subVersion": "1"}
-            answer = wire.call(PULL_MESSAGE, pull_fields(topic, 0, 0, 32) | own)
-            assert answer.code == 0, answer.remark
-        listed = wires[0].call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic}).body
-        assert set(json.loads(listed)["groupList"]) == set(names)
-    assert fragile.broker.stop() in (0, 143)
-    fragile.broker.start()
-    with Wire(fragile.broker.address) as wire:
-        for number, name in enumerate(names):
-            asked = {"consumerGroup": name, "topic": topic, "queueId": "0"}
-            answer = wire.call(RequestCode.QUERY_CONSUMER_OFFSET, asked)
-            assert answer.fields["offset"] == str(number)

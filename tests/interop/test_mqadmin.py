@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pytest
 from harness.cluster import Cluster
+from harness.console import Console, eventually
 from harness.drivers import Driver, Json, message
 from harness.servers import CLUSTER
-
-EVENTUALLY_S = 15
-
-
-@dataclass
-class Console:
-    """mqadmin with the name server's address filled in."""
-
-    driver: Driver
-    cluster: Cluster
-
-    def __call__(self, command: str, *args: str, broker: bool = False) -> str:
-        address = ("-b", self.cluster.broker.address) if broker else ()
-        return self.driver.mqadmin(command, "-n", self.cluster.namesrv.address, *address, *args)
-
-    def rows(self, command: str, *args: str) -> list[list[str]]:
-        """The words of each line below the heading."""
-        lines = self(command, *args).splitlines()
-        return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
 
 @pytest.fixture
@@ -67,15 +47,6 @@ def consumer(java: Driver, cluster: Cluster, topic: str) -> Iterator[str]:
     )
     yield group
     java.call("consumerStop", id=group)
-
-
-def eventually(read: Callable[[], str], wanted: str) -> str:
-    """What `read` gives as soon as `wanted` matches it."""
-    deadline = time.monotonic() + EVENTUALLY_S
-    while not re.search(wanted, out := read()):
-        assert time.monotonic() < deadline, f"no {wanted!r} in:\n{out}"
-        time.sleep(0.1)
-    return out
 
 
 def queue_data(route: str, name: str) -> int:

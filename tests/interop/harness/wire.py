@@ -157,3 +157,22 @@ def record_bodies(body: bytes) -> list[tuple[int, bytes]]:
         found.append((queue_offset, body[body_at + 4 : body_at + 4 + length]))
         at += size
     return found
+
+
+def heartbeat(topic: str, *groups: str, **changed: object) -> bytes:
+    """The body of a HEART_BEAT of one client in several groups; `changed` is of each group."""
+    subscription = {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+    members = [
+        {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "subscriptionDataSet": [subscription],
+            "unitMode": False,
+            **changed,
+        }
+        for group in groups
+    ]
+    client = {"clientID": groups[0], "consumerDataSet": members, "producerDataSet": []}
+    return json.dumps(client).encode()

@@ -20,6 +20,7 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /** Groups of DefaultMQPushConsumer that live from consumerStart to consumerStop, by their id. */
 final class Consumers {
@@ -81,12 +82,16 @@ final class Consumers {
     }
 
     private static DefaultMQPushConsumer consumer(JSONObject request) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            request.getString("group"), request.getBooleanValue("trace"));
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
         String from = request.getString("from");
         consumer.setConsumeFromWhere(from == null
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.valueOf(from));
+        if (request.getBooleanValue("broadcast")) {
+            consumer.setMessageModel(MessageModel.BROADCASTING);
+        }
         if (request.getBooleanValue("hash")) {
             consumer.setAllocateMessageQueueStrategy(new AllocateMessageQueueConsistentHash());
         }

@@ -1,0 +1,39 @@
+"""mqadmin 4.9.4 as an operator uses it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .cluster import Cluster
+from .drivers import Driver
+
+EVENTUALLY_S = 15
+
+
+@dataclass
+class Console:
+    """mqadmin with the name server's address filled in."""
+
+    driver: Driver
+    cluster: Cluster
+
+    def __call__(self, command: str, *args: str, broker: bool = False) -> str:
+        address = ("-b", self.cluster.broker.address) if broker else ()
+        return self.driver.mqadmin(command, "-n", self.cluster.namesrv.address, *address, *args)
+
+    def rows(self, command: str, *args: str) -> list[list[str]]:
+        """The words of each line below the heading."""
+        lines = self(command, *args).splitlines()
+        return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def eventually(read: Callable[[], str], wanted: str) -> str:
+    """What `read` gives as soon as `wanted` matches it."""
+    deadline = time.monotonic() + EVENTUALLY_S
+    while not re.search(wanted, out := read()):
+        assert time.monotonic() < deadline, f"no {wanted!r} in:\n{out}"
+        time.sleep(0.1)
+    return out
