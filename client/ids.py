@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -18,7 +19,7 @@ class UniqueIds:
 
     They hold the address, the process id, a number that tells generators in one process apart (in
     Java the class loader's hash), the milliseconds since the month began in local time, a counter.
-    `clock` gives seconds since 1970. For one thread.
+    `clock` gives seconds since 1970. Any thread may ask.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class UniqueIds:
         host = socket.inet_aton(address).hex().upper()
         self._prefix = f"{host}{os.getpid() & 0xFFFF:04X}{token:08X}"
         self._counter = 0
+        self._lock = threading.Lock()
         self._month_start_ms = self._month_end_ms = 0
 
     def __call__(self) -> str:
@@ -41,10 +43,11 @@ class UniqueIds:
         They go up by one with each id, and after FFFF begin at 0.
         """
         now = int(self._clock() * 1000)
-        if now >= self._month_end_ms:
-            self._enter_month(now)
-        elapsed = max(0, now - self._month_start_ms)
-        first, self._counter = self._counter, self._counter + count
+        with self._lock:
+            if now >= self._month_end_ms:
+                self._enter_month(now)
+            elapsed = max(0, now - self._month_start_ms)
+            first, self._counter = self._counter, self._counter + count
         return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}", first
 
     def _enter_month(self, now_ms: int) -> None:

@@ -24,6 +24,11 @@ class LoopThread(Generic[C]):
     def client(self) -> C:
         return self._client
 
+    @property
+    def is_running(self) -> bool:
+        """Between start() and stop()."""
+        return self._thread is not None
+
     def start(self) -> None:
         """Start the thread, then the client. Raises what the client raises."""
         self._thread = loopthread.LoopThread(f"congreve-{self._name}")

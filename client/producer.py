@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from congreve.client.checks import check_batch, check_group, check_message
 from congreve.client.compression import CompressionType, check_available
-from congreve.client.errors import ClientError
+from congreve.client.errors import ClientError, ClientStateError
 from congreve.client.faults import LatencyFaults
 from congreve.client.hooks import SendHook
 from congreve.client.ids import UniqueIds
@@ -25,6 +25,8 @@ from congreve.records.record import string_hash
 from congreve.remoting.bodies import ProducerData
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.connection import Handler
+
+T = TypeVar("T")
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """The name that RocketMQ keeps for itself."""
@@ -78,6 +80,7 @@ class Producer(ClientInstance):
         self._next_id = UniqueIds(self.address, clock=clock)
         self._system = {INSTANCE_ID: self.namespace} if self.namespace else {}
         self._sends: set[asyncio.Task[SendResult]] = set()
+        self._blocking = self._remoting.blocking()
         self._requests = Requests(self.client_id, clock=clock)
         self._sender = Sender(
             self.group,
@@ -90,6 +93,7 @@ class Producer(ClientInstance):
             vip_channel=vip_channel,
             clock=clock,
         )
+        self._blocking_sender = self._sender.over(self._blocking)
 
     async def start(self) -> None:
         """Begin; no name server or broker is asked for anything yet. Raises ClientStateError."""
@@ -114,6 +118,40 @@ class Producer(ClientInstance):
         seconds = self.timeout_s if timeout_s is None else timeout_s
         outgoing = self._prepare(message)
         return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
+
+    def knows(self, topic: str) -> bool:
+        """Whether the topic's route is at hand. Raises ClientStateError."""
+        self.check_running()
+        return self.routes.known(wrap(self.namespace, topic)) is not None
+
+    def send_blocking(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """send() for a thread without an event loop, of a producer without hooks that knows() the
+        topic, over a connection that is this thread's until the answer comes. Any thread may call
+        it."""
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        outgoing = self._prepare(message)
+        sending = self._blocking_sender.send(outgoing, queue, selector, seconds)
+        return self._seen(_without_waiting(sending))
+
+    def send_oneway_blocking(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
+        """send_oneway() as send_blocking() does it."""
+        outgoing = self._prepare(message)
+        _without_waiting(
+            self._blocking_sender.send_oneway(outgoing, queue, selector, self.timeout_s)
+        )
 
     def send_soon(
         self,
@@ -271,6 +309,7 @@ class Producer(ClientInstance):
 
     async def _leave(self) -> None:
         await asyncio.gather(*self._sends, return_exceptions=True)
+        self._blocking.close()
         for hook in self.hooks:
             await hook.stop()
 
@@ -283,3 +322,14 @@ class Producer(ClientInstance):
 
     def _producer_data(self) -> list[ProducerData]:
         return [ProducerData(group_name=self.group)]
+
+
+def _without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that asks a BlockingClient and waits for nothing else."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise ClientStateError("a send of a thread without an event loop waits for one")

@@ -88,7 +88,10 @@ class TopicRoute(msgspec.Struct, frozen=True):
 
 
 class RouteCache:
-    """Routes of the topics that were asked for; `refresh` is to be called each REFRESH_S."""
+    """Routes of the topics that were asked for; `refresh` is to be called each REFRESH_S.
+
+    What asks nobody may be called by any thread.
+    """
 
     def __init__(self, name_servers: NameServers) -> None:
         self._name_servers = name_servers
@@ -150,14 +153,14 @@ class RouteCache:
         """Addresses of all brokers that routes name."""
         return {
             address
-            for route in self._routes.values()
+            for route in list(self._routes.values())
             for brokers in route.brokers.values()
             for broker_id, address in brokers.items()
             if broker_id == MASTER_ID or not masters_only
         }
 
     def _addresses(self, broker_name: str) -> dict[int, str]:
-        for route in self._routes.values():
+        for route in list(self._routes.values()):
             if broker_name in route.brokers:
                 return route.brokers[broker_name]
         return {}

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from congreve.client.errors import (
     BrokerError,
@@ -20,6 +21,7 @@ from congreve.client.message import MessageQueue, SendResult, SendStatus
 from congreve.client.outgoing import Outgoing
 from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES, RouteCache, TopicRoute
 from congreve.records.properties import MSG_REGION, TRACE_SWITCH
+from congreve.remoting.blockingclient import BlockingClient
 from congreve.remoting.client import RemotingClient
 from congreve.remoting.codes import LanguageCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
@@ -50,14 +52,15 @@ class Sender:
 
     Queues take turns; an attempt after a failed one goes to another broker if there is one. With
     `faults`, brokers that were slow or failed are passed over for a while; with `vip_channel` the
-    port two below a broker's own is used. `clock` gives seconds since 1970.
+    port two below a broker's own is used. `clock` gives seconds since 1970. Deadlines are times of
+    time.monotonic(), by which event loops count too.
     """
 
     def __init__(
         self,
         group: str,
         routes: RouteCache,
-        remoting: RemotingClient,
+        remoting: RemotingClient | BlockingClient,
         *,
         retries: int,
         retry_when_not_stored_ok: bool,
@@ -89,7 +92,7 @@ class Sender:
         With a queue or a selector there is one attempt. Raises SendTimeoutError, another
         ClientError or a RemotingError.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = time.monotonic() + timeout_s
         route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
         attempts = 1 if queue is not None or selector is not None else self._attempts
         last_broker: str | None = None
@@ -120,20 +123,23 @@ class Sender:
         timeout_s: float,
     ) -> None:
         """Have it sent without an answer. Raises as send() does before it is on its way."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = time.monotonic() + timeout_s
         route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
         chosen = queue or self.choose(route, selector, None)
         address = self._address(route, chosen)
-        connection = self._remoting.ready(address)
-        if connection is None:
-            connection = await self._remoting.writable(address, deadline)
         context = self._context(outgoing, chosen, address)
         context.oneway = True
         for hook in self._hooks:
             hook.before_send(context)
-        connection.oneway(self._request(outgoing, chosen))
+        await self._remoting.tell(address, self._request(outgoing, chosen), deadline)
         for hook in self._hooks:
             hook.after_send(context)
+
+    def over(self, remoting: BlockingClient) -> "Sender":
+        """One that sends the same way over another client; both know what either saw."""
+        sender = copy(self)
+        sender._remoting = remoting
+        return sender
 
     def choose(
         self, route: TopicRoute, selector: Selector | None, last_broker: str | None
@@ -160,15 +166,14 @@ class Sender:
     ) -> SendResult:
         address = self._address(route, queue)
         if self._faults is None and not self._hooks:
-            return _result(
-                await self._exchange(outgoing, queue, address, deadline), address, outgoing, queue
-            )
+            answer = await self._remoting.call(address, self._request(outgoing, queue), deadline)
+            return _result(answer, address, outgoing, queue)
         context = self._context(outgoing, queue, address)
         begin = time.monotonic()
         for hook in self._hooks:
             hook.before_send(context)
         try:
-            answer = await self._exchange(outgoing, queue, address, deadline)
+            answer = await self._remoting.call(address, self._request(outgoing, queue), deadline)
             context.region = answer.ext_fields.get(MSG_REGION)
             context.trace_on = answer.ext_fields.get(TRACE_SWITCH) != "false"
             context.result = _result(answer, address, outgoing, queue)
@@ -188,14 +193,6 @@ class Sender:
                 self._faults.answered(context.queue.broker_name, context.seconds)
         for hook in self._hooks:
             hook.after_send(context)
-
-    async def _exchange(
-        self, outgoing: Outgoing, queue: MessageQueue, address: str, deadline: float
-    ) -> RemotingCommand:
-        connection = self._remoting.ready(address)
-        if connection is None:
-            connection = await self._remoting.writable(address, deadline)
-        return await connection.call(self._request(outgoing, queue), deadline)
 
     def _context(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendContext:
         return SendContext(
@@ -239,9 +236,7 @@ class Sender:
 
     def _check_time(self, outgoing: Outgoing, deadline: float, error: Exception) -> None:
         """Raises SendTimeoutError where no time is left for another attempt."""
-        if isinstance(error, RequestTimeoutError) or (
-            asyncio.get_running_loop().time() >= deadline
-        ):
+        if isinstance(error, RequestTimeoutError) or (time.monotonic() >= deadline):
             raise _late(outgoing) from error
 
 

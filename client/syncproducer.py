@@ -6,8 +6,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from congreve.client.loopthread import LoopThread
-from congreve.client.message import Message, ReceivedMessage, SendResult
+from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from congreve.client.producer import Producer
+from congreve.client.sending import Selector
 
 
 class SyncProducer:
@@ -38,9 +39,28 @@ class SyncProducer:
     ) -> None:
         self.stop()
 
-    def send(self, message: Message, **options: Any) -> SendResult:
-        """See Producer.send()."""
-        return self._thread.run(self._thread.client.send(message, **options))
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """See Producer.send(). This thread itself asks the broker once the topic is known; hooks,
+        which belong to the event loop, are left to its thread."""
+        producer = self._thread.client
+        if self._asks_itself(message.topic):
+            return producer.send_blocking(
+                message, queue=queue, selector=selector, timeout_s=timeout_s
+            )
+        return self._thread.run(
+            producer.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+        )
+
+    def _asks_itself(self, topic: str) -> bool:
+        producer = self._thread.client
+        return self._thread.is_running and not producer.hooks and producer.knows(topic)
 
     def send_soon(
         self,
@@ -57,9 +77,19 @@ class SyncProducer:
             future.add_done_callback(callback)
         return future
 
-    def send_oneway(self, message: Message, **options: Any) -> None:
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
         """See Producer.send_oneway()."""
-        self._thread.run(self._thread.client.send_oneway(message, **options))
+        producer = self._thread.client
+        if self._asks_itself(message.topic):
+            producer.send_oneway_blocking(message, queue=queue, selector=selector)
+        else:
+            self._thread.run(producer.send_oneway(message, queue=queue, selector=selector))
 
     def send_batch(self, messages: Sequence[Message], **options: Any) -> list[SendResult]:
         """See Producer.send_batch()."""

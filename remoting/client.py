@@ -4,6 +4,7 @@ import asyncio
 import ssl as tls
 from collections.abc import Callable, Mapping
 
+from congreve.remoting.blockingclient import BlockingClient
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection, ConnectionLimits, Handler
 from congreve.remoting.errors import ConnectError, ConnectionLostError, RequestTimeoutError
@@ -54,18 +55,30 @@ class RemotingClient:
         connection = await self.connection(address)
         return await connection.invoke(command, self.timeout_s if timeout_s is None else timeout_s)
 
+    async def call(
+        self, address: str, command: RemotingCommand, deadline: float
+    ) -> RemotingCommand:
+        """As invoke(), until the loop's time is `deadline`."""
+        connection = self._ready(address) or await self._writable(address, deadline)
+        return await connection.call(command, deadline)
+
+    async def tell(self, address: str, command: RemotingCommand, deadline: float) -> None:
+        """As oneway(), with the same deadline for the connection."""
+        connection = self._ready(address) or await self._writable(address, deadline)
+        connection.oneway(command)
+
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         """Ask ``host:port`` for what has no answer. Raises ConnectError or FrameError."""
         (await self.connection(address)).oneway(command)
 
-    def ready(self, address: str) -> Connection | None:
+    def _ready(self, address: str) -> Connection | None:
         """The connection to an address, where one is there and takes bytes."""
         connection = self._open.get(address)
         if connection is None or connection.closed or not connection.is_writable:
             return None
         return connection
 
-    async def writable(self, address: str, deadline: float) -> Connection:
+    async def _writable(self, address: str, deadline: float) -> Connection:
         """The connection to an address, when it takes bytes; `deadline` is the loop's time.
 
         Raises ConnectError or RequestTimeoutError.
@@ -88,6 +101,14 @@ class RemotingClient:
             task = asyncio.create_task(self._connect(address))
             self._connections[address] = task
         return task.result() if task.done() else await asyncio.shield(task)
+
+    def blocking(self) -> BlockingClient:
+        """A client with these settings for threads without an event loop."""
+        return BlockingClient(
+            connect_timeout_s=self.connect_timeout_s,
+            ssl=self._ssl,
+            before_request=self._before_request,
+        )
 
     async def close(self) -> None:
         """Close all connections; what still waits for an answer gets ConnectionLostError."""

@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_generators_and_clients_of_one_process_differ() -> None:
     ids = [UniqueIds("10.1.2.3", clock=lambda: 1e9)() for _ in range(50)]
     assert len(set(ids)) == 50
     assert client_id("10.1.2.3") != client_id("10.1.2.3")
+
+
+def test_threads_never_get_the_same_id() -> None:
+    ids = UniqueIds("10.1.2.3", clock=lambda: 1.7e9)
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: [ids() for _ in range(1000)], range(16)))
+    assert len({one for some in made for one in some}) == 16_000

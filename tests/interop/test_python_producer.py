@@ -24,6 +24,7 @@ from congreve.client import (
     PushConsumer,
     ReceivedMessage,
     SendResult,
+    SyncProducer,
     TransactionProducer,
     TransactionState,
 )
@@ -251,8 +252,18 @@ async def test_sends_survive_restarts_of_the_broker_and_the_name_server(place: P
             count += 1
             await asyncio.sleep(0.002)
 
+    def send_from_a_thread() -> None:
+        with SyncProducer(place.namesrv, group=group(), send_timeout_s=1.0) as producer:
+            while not stop.is_set():
+                try:
+                    stored.append(producer.send(Message(topic=place.topic, body=b"sync")))
+                except CongreveError:
+                    time.sleep(0.05)
+                time.sleep(0.002)
+
     async with Producer(place.namesrv, group=group(), send_timeout_s=1.0) as producer:
         tasks = [asyncio.create_task(send(producer, number)) for number in range(4)]
+        tasks.append(asyncio.create_task(asyncio.to_thread(send_from_a_thread)))
         await asyncio.sleep(0.5)
         for server in (place.cluster.namesrv, place.cluster.broker):
             before = len(stored)
@@ -295,6 +306,14 @@ async def test_signed_requests_pass_access_control(
         await producer.send(message)
         await producer.send_oneway(message)
         await producer.send_many("guarded", [b"a", b"b"])
+
+    def send_from_a_thread() -> None:
+        with SyncProducer(guarded.namesrv, group=group(), credentials=good) as producer:
+            for _ in range(2):
+                producer.send(message)
+                producer.send_oneway(message)
+
+    await asyncio.to_thread(send_from_a_thread)
     bad = Credentials(access_key="pythonclient", secret_key="another-one")
     for credentials in (bad, None):
         async with Producer(
@@ -310,15 +329,23 @@ async def test_tls_and_the_vip_port_of_the_reference(
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    async with Producer(
-        guarded.namesrv,
-        group=group(),
-        ssl=context,
-        vip_channel=True,
-        credentials=Credentials(access_key="pythonclient", secret_key="secret-of-it"),
-    ) as producer:
-        sent = await producer.send(Message(topic="guarded", body=b"encrypted"))
+    message = Message(topic="guarded", body=b"encrypted")
+    settings = {
+        "group": group(),
+        "ssl": context,
+        "vip_channel": True,
+        "credentials": Credentials(access_key="pythonclient", secret_key="secret-of-it"),
+    }
+    async with Producer(guarded.namesrv, **settings) as producer:
+        sent = await producer.send(message)
         assert sent.queue.broker_name == "broker-a"
+
+    def send_from_a_thread() -> list[int]:
+        with SyncProducer(guarded.namesrv, **settings) as producer:
+            return [producer.send(message, queue=sent.queue).queue_offset for _ in range(3)]
+
+    first, *rest = await asyncio.to_thread(send_from_a_thread)
+    assert rest == [first + 1, first + 2]
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
