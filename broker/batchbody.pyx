@@ -4,30 +4,26 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memcmp, memset, strlen
 
-from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from congreve.records.layout cimport PROPERTY_SEPARATOR
 from congreve.records.record cimport Message, read_batch_element
 
 
-cdef inline bint is_text(const uint8_t *at, Py_ssize_t length, const char *wanted) noexcept nogil:
+cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *text) noexcept nogil:
     # strlen of a literal is folded by the compiler.
-    return <size_t> length == strlen(wanted) and memcmp(at, wanted, length) == 0
+    return end - at > <Py_ssize_t> strlen(text) and memcmp(at, text, strlen(text)) == 0
 
 
 cdef bint is_ordinary_member(const uint8_t *at, int32_t length) noexcept nogil:
     cdef const uint8_t *end = at + length
-    cdef const uint8_t *stop
-    cdef const uint8_t *value
     while at < end:
-        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
-        if stop == NULL:
-            stop = end
-        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
-        if value != NULL and (
-            is_text(at, value - at, b"DELAY") or is_text(at, value - at, b"TRAN_MSG")
-            or (value - at > 6 and memcmp(at, b"TIMER_", 6) == 0)
-        ):
+        if at[0] == c"D" and begins(at, end, b"DELAY\x01"):
             return False
-        at = stop + 1
+        if at[0] == c"T" and (begins(at, end, b"TRAN_MSG\x01") or begins(at, end, b"TIMER_")):
+            return False
+        at = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
+        if at == NULL:
+            return True
+        at += 1
     return True
 
 

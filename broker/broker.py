@@ -142,9 +142,10 @@ class Broker:
             store=self.store,
             topics=fast_topics,
             gate=gate,
-            hold=pulls.hold,
+            arrived=self._arrived,
             pulls=pulls,
             transactions=self.managers.transactions.hot_path(fast_topics),
+            delays=self.managers.delayed.hot_path(self.config.broker_cluster_name),
             settings=hot_path_settings(self.config),
         )
         return pulls, gate
@@ -217,6 +218,7 @@ class Broker:
 
     def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
+        self.managers.delayed.config_changed()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             self.managers.topics.tell_again()
 

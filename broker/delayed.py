@@ -2,6 +2,7 @@
 
 import os
 
+from congreve.broker.delaypath import DelayPath
 from congreve.broker.periodic import Periodic
 from congreve.broker.schedule import ScheduleMessageService
 from congreve.broker.schedule_timer import TimerMessageService
@@ -26,6 +27,17 @@ class DelayedMessages:
         # Messages are called delivered only when they are so on disk.
         self._writer = StateWriter(self._file, self.levels.wrapper, self._durable)
         self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)
+        self._path: DelayPath | None = None
+
+    def hot_path(self, cluster: str) -> DelayPath:
+        """What parks ordinary messages without Python; the store is open."""
+        self._path = DelayPath(self._store, cluster)
+        return self._path
+
+    def config_changed(self) -> None:
+        """Follow the table of levels and the limits of deliver times."""
+        if self._path is not None:
+            self._path.config_changed()
 
     def load(self) -> None:
         """Read delayOffset.json; StoreError."""

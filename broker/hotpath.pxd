@@ -1,6 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.broker.delaypath cimport DelayPath
 from congreve.broker.pulltickets cimport PullTickets
+from congreve.broker.sendproperties cimport DeliveryWish
 from congreve.broker.transactionpath cimport TransactionPath
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
@@ -21,17 +23,18 @@ cdef enum Stop:
     STOP_PULL           # this frame is a pull
     STOP_OUT            # the answers' buffer is too small for this frame's answer
     STOP_QUEUE          # the queue was never used since its topic came into the table
+    STOP_PARK_QUEUE     # the same for a queue of messages that wait
     STOP_QUEUE_ROOM
     STOP_SEGMENT        # the log needs its next segment
 
 cdef enum:
-    TOUCHED_MAX = 64    # watched queues remembered in one run; more: STOP_DONE early, run again
+    TOUCHED_MAX = 64    # queues to tell of remembered in one run; more: STOP_DONE early, run again
 
 
 cdef class HotPath(FrameSink):
     cdef object store
     cdef object gate
-    cdef object hold
+    cdef object arrived                 # called with a watched queue, or one of messages that wait
     cdef object pulls
     cdef CommitLog log
     cdef Gather gather
@@ -39,6 +42,7 @@ cdef class HotPath(FrameSink):
     cdef PullTickets tickets
     cdef TopicTable topics
     cdef TransactionPath transactions
+    cdef DelayPath delays
     cdef bint sync_flush
     cdef bint accepting
     cdef int32_t max_message_size
@@ -47,6 +51,7 @@ cdef class HotPath(FrameSink):
     cdef Frame frame
     cdef Header header
     cdef SendHeader send
+    cdef DeliveryWish wish
     cdef PullHeader pull
     cdef Message message
     cdef Appended appended

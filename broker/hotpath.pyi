@@ -1,11 +1,13 @@
+from collections.abc import Callable
 from typing import final
 
+from congreve.broker.delaypath import DelayPath
 from congreve.broker.durability import DurabilityGate
-from congreve.broker.hold import PullRequestHold
 from congreve.broker.hotsettings import HotPathSettings
 from congreve.broker.pull import PullMessageProcessor
 from congreve.broker.topictable import TopicTable
 from congreve.broker.transactionpath import TransactionPath
+from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.inbox import FrameSink
 
@@ -19,11 +21,14 @@ class HotPath(FrameSink):
         store: MessageStore,
         topics: TopicTable,
         gate: DurabilityGate,
-        hold: PullRequestHold,
+        arrived: Callable[[ConsumeQueue], None],
         pulls: PullMessageProcessor,
         transactions: TransactionPath,
+        delays: DelayPath,
         settings: HotPathSettings,
-    ) -> None: ...
+    ) -> None:
+        """`arrived` hears, behind each chunk, of queues that got entries: those that are watched,
+        and those of messages that wait."""
     @property
     def put_messages(self) -> int:
         """Messages appended here, batches' members included."""

@@ -2,10 +2,10 @@
 
 `HotPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
 appended and answered in `run()`, without the GIL and without a Python object for each; pulls that
-find messages are answered from the consume queue. `broker/transactionpath`
-does the same for half messages and their ends. Whatever else a frame may be (another code, a
-topic to create, a delay, a limit broken) goes to the Python handlers, which hold
-the rules; so nothing is decided here that is not decided there too.
+find messages are answered from the consume queue. `broker/transactionpath` does the same for half
+messages and their ends, `broker/delaypath` for messages that are to be delivered later. Whatever
+else a frame may be (another code, a topic to create, a limit broken) goes to the Python handlers,
+which hold the rules; so nothing is decided here that is not decided there too.
 """
 
 cimport cython
@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.broker.batchbody cimport is_ordinary_batch
+from congreve.broker.delaypath cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
 from congreve.broker.pulltickets cimport PullTicket
 from congreve.broker.sendproperties cimport (
     SEND_BATCH,
@@ -114,14 +115,15 @@ cdef class HotPath(FrameSink):
         PyMem_Free(self.out)
         PyMem_Free(self.properties)
 
-    def __init__(self, *, store, TopicTable topics, gate, hold, pulls,
-                 TransactionPath transactions, settings):
+    def __init__(self, *, store, TopicTable topics, gate, arrived, pulls,
+                 TransactionPath transactions, DelayPath delays, settings):
         self.store = store
         self.log = store.log
         self.topics = topics
         self.transactions = transactions
+        self.delays = delays
         self.gate = gate
-        self.hold = hold
+        self.arrived = arrived
         self.pulls = pulls
         self.sync_flush = settings.sync_flush
         self.max_message_size = settings.max_message_size
@@ -178,6 +180,8 @@ cdef class HotPath(FrameSink):
                 self.answer_cold(connection)
         elif stop == STOP_QUEUE:
             self.open_queue()
+        elif stop == STOP_PARK_QUEUE:
+            self.delays.open_queue()
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
@@ -206,7 +210,7 @@ cdef class HotPath(FrameSink):
         return PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
 
     def finish(self, connection):
-        """What one chunk owes: its answers, the index's and the flusher's wake-up, held pulls."""
+        """What one chunk owes: its answers, the index's and the flusher's wake-up, who waits."""
         if self.appended_end:
             self.store.after_append(self.appended_end)
         if self.out_used:
@@ -220,7 +224,7 @@ cdef class HotPath(FrameSink):
     def wake_held(self):
         cdef int32_t i
         for i in range(self.touched_count):
-            self.hold.arrived(<ConsumeQueue> self.touched[i])
+            self.arrived(<ConsumeQueue> self.touched[i])
         self.touched_count = 0
 
     def open_queue(self):
@@ -315,8 +319,10 @@ cdef class HotPath(FrameSink):
     cdef Stop serve_send(self, bint short_names) noexcept nogil:
         cdef SendHeader *send = &self.send
         cdef AppendStatus status
+        cdef ParkStatus parked
         cdef void *queue
         cdef SendKind kind
+        cdef bint waits = False
         read_send_header(&self.header, short_names, send)
         if not (send.complete and self.accepting) or self.log.backend.failure:
             return STOP_COLD
@@ -332,7 +338,7 @@ cdef class HotPath(FrameSink):
             return STOP_COLD
         if not stored_properties(
             &send.properties, kind, self.sync_flush, self.properties,
-            &self.message.properties_length, &self.message.tags_code,
+            &self.message.properties_length, &self.message.tags_code, &self.wish,
         ):
             return STOP_COLD
         if send.batch and not is_ordinary_batch(self.frame.body.data, self.frame.body.length):
@@ -346,6 +352,14 @@ cdef class HotPath(FrameSink):
         if kind == SEND_HALF:
             self.transactions.make_half(&self.message)
             queue = <void *> self.transactions.half_queue
+        elif self.wish.level.data != NULL or self.wish.time.data != NULL:
+            parked = self.delays.park(&self.message, &self.wish)
+            if parked == PARK_COLD:
+                return STOP_COLD
+            if parked == PARK_QUEUE:
+                return STOP_PARK_QUEUE
+            queue = self.delays.queue
+            waits = True
         if send.batch:
             status = self.log.append_batch(
                 &self.message, self.frame.body.data, self.frame.body.length,
@@ -366,7 +380,7 @@ cdef class HotPath(FrameSink):
         self.put_bytes += self.appended.end - self.appended.physical_offset
         if not self.header.flag & FLAG_ONEWAY:
             self.answer_send(send.batch)
-        if (<ConsumeQueue> queue).watched:
+        if waits or (<ConsumeQueue> queue).watched:
             return self.touch(queue)
         return STOP_NEXT_FRAME
 
@@ -410,7 +424,7 @@ cdef class HotPath(FrameSink):
         return STOP_NEXT_FRAME
 
     cdef Stop touch(self, void *queue) noexcept nogil:
-        """Remember that somebody waits for this queue; a full list ends the run early."""
+        """Remember to tell of this queue's new entry; a full list ends the run early."""
         cdef int32_t i
         for i in range(self.touched_count):
             if self.touched[i] == queue:

@@ -5,6 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
+from congreve.broker.sendproperties cimport TARGET_MAX, put_target
 from congreve.records.checksum cimport string_hash
 from congreve.records.cursor cimport load_i32
 from congreve.records.layout cimport (
@@ -14,7 +15,6 @@ from congreve.records.layout cimport (
     PROPERTY_SEPARATOR,
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_MASK,
-    TOPIC_MAX,
 )
 from congreve.records.record cimport RECORD_OK, check, encoded_size, is_legal
 from congreve.records.restore cimport RESTORE_COMMITTED, RESTORE_OK, restore
@@ -106,7 +106,7 @@ cdef bint is_plain_half_of(const RecordView *half, Slice group) noexcept nogil:
 cdef class TransactionPath:
     def __cinit__(self, store, TopicTable topics, HalfWindow window, str cluster):
         self.cluster = b"CLUSTER\x01" + cluster.encode()
-        self.more = <uint8_t *> PyMem_Malloc(len(self.cluster) + TOPIC_MAX + 64)
+        self.more = <uint8_t *> PyMem_Malloc(len(self.cluster) + TARGET_MAX)
         self.room = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
         if self.more == NULL or self.room == NULL:
             raise MemoryError()
@@ -142,10 +142,7 @@ cdef class TransactionPath:
     cdef void make_half(self, Message *message) noexcept nogil:
         cdef uint8_t *at = self.more
         at = put(at, <const char *> message.properties_more, message.properties_more_length)
-        at = put(at, b"\x02REAL_TOPIC\x01", 12)
-        at = put(at, <const char *> message.topic, message.topic_length)
-        at = put(at, b"\x02REAL_QID\x01", 10)
-        at = put_decimal(at, message.queue_id)
+        at = put_target(at, message)
         message.properties_more = self.more
         message.properties_more_length = <int32_t> (at - self.more)
         message.topic = <const uint8_t *> HALF_TOPIC

@@ -4,6 +4,7 @@ which has the handlers alone."""
 import re
 import socket
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ CREATE = {
     "topicFilterType": "SINGLE_TAG",
     "order": "false",
 }
+LATER_MS = 86_400_000 + time.time_ns() // 1_000_000
+SLACK_MS = 5_000  # between two sends of the same message
 LONG = {
     "producerGroup": "P",
     "topic": "T",
@@ -52,6 +55,7 @@ def batch_body(*members: tuple[bytes, bytes]) -> bytes:
     )
 
 
+PARKED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 SENDS = {
     "long names": (10, LONG, b"body"),
     "short names": (310, SHORT, b"body"),
@@ -63,7 +67,35 @@ SENDS = {
     "an unknown topic": (310, SHORT | {"b": "made-on-send"}, b"body"),
     "a name that is none": (310, SHORT | {"b": "no good"}, b"body"),
     "the broker's own topic": (310, SHORT | {"b": "SELF_TEST_TOPIC"}, b"body"),
-    "a delay": (310, SHORT | {"i": "DELAY\x013"}, b"body"),
+    "a delay": (310, SHORT | {"i": "KEYS\x01k\x02DELAY\x013\x02TAGS\x01a"}, b"body"),
+    "a delay alone": (10, LONG | {"properties": "DELAY\x011"}, b""),
+    "a level above the highest": (310, SHORT | {"i": "DELAY\x01999\x02WAIT\x01true"}, b"body"),
+    "no delay": (310, SHORT | {"i": "DELAY\x010"}, b"body"),
+    "a delay that is no number": (310, SHORT | {"i": "DELAY\x01soon"}, b"body"),
+    "a delay of a parked message": (310, SHORT | {"i": "REAL_TOPIC\x01X\x02DELAY\x013"}, b"body"),
+    "two delays": (310, SHORT | {"i": "DELAY\x013\x02DELAY\x014"}, b"body"),
+    "a deliver time": (310, SHORT | {"i": f"TIMER_DELIVER_MS\x01{LATER_MS}\x02TAGS\x01a"}, b"body"),
+    "ms from now": (310, SHORT | {"i": "TAGS\x01a\x02TIMER_DELAY_MS\x0186400000"}, b"body"),
+    "s from now": (310, SHORT | {"i": "TIMER_DELAY_SEC\x0186400"}, b"body"),
+    "a deliver time in the past": (310, SHORT | {"i": "TIMER_DELIVER_MS\x011"}, b"body"),
+    "a deliver time too far": (310, SHORT | {"i": "TIMER_DELAY_SEC\x013456001"}, b"body"),
+    "a deliver time beyond all": (310, SHORT | {"i": f"TIMER_DELAY_SEC\x01{9**18}"}, b"body"),
+    "a deliver time that is none": (310, SHORT | {"i": "TIMER_DELAY_MS\x01-1"}, b"body"),
+    "a delay and a deliver time": (
+        310,
+        SHORT | {"i": "DELAY\x013\x02TIMER_DELAY_MS\x0186400000"},
+        b"body",
+    ),
+    "two deliver times": (
+        310,
+        SHORT | {"i": "TIMER_DELAY_MS\x0186400000\x02TIMER_DELAY_SEC\x0186400"},
+        b"body",
+    ),
+    "a delay over the limit of properties": (
+        310,
+        SHORT | {"i": "DELAY\x013\x02k\x01" + "v" * 32_750},
+        b"body",
+    ),
     "a half message": (310, SHORT | {"i": "TRAN_MSG\x01true", "f": "4"}, b"body"),
     "a body over the limit": (310, SHORT, b"x" * 4097),
     "properties over the limit": (310, SHORT | {"i": "k\x01" + "v" * 32_766}, b"body"),
@@ -131,12 +163,18 @@ class Ports:
         while (record := self.broker.store.read(start)) is not None:
             start += len(record)
             r = decode_record(record)
-            parking = r.topic == "SCHEDULE_TOPIC_XXXX"
             queue = self.broker.store.queues.get(r.topic, r.queue_id)
-            tags = None if parking else queue[r.queue_offset][2]
+            tags = queue[r.queue_offset][2]
+            out = int(r.properties.pop("TIMER_OUT_MS", "0"))
+            level = r.queue_id if r.topic in PARKED else None
+            if r.topic in PARKED:
+                # When it is due; what was sent before has waited a little less.
+                tags = (tags - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
+                out = (out - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
             found.append(
                 (
-                    *(r.topic, r.body, r.properties, r.flag, r.sys_flag, r.born_timestamp, tags),
+                    *(r.topic, level, r.body, r.properties, r.flag, r.sys_flag),
+                    *(r.born_timestamp, tags, out),
                     *(r.born_host[0], r.store_host, r.reconsume_times, r.body_crc),
                 )
             )
@@ -169,8 +207,8 @@ async def test_both_store_and_answer_the_same(
         for name in SENDS:
             await send_both_ways(ports, name, serialize_type)
         assert broker._hot_path is not None
-        # Five ordinary sends, the made topic's second, and a batch of three.
-        assert broker._hot_path.put_messages == 5 + 1 + 3
+        # Five ordinary sends, the made topic's second, a batch of three, six for later.
+        assert broker._hot_path.put_messages == 5 + 1 + 3 + 6
         await client.close()
 
 
