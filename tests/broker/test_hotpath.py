@@ -173,8 +173,8 @@ class Ports:
                 out = (out - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
             found.append(
                 (
-                    *(r.topic, level, r.body, r.properties, r.flag, r.sys_flag),
-                    *(r.born_timestamp, tags, out),
+                    *(r.topic, r.body, r.properties, r.flag, r.sys_flag),
+                    *(r.born_timestamp, tags, level, out),
                     *(r.born_host[0], r.store_host, r.reconsume_times, r.body_crc),
                 )
             )
