@@ -12,9 +12,15 @@ if TYPE_CHECKING:
     from congreve.client.admin import AdminClient
     from congreve.client.compression import CompressionType
     from congreve.client.consumer import PullConsumer, SyncPullConsumer
-    from congreve.client.hooks import SendContext, SendHook
+    from congreve.client.hooks import (
+        ConsumeContext,
+        ConsumeHook,
+        ConsumeOutcome,
+        SendContext,
+        SendHook,
+    )
     from congreve.client.listening import ConsumeResult, ReconsumeLaterError
-    from congreve.client.litepull import LitePullConsumer
+    from congreve.client.litepull import LitePullConsumer, SyncLitePullConsumer
     from congreve.client.message import (
         Message,
         MessageQueue,
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from congreve.client.push import PushConsumer, SyncPushConsumer
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
     from congreve.client.subscription import Sql
-    from congreve.client.syncproducer import SyncProducer
+    from congreve.client.syncproducer import SyncProducer, SyncTransactionProducer
     from congreve.client.transaction import (
         TransactionProducer,
         TransactionResult,
@@ -39,7 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AdminClient",
     "CompressionType",
+    "ConsumeContext",
     "ConsumeFrom",
+    "ConsumeHook",
+    "ConsumeOutcome",
     "ConsumeResult",
     "ConsumerSettings",
     "Credentials",
@@ -60,9 +69,11 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sql",
+    "SyncLitePullConsumer",
     "SyncProducer",
     "SyncPullConsumer",
     "SyncPushConsumer",
+    "SyncTransactionProducer",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
@@ -72,7 +83,10 @@ __all__ = [
 _MODULES = {
     "AdminClient": "admin",
     "CompressionType": "compression",
+    "ConsumeContext": "hooks",
     "ConsumeFrom": "settings",
+    "ConsumeHook": "hooks",
+    "ConsumeOutcome": "hooks",
     "ConsumeResult": "listening",
     "ConsumerSettings": "settings",
     "Credentials": "acl",
@@ -86,9 +100,11 @@ _MODULES = {
     "SendContext": "hooks",
     "SendHook": "hooks",
     "Sql": "subscription",
+    "SyncLitePullConsumer": "litepull",
     "SyncProducer": "syncproducer",
     "SyncPullConsumer": "consumer",
     "SyncPushConsumer": "push",
+    "SyncTransactionProducer": "syncproducer",
     "TransactionProducer": "transaction",
     "TransactionResult": "transaction",
     "TransactionState": "transaction",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from congreve.client.message import MessageQueue
+from congreve.client.namespace import unwrap
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.received import PulledRecords
 from congreve.client.subscription import Subscription
@@ -25,6 +26,7 @@ class ArrowBatches:
         columns: Iterable[str] | None,
         max_rows: int,
         subscriptions: Mapping[str, Subscription],
+        namespace: str | None = None,
     ) -> None:
         self._schema = schema(TYPES if columns is None else columns)
         names = [name for name in self._schema.names if name not in _OF_BROKER]
@@ -32,6 +34,7 @@ class ArrowBatches:
             topic: RecordColumns(names, tags=each.tags) for topic, each in subscriptions.items()
         }
         self._max_rows = max_rows
+        self._namespace = namespace
         self._queue: MessageQueue | None = None
         self._rows = 0
 
@@ -63,7 +66,8 @@ class ArrowBatches:
         queue = self._queue
         assert queue is not None
         columns: dict[str, object] = dict(self._columns[queue.topic].take())
-        for name, value in zip(_OF_BROKER, (queue.topic, queue.broker_name), strict=True):
+        topic = unwrap(self._namespace, queue.topic)
+        for name, value in zip(_OF_BROKER, (topic, queue.broker_name), strict=True):
             if name in self._schema.names:
                 columns[name] = repeated(value, TYPES[name], self._rows)
         return to_batch(columns, self._schema, self._rows)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from congreve.client.errors import InvalidMessageError, InvalidNameError
-from congreve.client.message import RETRY_PREFIX, Message
+from congreve.client.message import Message
+from congreve.client.namespace import RETRY_PREFIX
 from congreve.records import properties
 
 TOPIC_MAX = 127

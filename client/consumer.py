@@ -9,6 +9,7 @@ from congreve.client.errors import BrokerError
 from congreve.client.instance import ClientInstance
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import MessageQueue, PullResult
+from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.pulling import Pulled, PullRequest, read_answer
 from congreve.client.route import MASTER_ID
 from congreve.client.subscription import ALL, Sql, subscribe
@@ -31,12 +32,16 @@ class PullConsumer(ClientInstance):
 
     It is no member of its group; it reads and writes the group's offsets when asked to. Every
     method raises RouteNotFoundError, BrokerError, another ClientError or a RemotingError.
+    `connection` are ClientInstance's settings: credentials, ssl, namespace.
     """
 
-    def __init__(self, namesrv: str, *, group: str, timeout_s: float = 3.0) -> None:
+    def __init__(
+        self, namesrv: str, *, group: str, timeout_s: float = 3.0, **connection: Any
+    ) -> None:
         check_group(group, DEFAULT_GROUP)
-        super().__init__(namesrv, timeout_s=timeout_s)
-        self.group = group
+        super().__init__(namesrv, timeout_s=timeout_s, **connection)
+        self.group = wrap(self.namespace, group)
+        check_group(self.group, DEFAULT_GROUP)
         self._broker_ids: dict[MessageQueue, int] = {}
         self._announced: list[ConsumerData] = []
 
@@ -44,7 +49,8 @@ class PullConsumer(ClientInstance):
         """Queues of a topic that may be read."""
         self.check_running()
         check_topic(topic)
-        return list((await self.routes.find(topic)).read_queues)
+        route = await self.routes.find(wrap(self.namespace, topic))
+        return [unwrap_queue(self.namespace, queue) for queue in route.read_queues]
 
     async def pull(
         self,
@@ -61,6 +67,7 @@ class PullConsumer(ClientInstance):
         even none, do not mean that the queue has ended: PullResult.status and max_offset tell.
         """
         self.check_running()
+        queue = wrap_queue(self.namespace, queue)
         request = PullRequest(
             group=self.group,
             queue=queue,
@@ -93,20 +100,23 @@ class PullConsumer(ClientInstance):
             request.fields(offset, commit_offset),
             timeout_s=request.wait_s + self.timeout_s,
         )
-        pulled = read_answer(answer, address, request.subscription)
+        pulled = read_answer(answer, address, request.subscription, self.namespace)
         self._broker_ids[queue] = pulled.suggested_broker_id
         return pulled
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Offset of the first message that is still there."""
-        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, self._of(queue))
+        queue = wrap_queue(self.namespace, queue)
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, _fields(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Offset that the next message will get."""
-        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, self._of(queue))
+        queue = wrap_queue(self.namespace, queue)
+        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, _fields(queue))
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Offset of the message that was stored next to a time."""
+        queue = wrap_queue(self.namespace, queue)
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
         )
@@ -115,6 +125,7 @@ class PullConsumer(ClientInstance):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Where the group goes on in this queue, None where it has never been."""
+        queue = wrap_queue(self.namespace, queue)
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=self.group, topic=queue.topic, queue_id=queue.queue_id
         )
@@ -127,6 +138,7 @@ class PullConsumer(ClientInstance):
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Have the group go on at `offset` in this queue."""
+        queue = wrap_queue(self.namespace, queue)
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self.group,
             topic=queue.topic,
@@ -158,9 +170,6 @@ class PullConsumer(ClientInstance):
     def _consumer_data(self) -> list[ConsumerData]:
         return self._announced
 
-    def _of(self, queue: MessageQueue) -> dict[str, str]:
-        return QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id).fields()
-
     async def _offset(self, queue: MessageQueue, code: int, fields: dict[str, str]) -> int:
         answer = await self.demand(await self._master(queue), code, fields)
         return OffsetResponseHeader.read(answer).offset
@@ -169,6 +178,10 @@ class PullConsumer(ClientInstance):
         self.check_running()
         await self.routes.find(queue.topic)
         return self.routes.address(queue.broker_name)
+
+
+def _fields(queue: MessageQueue) -> dict[str, str]:
+    return QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id).fields()
 
 
 class SyncPullConsumer:

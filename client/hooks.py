@@ -1,8 +1,12 @@
-"""What may look at every send (RocketMQ: SendMessageHook, EndTransactionHook)."""
+"""What may look at every send and every call of a listener (RocketMQ: SendMessageHook,
+EndTransactionHook, ConsumeMessageHook)."""
+
+from enum import IntEnum
+from typing import Any
 
 import msgspec
 
-from congreve.client.message import Message, MessageQueue, SendResult
+from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from congreve.client.outgoing import Outgoing
 
 
@@ -60,3 +64,46 @@ class SendHook:
 
     async def stop(self) -> None:
         """The producer has sent its last message."""
+
+
+class ConsumeOutcome(IntEnum):
+    """How a listener's call ended (RocketMQ: ConsumeReturnType)."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    EXCEPTION = 2
+    FAILED = 4
+
+
+class ConsumeContext(msgspec.Struct, kw_only=True):
+    """One call of a listener. Times are seconds, `began_at` since 1970; `notes` are the hooks' own,
+    from before_consume() to after_consume(). `outcome` is None until it is over or where it was
+    cancelled."""
+
+    group: str
+    messages: list[ReceivedMessage]
+    began_at: float
+    seconds: float = 0.0
+    outcome: ConsumeOutcome | None = None
+    error: Exception | None = None
+    notes: dict[object, Any] = {}
+
+
+class ConsumeHook:
+    """Override what you need. Called where the listener runs: in the event loop for ``async def``,
+    in its thread for ``def``.
+
+    What before_consume() raises counts as the listener's failure.
+    """
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        """Before the listener is called."""
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        """After it."""
+
+    async def start(self) -> None:
+        """The consumer starts."""
+
+    async def stop(self) -> None:
+        """The consumer has called its listener for the last time."""

@@ -5,14 +5,17 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
 import msgspec
 
 from congreve.client.errors import ClientError
+from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
 from congreve.client.message import ReceivedMessage
 
 logger = logging.getLogger(__name__)
@@ -27,11 +30,15 @@ class ConsumeResult(Enum):
 
 class ReconsumeLaterError(ClientError):
     """Raised by a listener that wants its message again; level 0 waits longer each time, -1 sends
-    it to the dead letters at once."""
+    it to the dead letters at once. Of a batch `messages` are those that are wanted again, all by
+    default; the others are done with (RocketMQ: ackIndex)."""
 
-    def __init__(self, delay_level: int = 0) -> None:
+    def __init__(
+        self, delay_level: int = 0, messages: Sequence[ReceivedMessage] | None = None
+    ) -> None:
         super().__init__(f"again, delay level {delay_level}")
         self.delay_level = delay_level
+        self.messages = messages
 
 
 Result = ConsumeResult | None
@@ -50,7 +57,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Listening:
     """Runs a listener over messages: ``async def`` in the event loop, ``def`` in threads.
 
-    Context variables are those of the task that made this.
+    Context variables are those of the task that made this. `hooks` see each call; one that took
+    `timeout_s` or longer is told as that to them.
     """
 
     def __init__(
@@ -60,11 +68,19 @@ class Listening:
         *,
         batch: int,
         threads: int,
+        hooks: Sequence[ConsumeHook] = (),
+        group: str = "",
+        timeout_s: float = float("inf"),
     ) -> None:
         one = listener if listener is not None else batch_listener
         self._call = cast(Callable[[Any], Any], one)
         self._batch = batch if batch_listener is not None else 0
         self.is_async = _is_async(self._call)
+        self._hooks = hooks
+        self._group = group
+        self._timeout_s = timeout_s
+        if hooks:
+            self._call = self._seen_async(self._call) if self.is_async else self._seen(self._call)
         self._context = contextvars.copy_context()
         self._threads = None if self.is_async else ThreadPoolExecutor(threads, "congreve-listener")
 
@@ -88,7 +104,7 @@ class Listening:
             try:
                 result = await call(unit)
             except ReconsumeLaterError as wish:
-                failures.append(_later(unit, wish.delay_level))
+                failures.append(_wished(unit, wish))
             except Exception as error:
                 logger.exception("listener failed on %r", unit)
                 failures.append(_failed(unit, error))
@@ -106,7 +122,7 @@ class Listening:
             try:
                 result = call(unit)
             except ReconsumeLaterError as wish:
-                failures.append(_later(unit, wish.delay_level))
+                failures.append(_wished(unit, wish))
             except Exception as error:
                 logger.exception("listener failed on %r", unit)
                 failures.append(_failed(unit, error))
@@ -118,6 +134,45 @@ class Listening:
                 break
         return failures
 
+    def _seen_async(self, call: Callable[[Any], Awaitable[Result]]) -> Callable[[Any], Any]:
+        async def seen(unit: Any) -> Result:
+            with self._hooked(_messages(unit)) as context:
+                result = await call(unit)
+                context.outcome = _outcome(result)
+                return result
+
+        return seen
+
+    def _seen(self, call: Callable[[Any], Result]) -> Callable[[Any], Result]:
+        def seen(unit: Any) -> Result:
+            with self._hooked(_messages(unit)) as context:
+                result = call(unit)
+                context.outcome = _outcome(result)
+                return result
+
+        return seen
+
+    @contextmanager
+    def _hooked(self, messages: list[ReceivedMessage]) -> Iterator[ConsumeContext]:
+        context = ConsumeContext(group=self._group, messages=messages, began_at=time.time())
+        begin = time.monotonic()
+        for hook in self._hooks:
+            hook.before_consume(context)
+        try:
+            yield context
+        except ReconsumeLaterError:
+            context.outcome = ConsumeOutcome.FAILED
+            raise
+        except Exception as error:
+            context.outcome, context.error = ConsumeOutcome.EXCEPTION, error
+            raise
+        finally:
+            context.seconds = time.monotonic() - begin
+            if context.error is None and context.seconds >= self._timeout_s:
+                context.outcome = ConsumeOutcome.TIMEOUT
+            for hook in reversed(self._hooks):
+                hook.after_consume(context)
+
     def _units(self, messages: list[ReceivedMessage]) -> Iterator[Any]:
         if not self._batch:
             return iter(messages)
@@ -128,8 +183,20 @@ def _failed(unit: Any, error: Exception) -> Failure:
     return Failure(_messages(unit), 0, f"{type(error).__name__}: {error}")
 
 
-def _later(unit: Any, delay_level: int = 0) -> Failure:
-    return Failure(_messages(unit), delay_level, ConsumeResult.LATER.value)
+def _later(unit: Any) -> Failure:
+    return Failure(_messages(unit), 0, ConsumeResult.LATER.value)
+
+
+def _wished(unit: Any, wish: ReconsumeLaterError) -> Failure:
+    messages = _messages(unit)
+    if wish.messages is not None:
+        messages = [message for message in messages if message in wish.messages]
+    return Failure(messages or _messages(unit), wish.delay_level, ConsumeResult.LATER.value)
+
+
+def _outcome(result: Result) -> ConsumeOutcome:
+    done = result is None or result is ConsumeResult.SUCCESS
+    return ConsumeOutcome.SUCCESS if done else ConsumeOutcome.FAILED
 
 
 def _messages(unit: Any) -> list[ReceivedMessage]:

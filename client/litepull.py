@@ -4,11 +4,14 @@ DefaultLitePullConsumer)."""
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from congreve.client.errors import ClientStateError, InvalidSettingError
+from congreve.client.loopthread import LoopThread
 from congreve.client.member import GroupMember
 from congreve.client.message import MessageQueue, ReceivedMessage
+from congreve.client.namespace import wrap_queue
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
@@ -64,7 +67,7 @@ class LitePullConsumer(GroupMember):
         self.check_running()
         if not self._assigns:
             raise ClientStateError("this consumer's queues are those of its topics: no assign()")
-        wanted = set(queues)
+        wanted = {wrap_queue(self.namespace, queue) for queue in queues}
         for queue in sorted(wanted):
             self.subscriptions[queue.topic] = subscribe(queue.topic, expression)
             await self.routes.find(queue.topic)
@@ -86,6 +89,7 @@ class LitePullConsumer(GroupMember):
         Raises ClientStateError where the queue is not this consumer's, InvalidSettingError where
         the offset is outside of the queue, BrokerError or a RemotingError.
         """
+        queue = wrap_queue(self.namespace, queue)
         low, high = await asyncio.gather(self.min_offset(queue), self.max_offset(queue))
         if not low <= offset <= high:
             raise InvalidSettingError(f"{queue} has offsets {low} to {high}: no {offset}")
@@ -122,7 +126,7 @@ class LitePullConsumer(GroupMember):
 
     def _own(self, queue: MessageQueue) -> ProcessQueue:
         self.check_running()
-        process_queue = self.process_queues.get(queue)
+        process_queue = self.process_queues.get(wrap_queue(self.namespace, queue))
         if process_queue is None:
             raise ClientStateError(f"{queue} is not among the queues of this consumer")
         return process_queue
@@ -192,3 +196,74 @@ class LitePullConsumer(GroupMember):
 
     def _commits_at_end(self) -> bool:
         return self.auto_commit
+
+
+class SyncLitePullConsumer:
+    """A LitePullConsumer for programs without an event loop.
+
+    ``with SyncLitePullConsumer("host:9876", group="g", topics={"T": "*"}) as consumer``; arguments,
+    results and errors are LitePullConsumer's.
+    """
+
+    def __init__(self, namesrv: str, **settings: Any) -> None:
+        self._thread = LoopThread("lite consumer", lambda: LitePullConsumer(namesrv, **settings))
+
+    def start(self) -> None:
+        """See GroupMember.start()."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit, leave the group, end the thread."""
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """See PullConsumer.queues()."""
+        return self._thread.run(self._thread.client.queues(topic))
+
+    def assign(self, queues: Iterable[MessageQueue], *, expression: str | Sql = "*") -> None:
+        """See LitePullConsumer.assign()."""
+        self._thread.run(self._thread.client.assign(queues, expression=expression))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """See LitePullConsumer.seek()."""
+        self._thread.run(self._thread.client.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """See LitePullConsumer.seek_to_begin()."""
+        self._thread.run(self._thread.client.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """See LitePullConsumer.seek_to_end()."""
+        self._thread.run(self._thread.client.seek_to_end(queue))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """See LitePullConsumer.pause()."""
+        self._thread.call(lambda: self._thread.client.pause(queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """See LitePullConsumer.resume()."""
+        self._thread.call(lambda: self._thread.client.resume(queues))
+
+    def position(self, queue: MessageQueue) -> int:
+        """See LitePullConsumer.position()."""
+        return self._thread.call(lambda: self._thread.client.position(queue))
+
+    def poll(self, timeout_s: float = POLL_S, max_count: int = POLL_COUNT) -> list[ReceivedMessage]:
+        """See LitePullConsumer.poll()."""
+        return self._thread.run(self._thread.client.poll(timeout_s, max_count))
+
+    def commit_polled(self) -> None:
+        """See LitePullConsumer.commit_polled()."""
+        self._thread.run(self._thread.client.commit_polled())

@@ -50,6 +50,14 @@ class LoopThread(Generic[C]):
         """The coroutine's result; what it raises is raised here, an interrupt cancels it."""
         return self._running(coroutine).run(coroutine)
 
+    def call(self, work: Callable[[], T]) -> T:
+        """What plain code of the client gives, run in its loop; what it raises is raised here."""
+
+        async def run() -> T:
+            return work()
+
+        return self.run(run())
+
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Have it run; its result comes as a future. Raises ClientStateError."""
         return self._running(coroutine).submit(coroutine)

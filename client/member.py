@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from congreve.client.consumer import PullConsumer
 from congreve.client.consumestats import ConsumerMetrics, ConsumeStats
 from congreve.client.errors import BrokerError, RouteNotFoundError
-from congreve.client.message import RETRY_PREFIX, MessageQueue, PullStatus, ReceivedMessage
+from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
+from congreve.client.namespace import RETRY_PREFIX, unwrap_queue, wrap
 from congreve.client.offsetstore import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.pulling import Pulled, PullRequest
@@ -53,7 +55,8 @@ class GroupMember(PullConsumer):
     """Root of push consumers. `topics` has for each topic ``*``, tags with ``||`` between, or Sql.
 
     `consume_timestamp_ms` is for ConsumeFrom.TIMESTAMP, half an hour ago by default.
-    `instance_name` makes a broadcasting client the same one again after a restart.
+    `instance_name` makes a broadcasting client the same one again after a restart. `connection` are
+    ClientInstance's settings: credentials, ssl, namespace.
     """
 
     consume_type = "CONSUME_PASSIVELY"
@@ -75,17 +78,20 @@ class GroupMember(PullConsumer):
         local_offsets: Path = LOCAL_OFFSETS,
         metrics: ConsumerMetrics | None = None,
         timeout_s: float = 3.0,
+        **connection: Any,
     ) -> None:
         self._running_info = RunningInfo(self)
         self.stats = ConsumeStats(metrics)
-        super().__init__(namesrv, group=group, timeout_s=timeout_s)
+        super().__init__(namesrv, group=group, timeout_s=timeout_s, **connection)
+        group = self.group
         self.settings = settings or ConsumerSettings()
         self.model = model
         self.orderly = orderly
         self.consume_from = consume_from
         self.consume_timestamp_ms = consume_timestamp_ms
         self.strategy = strategy
-        self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in topics.items()}
+        names = {wrap(self.namespace, topic): wanted for topic, wanted in topics.items()}
+        self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in names.items()}
         self.offset_store: OffsetStore
         if model is MessageModel.BROADCASTING:
             self.client_id = f"{self.address}@{instance_name}"
@@ -120,7 +126,7 @@ class GroupMember(PullConsumer):
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that this member reads now."""
-        return sorted(self.process_queues)
+        return [unwrap_queue(self.namespace, queue) for queue in sorted(self.process_queues)]
 
     # ---- which queues --------------------------------------------------------------------------
 
@@ -150,10 +156,16 @@ class GroupMember(PullConsumer):
                 except CongreveError as error:
                     logger.warning("group %s: %s not balanced: %s", self.group, route.topic, error)
             if changed:
+                self._share_limits()
                 self.version_ms = max(int(time.time() * 1000), self.version_ms + 1)
                 await self.heartbeat()
                 # Brokers refuse a pull with a version that they have not heard of.
                 self._known_version_ms = self.version_ms
+
+    def _share_limits(self) -> None:
+        limits = self.settings.limits.shared_by(len(self.process_queues))
+        for process_queue in self.process_queues.values():
+            process_queue.limit(limits)
 
     async def _find_routes(self) -> list[TopicRoute]:
         routes = []

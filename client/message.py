@@ -17,9 +17,6 @@ __all__ = [
     "SendStatus",
 ]
 
-RETRY_PREFIX = "%RETRY%"
-"""What a group's retry topic is called, before the group's name."""
-
 
 class Message(msgspec.Struct, kw_only=True):
     """A message to send. It is never changed by sending it.

@@ -1,7 +1,14 @@
 """Topics and groups of one tenant: ``namespace%name`` (RocketMQ: NamespaceUtil)."""
 
-from congreve.client.message import RETRY_PREFIX
+from typing import TYPE_CHECKING
 
+import msgspec
+
+if TYPE_CHECKING:
+    from congreve.remoting.bodies import MessageQueue
+
+RETRY_PREFIX = "%RETRY%"
+"""What a group's retry topic is called, before the group's name."""
 SEPARATOR = "%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
@@ -38,6 +45,18 @@ def unwrap(namespace: str | None, name: str) -> str:
     if namespace and rest.startswith(namespace + SEPARATOR):
         return prefix + rest[len(namespace) + 1 :]
     return name
+
+
+def wrap_queue(namespace: str | None, queue: "MessageQueue") -> "MessageQueue":
+    """A queue as brokers know it."""
+    topic = wrap(namespace, queue.topic)
+    return queue if topic == queue.topic else msgspec.structs.replace(queue, topic=topic)
+
+
+def unwrap_queue(namespace: str | None, queue: "MessageQueue") -> "MessageQueue":
+    """A queue as a program of that namespace knows it."""
+    topic = unwrap(namespace, queue.topic)
+    return queue if topic == queue.topic else msgspec.structs.replace(queue, topic=topic)
 
 
 def _is_shared(name: str) -> bool:

@@ -20,6 +20,19 @@ class FlowLimits(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = 100 * 1024 * 1024
     span: int | None = 2000
     """Between the first and the last offset: what one slow message may hold up."""
+    topic_count: int | None = None
+    topic_bytes: int | None = None
+    """For all queues of a member together; each gets an equal part instead of the limits above
+    (RocketMQ: pullThresholdForTopic, pullThresholdSizeForTopic)."""
+
+    def shared_by(self, queues: int) -> "FlowLimits":
+        """What each of so many queues has."""
+        count, size = self.count, self.bytes
+        if self.topic_count is not None:
+            count = max(1, self.topic_count // max(1, queues))
+        if self.topic_bytes is not None:
+            size = max(1, self.topic_bytes // max(1, queues))
+        return msgspec.structs.replace(self, count=count, bytes=size)
 
 
 class ProcessQueue:
@@ -99,6 +112,11 @@ class ProcessQueue:
         """The same for all messages of a pull."""
         self._undone -= records.done_rest()
         self._forget_finished()
+
+    def limit(self, limits: FlowLimits) -> None:
+        """Let so much wait from now on."""
+        self._limits = limits
+        self._update_room()
 
     async def has_room(self) -> None:
         """Returns when the next pull may come."""

@@ -16,7 +16,7 @@ from congreve.client.ids import UniqueIds
 from congreve.client.instance import ClientInstance
 from congreve.client.many import BATCH_BYTES, IN_FLIGHT, batches, send_all
 from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
-from congreve.client.namespace import unwrap, wrap
+from congreve.client.namespace import unwrap_queue, wrap
 from congreve.client.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.requestreply import Requests, reply_message, reply_properties
 from congreve.client.sending import Selector, Sender
@@ -277,7 +277,7 @@ class Producer(ClientInstance):
         """Queues that messages of a topic can go to. Raises RouteNotFoundError."""
         self.check_running()
         route = await self.routes.find(wrap(self.namespace, topic), inherit=True)
-        return list(route.write_queues)
+        return [unwrap_queue(self.namespace, queue) for queue in route.write_queues]
 
     def _prepare(self, message: Message, system: Mapping[str, str] | None = None) -> Outgoing:
         self.check_running()
@@ -303,8 +303,7 @@ class Producer(ClientInstance):
         """As a program of this namespace knows it."""
         if not self.namespace:
             return result
-        topic = unwrap(self.namespace, result.queue.topic)
-        queue = msgspec.structs.replace(result.queue, topic=topic)
+        queue = unwrap_queue(self.namespace, result.queue)
         return msgspec.structs.replace(result, queue=queue)
 
     async def _leave(self) -> None:

@@ -69,15 +69,21 @@ class Pulled(msgspec.Struct, kw_only=True):
 _STATUSES = {int(status): status for status in PullStatus}
 
 
-def read_answer(answer: RemotingCommand, address: str, subscription: Subscription) -> Pulled:
-    """Raises BrokerError, RecordError for a damaged body, or HeaderError."""
+def read_answer(
+    answer: RemotingCommand,
+    address: str,
+    subscription: Subscription,
+    namespace: str | None = None,
+) -> Pulled:
+    """Messages show topics without the `namespace`. Raises BrokerError, RecordError for a damaged
+    body, or HeaderError."""
     status = _STATUSES.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark, address)
     header = PullMessageResponseHeader.read(answer)
     records = None
     if status is PullStatus.FOUND:
-        records = PulledRecords(answer.body, tags=subscription.tags)
+        records = PulledRecords(answer.body, tags=subscription.tags, namespace=namespace)
     return Pulled(
         status=status,
         next_offset=header.next_begin_offset,

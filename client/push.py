@@ -2,16 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from congreve.client.concurrent import ConcurrentConsumption
 from congreve.client.errors import ClientStateError, InvalidSubscriptionError
+from congreve.client.hooks import ConsumeHook
 from congreve.client.listening import BatchListener, Listener, Listening
 from congreve.client.loopthread import LoopThread
 from congreve.client.member import GroupMember
 from congreve.client.message import ReceivedMessage
+from congreve.client.namespace import unwrap
 from congreve.client.orderly import OrderlyConsumption
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.received import PulledRecords
@@ -64,7 +66,8 @@ class PushConsumer(GroupMember):
     `orderly` each queue's messages come one after the other, and a failing one holds up the rest.
     `batch_listener` gets lists of up to settings.consume_batch messages. In an iteration a message
     is done with when the next one is asked for, or by done(); one that is not comes again, to this
-    member or another. Several tasks may iterate. Other arguments are GroupMember's.
+    member or another. Several tasks may iterate. `hooks` see each call of the listener. Other
+    arguments are GroupMember's.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class PushConsumer(GroupMember):
         topics: Mapping[str, str | Sql],
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         **more: Any,
     ) -> None:
         super().__init__(namesrv, group=group, topics=topics, **more)
@@ -84,6 +88,9 @@ class PushConsumer(GroupMember):
             raise ClientStateError("a consumer has one listener: for messages or for batches")
         if self.orderly and listener is None and batch_listener is None:
             raise ClientStateError("an orderly consumer needs a listener")
+        if hooks and listener is None and batch_listener is None:
+            raise ClientStateError("hooks see calls of a listener, and there is none")
+        self.hooks = tuple(hooks)
         self._listener = listener
         self._batch_listener = batch_listener
         self._listening: Listening | None = None
@@ -95,6 +102,8 @@ class PushConsumer(GroupMember):
 
     async def start(self) -> None:
         """See GroupMember.start()."""
+        for hook in self.hooks:
+            await hook.start()
         if self._listener is not None or self._batch_listener is not None:
             self._consumption = self._make_consumption()
             self._consumption.start()
@@ -109,6 +118,9 @@ class PushConsumer(GroupMember):
             self._batch_listener,
             batch=settings.consume_batch,
             threads=settings.concurrency,
+            hooks=self.hooks,
+            group=unwrap(self.namespace, self.group),
+            timeout_s=settings.consume_timeout_s,
         )
         shares = self.model is MessageModel.CLUSTERING
         if self.orderly:
@@ -141,7 +153,7 @@ class PushConsumer(GroupMember):
         """
         from congreve.client.arrow import ArrowBatches
 
-        batches = ArrowBatches(columns, max_rows, self.subscriptions)
+        batches = ArrowBatches(columns, max_rows, self.subscriptions, self.namespace)
         while await self._wait_for_delivery():
             taken = batches.take_from(self._unread_pulls())
             if taken:
@@ -213,6 +225,8 @@ class PushConsumer(GroupMember):
             self._ended = True
             self._backlog.clear()
             self._arrived.set()
+            for hook in self.hooks:
+                await hook.stop()
 
 
 class SyncPushConsumer:

@@ -11,8 +11,11 @@ __all__ = ["PulledRecords", "ReceivedMessage"]
 class PulledRecords:
     """The records of a pull's body, CRCs checked, and which of them are done with."""
 
-    def __init__(self, body: bytes, *, tags: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, body: bytes, *, tags: Iterable[str] | None = None, namespace: str | None = None
+    ) -> None:
         """With `tags`, others than messages with one of these are left out: brokers compare hashes.
+        Messages show topics without the `namespace`.
 
         RecordError where a record is damaged.
         """

@@ -13,6 +13,7 @@ from congreve.records.host cimport to_host
 from congreve.records.record cimport RECORD_OK, RecordView, check, find_property
 
 from congreve.client.compression import decompress
+from congreve.client.namespace import unwrap, unwrap_queue
 from congreve.records.errors import RecordError
 from congreve.records.properties import KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY
 from congreve.records.record import decode_properties, offset_message_id
@@ -54,16 +55,18 @@ cdef class PulledRecords:
     cdef readonly bytes body
     cdef readonly int64_t undone
     cdef public object owner        # the process queue that counts what is undone
+    cdef object namespace           # what programs do not see of topics, or None
     cdef int64_t count
     cdef int64_t head               # the first that is not done
     cdef int32_t *positions
     cdef uint8_t *done_flags
 
-    def __cinit__(self, bytes body, *, tags=None):
+    def __cinit__(self, bytes body, *, tags=None, namespace=None):
         cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(body)
         cdef int64_t length = len(body)
         cdef int64_t most = length // layout.RECORD_FIXED + 1
         self.body = body
+        self.namespace = namespace
         self.positions = <int32_t *> malloc(most * sizeof(int32_t))
         if self.positions == NULL:
             raise MemoryError()
@@ -109,6 +112,8 @@ cdef class PulledRecords:
         cdef list messages = []
         cdef ReceivedMessage message
         cdef int64_t i
+        if self.namespace:
+            queue = unwrap_queue(self.namespace, queue)
         for i in range(self.count):
             message = ReceivedMessage.__new__(ReceivedMessage)
             look_at(data, len(self.body), self.positions[i], &message.view)
@@ -116,6 +121,8 @@ cdef class PulledRecords:
             message.queue = queue
             message.source = self
             message.index = i
+            if self.namespace:
+                message.known_topic = unwrap(self.namespace, message.topic)
             messages.append(message)
         return messages
 

@@ -100,7 +100,7 @@ class RunningInfo:
         if header.consumer_group != self._member.group:
             return self._not_here(request, header.consumer_group)
         queue = MessageQueue(topic="", broker_name=header.broker_name or "", queue_id=0)
-        (message,) = PulledRecords(request.body).messages(queue)
+        (message,) = PulledRecords(request.body, namespace=self._member.namespace).messages(queue)
         began = time.perf_counter()
         failure = await self._member.consume_directly(message)
         return request.reply(

@@ -4,7 +4,8 @@ import logging
 import random
 
 from congreve.client.consumer import PullConsumer
-from congreve.client.message import RETRY_PREFIX, ReceivedMessage
+from congreve.client.message import ReceivedMessage
+from congreve.client.namespace import RETRY_PREFIX, wrap, wrap_queue
 from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES
 from congreve.errors import CongreveError
 from congreve.records.properties import (
@@ -40,17 +41,18 @@ class SendBack:
             await self.send_anew(message)
 
     async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+        client = self._client
+        queue = wrap_queue(client.namespace, message.queue)
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
-            group=self._client.group,
+            group=client.group,
             delay_level=delay_level,
             origin_msg_id=message.message_id,
-            origin_topic=message.topic,
+            origin_topic=wrap(client.namespace, message.topic),
             max_reconsume_times=self._attempts,
         )
-        client, broker_name = self._client, message.queue.broker_name
-        await client.routes.find(message.queue.topic)
-        address = client.routes.address_to_read(broker_name, 0)
+        await client.routes.find(queue.topic)
+        address = client.routes.address_to_read(queue.broker_name, 0)
         await client.demand(address, RequestCode.CONSUMER_SEND_MSG_BACK, header.fields())
 
     async def send_anew(self, message: ReceivedMessage) -> None:
@@ -60,7 +62,7 @@ class SendBack:
         route = await client.routes.find(topic, inherit=True)
         queue = random.choice(route.write_queues)
         properties = message.properties | {
-            RETRY_TOPIC: message.topic,
+            RETRY_TOPIC: wrap(client.namespace, message.topic),
             ORIGIN_MESSAGE_ID: message.properties.get(ORIGIN_MESSAGE_ID) or message.message_id,
             RECONSUME_TIME: str(times),
             MAX_RECONSUME_TIMES: str(self._attempts),

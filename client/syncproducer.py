@@ -1,5 +1,6 @@
 """Producers for programs without an event loop (RocketMQ: DefaultMQProducer)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -9,6 +10,10 @@ from congreve.client.loopthread import LoopThread
 from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from congreve.client.producer import Producer
 from congreve.client.sending import Selector
+from congreve.client.transaction import TransactionProducer, TransactionResult, TransactionState
+
+SyncExecute = Callable[[Message, SendResult], TransactionState]
+SyncCheck = Callable[[ReceivedMessage], TransactionState]
 
 
 class SyncProducer:
@@ -19,7 +24,10 @@ class SyncProducer:
     """
 
     def __init__(self, namesrv: str, **settings: Any) -> None:
-        self._thread = LoopThread("producer", lambda: Producer(namesrv, **settings))
+        self._thread = LoopThread("producer", lambda: self._make(namesrv, settings))
+
+    def _make(self, namesrv: str, settings: dict[str, Any]) -> Producer:
+        return Producer(namesrv, **settings)
 
     def start(self) -> None:
         self._thread.start()
@@ -106,3 +114,30 @@ class SyncProducer:
     def reply(self, request: ReceivedMessage, body: bytes, **options: Any) -> SendResult:
         """See Producer.reply()."""
         return self._thread.run(self._thread.client.reply(request, body, **options))
+
+
+class SyncTransactionProducer(SyncProducer):
+    """A TransactionProducer with an event loop in a thread of its own.
+
+    `check` and what is executed run in threads, `check` for one question at a time.
+    """
+
+    def _make(self, namesrv: str, settings: dict[str, Any]) -> Producer:
+        ask: SyncCheck = settings.pop("check")
+
+        async def check(message: ReceivedMessage) -> TransactionState:
+            return await asyncio.to_thread(ask, message)
+
+        self._producer = TransactionProducer(namesrv, check=check, **settings)
+        return self._producer
+
+    def send_in_transaction(
+        self, message: Message, execute: SyncExecute, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """See TransactionProducer.send_in_transaction()."""
+
+        async def run(message: Message, sent: SendResult) -> TransactionState:
+            return await asyncio.to_thread(execute, message, sent)
+
+        sending = self._producer.send_in_transaction(message, run, timeout_s=timeout_s)
+        return self._thread.run(sending)

@@ -1,5 +1,5 @@
 """Message trace: records of what happened to messages, themselves sent as messages (RocketMQ:
-AsyncTraceDispatcher, TraceDataEncoder, SendMessageTraceHookImpl)."""
+AsyncTraceDispatcher, TraceDataEncoder, SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl)."""
 
 import asyncio
 import logging
@@ -8,12 +8,19 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from congreve.client.hooks import EndContext, SendContext, SendHook
-from congreve.client.message import Message
+from congreve.client.hooks import (
+    ConsumeContext,
+    ConsumeHook,
+    ConsumeOutcome,
+    EndContext,
+    SendContext,
+    SendHook,
+)
+from congreve.client.message import Message, ReceivedMessage
 from congreve.client.producer import Producer
 from congreve.errors import CongreveError
 from congreve.records.flags import SysFlag
-from congreve.records.properties import KEY_SEPARATOR
+from congreve.records.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
 
 logger = logging.getLogger(__name__)
 
@@ -203,3 +210,75 @@ class TraceHook(SendHook):
             keys += message.keys.split(KEY_SEPARATOR)
         if self._dispatcher is not None:
             self._dispatcher.add(trace_record(*fields), keys)
+
+
+class ConsumeTraceHook(ConsumeHook):
+    """Traces what a listener did: ``PushConsumer(..., hooks=[ConsumeTraceHook(namesrv, group)])``.
+
+    Arguments are TraceHook's. Messages whose broker said not to trace them are left out.
+    """
+
+    def __init__(
+        self, namesrv: str, group: str, *, topic: str = TRACE_TOPIC, **settings: Any
+    ) -> None:
+        self._settings: dict[str, Any] = {"topic": topic, **settings}
+        self._namesrv = namesrv
+        self._group = group
+        self._dispatcher: TraceDispatcher | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher = TraceDispatcher(self._namesrv, self._group, "CONSUME", **self._settings)
+        await self._dispatcher.start()
+
+    async def stop(self) -> None:
+        if self._dispatcher is not None:
+            # Behind what threads have handed to the loop.
+            await asyncio.sleep(0)
+            await self._dispatcher.stop()
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        request_id = context.notes[self] = secrets.token_hex(16).upper()
+        for message in self._traced(context):
+            self._add(
+                message,
+                "SubBefore",
+                int(context.began_at * 1000),
+                message.properties.get(MSG_REGION),
+                context.group,
+                request_id,
+                message.message_id,
+                message.reconsume_times,
+                message.keys,
+            )
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        if context.outcome is None:
+            return
+        for message in self._traced(context):
+            self._add(
+                message,
+                "SubAfter",
+                context.notes[self],
+                message.message_id,
+                int(context.seconds * 1000 / len(context.messages)),
+                context.outcome is ConsumeOutcome.SUCCESS,
+                message.keys,
+                int(context.outcome),
+                int((context.began_at + context.seconds) * 1000),
+                context.group,
+            )
+
+    def _traced(self, context: ConsumeContext) -> list[ReceivedMessage]:
+        return [
+            message
+            for message in context.messages
+            if message.properties.get(TRACE_SWITCH) != "false"
+        ]
+
+    def _add(self, message: ReceivedMessage, *fields: object) -> None:
+        """From any thread."""
+        if self._loop is not None and self._dispatcher is not None:
+            keys = [message.message_id, *(message.keys or "").split()]
+            self._loop.call_soon_threadsafe(self._dispatcher.add, trace_record(*fields), keys)

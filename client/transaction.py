@@ -156,7 +156,7 @@ class TransactionProducer(Producer):
 
     async def _answer(self, request: RemotingCommand, connection: Connection) -> None:
         header = CheckTransactionStateRequestHeader.read(request)
-        message = _half_message(request.body)
+        message = _half_message(request.body, self.namespace)
         try:
             state = TransactionState(await _outcome(self._check(message)))
         except Exception:
@@ -180,11 +180,11 @@ class TransactionProducer(Producer):
         )
 
 
-def _half_message(body: bytes) -> ReceivedMessage:
+def _half_message(body: bytes, namespace: str | None) -> ReceivedMessage:
     """The message that a broker asks about; it shows the topic and queue that it is for."""
     nowhere = MessageQueue(topic="", broker_name="", queue_id=0)
     try:
-        (message,) = PulledRecords(body).messages(nowhere)
+        (message,) = PulledRecords(body, namespace=namespace).messages(nowhere)
     except (RecordError, ValueError) as error:
         raise ClientError(f"the half message of a check: {error}") from error
     return message

@@ -116,9 +116,16 @@ def silence(request: RemotingCommand) -> None:
     """Never an answer."""
 
 
-def record(offset: int, body: bytes = b"x", *, topic: str = "T", sys_flag: int = 0) -> bytes:
+def record(
+    offset: int,
+    body: bytes = b"x",
+    *,
+    topic: str = "T",
+    sys_flag: int = 0,
+    more: bytes = b"",
+) -> bytes:
     """A stored record, written from the layout and not by the project's encoder."""
-    properties = b"TAGS\x01A\x02UNIQ_KEY\x01U%d" % offset
+    properties = more + b"TAGS\x01A\x02UNIQ_KEY\x01U%d" % offset
     name = topic.encode()
     crc = _crc(body)
     size = 91 + len(body) + len(name) + len(properties)

@@ -9,13 +9,31 @@ from opentelemetry import trace as otel_trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from prometheus_client import CollectorRegistry
 
-from congreve.client import Message, MessageQueue, Producer, ReceivedMessage, SendContext, SendHook
-from congreve.client.errors import BrokerError, ClientError
+from congreve.client import (
+    ConsumeContext,
+    ConsumeHook,
+    ConsumeOutcome,
+    ConsumeResult,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    ReconsumeLaterError,
+    SendContext,
+    SendHook,
+)
+from congreve.client.errors import BrokerError, ClientError, ClientStateError
 from congreve.client.metrics import PrometheusHook
-from congreve.client.telemetry import OpenTelemetryHook, message_context
+from congreve.client.telemetry import (
+    OpenTelemetryConsumeHook,
+    OpenTelemetryHook,
+    message_context,
+)
 from congreve.client.trace import TRACE_TOPIC, TraceDispatcher, TraceHook, trace_record
 
-from .cluster import FakeCluster, refused, silence, stored
+from .cluster import FakeCluster, record, refused, silence, stored
+from .group import SEND_BACK, Group, eventually, member
 
 
 class Notes(SendHook):
@@ -145,6 +163,97 @@ async def test_metrics_count_what_was_stored_and_what_failed() -> None:
         "congreve_client_send_failures_total", labels | {"error": "BrokerError"}
     )
     assert failed == 1
+
+
+class Calls(ConsumeHook):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.contexts: list[ConsumeContext] = []
+
+    async def start(self) -> None:
+        self.seen.append("start")
+
+    async def stop(self) -> None:
+        self.seen.append("stop")
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        assert context.outcome is None
+        self.seen.append("before")
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        self.seen.append("after")
+        self.contexts.append(context)
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_hooks_see_each_call_of_a_listener(in_threads: bool) -> None:
+    group, calls = Group(), Calls()
+    ends: list[ConsumeResult | Exception | None] = [
+        None, ConsumeResult.LATER, ReconsumeLaterError(1), KeyError("x"),
+    ]  # fmt: skip
+
+    def work(message: ReceivedMessage) -> ConsumeResult | None:
+        end = ends[message.queue_offset]
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    async def work_async(message: ReceivedMessage) -> ConsumeResult | None:
+        return work(message)
+
+    group.fill(0, range(4))
+    listener = work if in_threads else work_async
+    async with member(group, listener=listener, hooks=[calls]):
+        await eventually(lambda: len(calls.contexts) == 4)
+    assert calls.seen == ["start", *["before", "after"] * 4, "stop"] or in_threads
+    by_offset = sorted(calls.contexts, key=lambda context: context.messages[0].queue_offset)
+    assert [context.outcome for context in by_offset] == [
+        ConsumeOutcome.SUCCESS,
+        ConsumeOutcome.FAILED,
+        ConsumeOutcome.FAILED,
+        ConsumeOutcome.EXCEPTION,
+    ]
+    assert isinstance(by_offset[3].error, KeyError)
+    assert {context.group for context in calls.contexts} == {"cg"}
+
+
+async def test_a_hook_that_forbids_has_the_message_come_again() -> None:
+    class Forbids(ConsumeHook):
+        def before_consume(self, context: ConsumeContext) -> None:
+            raise ClientError("not this one")
+
+    async def listener(message: ReceivedMessage) -> None:
+        came.append(message)
+
+    group, came = Group(), list[ReceivedMessage]()
+    group.fill(0, range(1))
+    async with member(group, listener=listener, hooks=[Forbids()]):
+        await eventually(lambda: bool(group.asked(SEND_BACK)))
+    assert came == []
+
+
+def test_hooks_without_a_listener_are_refused() -> None:
+    with pytest.raises(ClientStateError, match="listener"):
+        PushConsumer("127.0.0.1:1", group="cg", topics={"T": "*"}, hooks=[Calls()])
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_the_senders_context_is_current_in_the_listener(in_threads: bool) -> None:
+    group, found = Group(), list[int]()
+    parent = f"00-{0x1234:032x}-{0x56:016x}-01"
+
+    def work(message: ReceivedMessage) -> None:
+        found.append(otel_trace.get_current_span().get_span_context().trace_id)
+
+    async def work_async(message: ReceivedMessage) -> None:
+        work(message)
+
+    group.records[0] = [record(0, b"x", more=b"traceparent\x01" + parent.encode() + b"\x02")]
+    listener = work if in_threads else work_async
+    async with member(group, listener=listener, hooks=[OpenTelemetryConsumeHook()]):
+        await eventually(lambda: bool(found))
+    assert found == [0x1234]
+    assert otel_trace.get_current_span().get_span_context().trace_id == 0
 
 
 async def test_the_current_context_travels_with_the_message() -> None:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from congreve.client import (
     ConsumeResult,
     ConsumerSettings,
+    FlowLimits,
     MessageModel,
     PushConsumer,
     ReceivedMessage,
@@ -175,6 +176,48 @@ async def test_batches_hold_no_more_than_was_asked_for() -> None:
         await eventually(lambda: sum(sizes) == 100)
     assert max(sizes) == 8
     assert group.committed[0] == 100
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_of_a_batch_only_what_is_named_comes_again(orderly: bool) -> None:
+    group, came = Group(), list[int]()
+
+    async def listener(messages: list[ReceivedMessage]) -> None:
+        first_time = not came
+        came.extend(message.queue_offset for message in messages)
+        if first_time:
+            raise ReconsumeLaterError(2, messages[2:])
+
+    group.fill(0, range(4))
+    settings = ConsumerSettings(consume_batch=4, suspend_s=0.01)
+    async with member(group, batch_listener=listener, orderly=orderly, settings=settings):
+        await eventually(lambda: group.committed.get(0) == 4 or len(came) == 6 or sent_back(group))
+    assert came == [0, 1, 2, 3, *((2, 3) if orderly else ())]
+    assert [each.ext_fields["offset"] for each in group.asked(SEND_BACK)] == (
+        [] if orderly else ["1002", "1003"]
+    )
+    assert group.committed[0] == 4
+
+
+def sent_back(group: Group) -> bool:
+    return len(group.asked(SEND_BACK)) == 2
+
+
+async def test_topic_limits_are_shared_out_when_queues_come() -> None:
+    group, go_on = Group(), asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        await go_on.wait()
+
+    group.fill(0, range(500))
+    settings = ConsumerSettings(limits=FlowLimits(count=None, span=None, topic_count=128))
+    async with member(group, listener=listener, settings=settings) as consumer:
+        (queue,) = (each for each in consumer.process_queues.values() if len(each))
+        await eventually(lambda: len(queue) >= 64)
+        await asyncio.sleep(0.05)
+        assert len(queue) <= 64 + 2 * settings.pull_count
+        go_on.set()
+        await eventually(lambda: queue.commit_offset == 500)
 
 
 async def test_context_variables_of_the_starter_are_seen_in_listeners() -> None:

@@ -2,10 +2,21 @@
 
 import pytest
 
-from congreve.client import Message, Producer, by_key
+from congreve.client import (
+    ConsumeFrom,
+    ConsumeResult,
+    LitePullConsumer,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    by_key,
+)
 from congreve.client.namespace import unwrap, wrap
 
-from .cluster import FakeCluster, stored
+from .cluster import FakeCluster, record, stored
+from .group import PULL, QUICK, SEND_BACK, UPDATE_OFFSET, Group, cluster_of, eventually
 
 
 @pytest.mark.parametrize(
@@ -48,3 +59,73 @@ async def test_brokers_see_the_tenant_and_the_program_does_not() -> None:
             assert (request.ext_fields["a"], request.ext_fields["b"]) == ("ns%pg", "ns%T")
             text = request.ext_fields["i"].encode() + request.body
             assert b"INSTANCE_ID\x01ns" in text
+
+
+def tenants_group() -> Group:
+    group = Group()
+    group.records[0] = [record(i, b"%d" % i, topic="ns%T") for i in range(3)]
+    return group
+
+
+async def test_listeners_of_a_tenant_see_its_names_and_brokers_the_whole_ones() -> None:
+    group, came = tenants_group(), list[ReceivedMessage]()
+
+    async def listener(message: ReceivedMessage) -> ConsumeResult:
+        came.append(message)
+        return ConsumeResult.LATER if message.queue_offset == 1 else ConsumeResult.SUCCESS
+
+    async with (
+        cluster_of(group, ("ns%T", "TBW102")) as cluster,
+        PushConsumer(
+            cluster.address,
+            group="cg",
+            topics={"T": "*"},
+            listener=listener,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            settings=QUICK,
+            namespace="ns",
+        ) as consumer,
+    ):
+        await eventually(lambda: len(came) == 3 and bool(group.asked(SEND_BACK)))
+        assert {queue.topic for queue in consumer.assigned} == {"T"}
+    assert {(message.topic, message.queue.topic) for message in came} == {("T", "T")}
+    for request in group.asked(PULL, UPDATE_OFFSET):
+        fields = request.ext_fields
+        assert (fields["consumerGroup"], fields["topic"]) == ("ns%cg", "ns%T")
+    assert group.asked(SEND_BACK)[0].ext_fields["originTopic"] == "ns%T"
+
+
+async def test_queues_of_a_tenant_are_read_and_sought_under_its_names() -> None:
+    group = tenants_group()
+    group.answers[31] = lambda request: request.reply(0, ext_fields={"offset": "0"})
+    queue = MessageQueue(topic="T", broker_name="a", queue_id=0)
+    async with (
+        cluster_of(group, ("ns%T",)) as cluster,
+        LitePullConsumer(cluster.address, group="cg", namespace="ns") as consumer,
+    ):
+        assert queue in await consumer.queues("T")
+        assert (await consumer.pull(queue, 0)).messages[2].topic == "T"
+        await consumer.assign([queue])
+        await consumer.seek(queue, 2)
+        (message,) = await consumer.poll()
+        assert (message.topic, message.queue, message.body) == ("T", queue, b"2")
+        await consumer.commit_polled()
+        assert await consumer.committed(queue) == consumer.position(queue) == 3
+
+
+async def test_arrow_batches_of_a_tenant_name_its_topic() -> None:
+    group = tenants_group()
+    async with (
+        cluster_of(group, ("ns%T", "TBW102")) as cluster,
+        PushConsumer(
+            cluster.address,
+            group="cg",
+            topics={"T": "*"},
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            settings=QUICK,
+            namespace="ns",
+        ) as consumer,
+    ):
+        async for batch in consumer.arrow_batches(["topic", "body"]):
+            assert batch.to_pylist()[0] == {"topic": "T", "body": b"0"}
+            break

@@ -77,6 +77,24 @@ async def test_a_full_queue_pulls_no_more_until_there_is_room() -> None:
         await waiting
 
 
+async def test_a_topics_limits_are_shared_by_its_queues() -> None:
+    limits = FlowLimits(count=1000, bytes=None, span=None, topic_count=8, topic_bytes=1 << 20)
+    assert limits.shared_by(4).count == 2
+    assert limits.shared_by(4).bytes == 1 << 18
+    assert limits.shared_by(9).count == 1
+    assert FlowLimits().shared_by(4) == FlowLimits()
+    queue = ProcessQueue(QUEUE, 0, limits)
+    taken(queue, 0)
+    taken(queue, 1)
+    await queue.has_room()
+    queue.limit(limits.shared_by(4))
+    waiting = asyncio.create_task(queue.has_room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.limit(limits.shared_by(1))
+    await waiting
+
+
 async def test_a_paused_queue_pulls_no_more() -> None:
     queue = ProcessQueue(QUEUE, 0)
     queue.pause(True)

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,18 +18,22 @@ from harness.drivers import Driver, Json, body
 
 from congreve.client import (
     CompressionType,
+    ConsumeFrom,
+    ConsumerSettings,
     Credentials,
     Message,
     Producer,
+    PullConsumer,
     PushConsumer,
     ReceivedMessage,
+    ReconsumeLaterError,
     SendResult,
     SyncProducer,
     TransactionProducer,
     TransactionState,
 )
 from congreve.client.errors import BrokerError, CongreveError
-from congreve.client.trace import TRACE_TOPIC, TraceHook
+from congreve.client.trace import TRACE_TOPIC, ConsumeTraceHook, TraceHook
 from congreve.remoting.errors import RemotingError
 
 KINDS = ("congreve", "java")
@@ -211,6 +215,30 @@ async def test_namespaces_keep_tenants_apart(place: Place) -> None:
     assert body(found) == b"ours"
     assert found["properties"]["INSTANCE_ID"] == "tenant"
     assert place.drain() == []
+    came: list[tuple[str, int]] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        came.append((message.topic, message.reconsume_times))
+        if not message.reconsume_times:
+            raise ReconsumeLaterError(1)
+
+    async with PushConsumer(
+        place.namesrv,
+        group=group(),
+        topics={place.topic: "*"},
+        listener=listener,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        settings=ConsumerSettings(rebalance_s=0.5),
+        namespace="tenant",
+    ):
+        await eventually(lambda: len(came) == 2)
+    assert came == [(place.topic, 0), (place.topic, 1)]
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(EVENTUALLY_S):
+        while not condition():
+            await asyncio.sleep(0.05)
 
 
 async def test_mqadmin_shows_the_trace_of_what_was_sent(place: Place) -> None:
@@ -234,6 +262,36 @@ async def test_mqadmin_shows_the_trace_of_what_was_sent(place: Place) -> None:
         "Pub", name, place.topic, sent.message_id, "A", "order-7", "6", "0", "true",
     ]  # fmt: skip
     assert fields[12] == sent.offset_message_id
+
+
+async def test_mqadmin_shows_the_trace_of_what_a_listener_did(place: Place) -> None:
+    name, came = group(), list[ReceivedMessage]()
+    async with Producer(place.namesrv, group=name) as producer:
+        sent = await producer.send(Message(topic=place.topic, body=b"traced", keys="order-8"))
+    async with PushConsumer(
+        place.namesrv,
+        group=name,
+        topics={place.topic: "*"},
+        listener=came.append,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        hooks=[ConsumeTraceHook(place.namesrv, name)],
+    ):
+        await eventually(lambda: bool(came))
+    texts: list[str] = []
+    deadline = time.monotonic() + EVENTUALLY_S
+    while len(texts) < 2 and time.monotonic() < deadline:
+        records = "".join(body(one).decode() for one in place.drain(TRACE_TOPIC)).split("\x02")
+        texts = [each for each in records if sent.message_id in each]
+        await asyncio.sleep(0.2)
+    before, after = (each.split("\x01") for each in texts)
+    assert [before[at] for at in (0, 3, 5, 6, 7)] == [
+        "SubBefore", name, sent.message_id, "0", "order-8",
+    ]  # fmt: skip
+    assert [after[at] for at in (0, 1, 2, 4, 5, 6, 8)] == [
+        "SubAfter", before[4], sent.message_id, "true", "order-8", "0", name,
+    ]  # fmt: skip
+    shown = place.java.mqadmin("queryMsgTraceById", "-n", place.namesrv, "-i", sent.message_id)
+    assert name in shown, shown
 
 
 async def test_sends_survive_restarts_of_the_broker_and_the_name_server(place: Place) -> None:
@@ -314,6 +372,16 @@ async def test_signed_requests_pass_access_control(
                 producer.send_oneway(message)
 
     await asyncio.to_thread(send_from_a_thread)
+    came: list[ReceivedMessage] = []
+    async with PushConsumer(
+        guarded.namesrv,
+        group=group(),
+        topics={"guarded": "*"},
+        listener=came.append,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        credentials=good,
+    ):
+        await eventually(lambda: len(came) >= 8)
     bad = Credentials(access_key="pythonclient", secret_key="another-one")
     for credentials in (bad, None):
         async with Producer(
@@ -346,6 +414,11 @@ async def test_tls_and_the_vip_port_of_the_reference(
 
     first, *rest = await asyncio.to_thread(send_from_a_thread)
     assert rest == [first + 1, first + 2]
+    async with PullConsumer(
+        guarded.namesrv, group=group(), ssl=context, credentials=settings["credentials"]
+    ) as consumer:
+        pulled = await consumer.pull(sent.queue, first, wait_s=1)
+        assert [each.body for each in pulled.messages[:3]] == [b"encrypted"] * 3
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
