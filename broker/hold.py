@@ -8,9 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
-from congreve.broker.subscription import MessageFilter
+from congreve.broker.heldpull import HeldPull
 from congreve.engine.consumequeue import ConsumeQueue
-from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
 from congreve.remoting.errors import RequestTimeoutError
 
@@ -23,40 +22,18 @@ _STALE_MAX = 64  # answered pulls that the heap may keep, beyond twice the live 
 _UNREAD_MAX_S = 120.0  # a peer that reads nothing for that long is as good as gone
 
 
-class HeldPull:
-    """One pull that waits. `offset` moves over entries that were looked at and did not match."""
-
-    __slots__ = ("connection", "deadline", "done", "filter", "offset", "queue", "request")
-
-    def __init__(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        queue: ConsumeQueue,
-        offset: int,
-        wanted: MessageFilter,
-    ) -> None:
-        self.connection = connection
-        self.request = request
-        self.queue = queue
-        self.offset = offset
-        self.filter = wanted
-        self.deadline = 0.0
-        self.done = False
-
-
 class PullRequestHold:
     """Held pulls by queue; owned by one event loop.
 
-    `has_match(held)` says whether the queue now holds something for it, `resume(held)` executes
-    the pull once more and answers it whatever the result. A peer that has too much unread gets
-    its answers as it reads on: those of a thousand queues would take a quarter of a gigabyte.
+    `wake(held)` answers it if its queue now holds something for it, and says so; `resume(held)`
+    executes the pull once more and answers it whatever the result. A peer that has too much unread
+    gets its answers as it reads on: those of a thousand queues would take a quarter of a gigabyte.
     """
 
     def __init__(
-        self, has_match: Callable[[HeldPull], bool], resume: Callable[[HeldPull], None]
+        self, wake: Callable[[HeldPull], bool], resume: Callable[[HeldPull], None]
     ) -> None:
-        self._has_match = has_match
+        self._wake = wake
         self._resume = resume
         self._queues: dict[ConsumeQueue, set[HeldPull]] = {}
         self._connections: dict[Connection, set[HeldPull]] = {}
@@ -114,8 +91,12 @@ class PullRequestHold:
         queues, self._arrived = self._arrived, set()
         for queue in queues:
             for held in list(self._queues.get(queue, ())):
-                if not held.done and self._has_match(held):
+                if held.done:
+                    continue
+                if not held.connection.is_writable:
                     self._finish(held)
+                elif self._wake(held):
+                    self._take_out(held)
 
     def _finish(self, held: HeldPull) -> None:
         self._take_out(held)

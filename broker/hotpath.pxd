@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.delaypath cimport DelayPath
-from congreve.broker.pulltickets cimport PullTickets
+from congreve.broker.pulltickets cimport PullTicket, PullTickets
 from congreve.broker.sendproperties cimport DeliveryWish
 from congreve.broker.transactionpath cimport TransactionPath
 from congreve.broker.topictable cimport TopicEntry, TopicTable
@@ -91,6 +91,6 @@ cdef class HotPath(FrameSink):
     cdef int answer_cold(self, object connection) except -1
     cdef bytes frame_bytes(self)
     cdef bint serve_pull(self, object connection) except -1
-    cdef int answer_pull(self, object connection) except -1
+    cdef bint hold_pull(self, object connection, PullTicket ticket) except -1
     cdef int grow_out(self, Py_ssize_t wanted) except -1
     cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil

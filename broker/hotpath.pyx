@@ -2,20 +2,22 @@
 
 `HotPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
 appended and answered in `run()`, without the GIL and without a Python object for each; pulls that
-find messages are answered from the consume queue. `broker/transactionpath` does the same for half
-messages and their ends, `broker/delaypath` for messages that are to be delivered later. Whatever
-else a frame may be (another code, a topic to create, a limit broken) goes to the Python handlers,
-which hold the rules; so nothing is decided here that is not decided there too.
+find messages are answered from the consume queue, others wait for them. `broker/transactionpath`
+does the same for half messages and their ends, `broker/delaypath` for messages that are to be
+delivered later. Whatever else a frame may be (another code, a topic to create, a limit broken) goes
+to the Python handlers, which hold the rules; so nothing is decided here that is not decided there
+too.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.broker.batchbody cimport is_ordinary_batch
 from congreve.broker.delaypath cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
+from congreve.broker.heldpull cimport HeldPull, answer_found, may_wait
 from congreve.broker.pulltickets cimport PullTicket
 from congreve.broker.sendproperties cimport (
     SEND_BATCH,
@@ -51,10 +53,7 @@ from congreve.records.layout cimport (
     SYS_TRANSACTION_PREPARED,
 )
 from congreve.remoting.answers cimport (
-    PULL_REMARK_MAX,
-    PULL_RESPONSE_MAX,
     SEND_RESPONSE_MAX,
-    encode_pull_response,
     encode_send_response,
     encode_success,
 )
@@ -81,6 +80,7 @@ cdef enum:
     SEND_BATCH_MESSAGE = 320
     END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
+    SUSPEND = 2                     # of a pull's sysFlag
     ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
 
 
@@ -142,6 +142,7 @@ cdef class HotPath(FrameSink):
     def release_segments(self):
         # A deleted segment keeps its disk space for as long as anybody maps it.
         self.gather.segments = None
+        self.pulls.waker.release_segments()
 
     # ---- a chunk, with the GIL -----------------------------------------------------------------
 
@@ -254,34 +255,30 @@ cdef class HotPath(FrameSink):
             if ticket is None:
                 return False
             self.tickets.keep(ticket)
+        if self.tickets.config.slave_read_enable:
+            return False  # the Python handler knows which broker to suggest
         self.gather.look(ticket.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
                          ticket.tags, ticket.records)
-        if self.gather.status != GET_FOUND:
+        if self.gather.status == GET_FOUND:
+            answer_found(connection, self.gather, self.frame.serialize_type, self.header.opaque)
+            ticket.counter.add(self.gather.count, self.gather.size)
+        elif not self.hold_pull(connection, ticket):
             return False
-        self.answer_pull(connection)
-        self.tickets.served(ticket, &self.pull, self.gather.count, self.gather.size)
+        self.tickets.commit(ticket, &self.pull)
         return True
 
-    cdef int answer_pull(self, object connection) except -1:
-        cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]
-        cdef Slice remark
-        cdef Py_ssize_t length
-        cdef bytes answer
-        remark.data = b"FOUND"
-        remark.length = 5
-        length = encode_pull_response(
-            head, self.frame.serialize_type, self.header.opaque, 0, remark, 0,
-            self.gather.next_offset, self.gather.min_offset, self.gather.max_offset,
-            <int32_t> self.gather.size,
+    cdef bint hold_pull(self, object connection, PullTicket ticket) except -1:
+        """Let a pull wait that may."""
+        if not self.pull.sys_flag & SUSPEND:
+            return False
+        if not may_wait(self.gather.status, self.pull.queue_offset):
+            return False
+        held = HeldPull(
+            connection, self.frame_bytes(), ticket,
+            offset=self.pull.queue_offset, max_count=self.pull.max_count,
+            serialize_type=self.frame.serialize_type, opaque=self.header.opaque,
         )
-        if self.gather.in_views():
-            connection.writelines([head[:length], *self.gather.views()])
-        else:
-            answer = PyBytes_FromStringAndSize(NULL, length + self.gather.size)
-            memcpy(PyBytes_AS_STRING(answer), head, length)
-            self.gather.copy_to(PyBytes_AS_STRING(answer) + length)
-            connection.write(answer)
-        return 0
+        return self.pulls.suspend(held, self.pull.suspend_timeout_ms)
 
     # ---- a chunk, without it -------------------------------------------------------------------
 

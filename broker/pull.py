@@ -8,7 +8,8 @@ from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import FilterSyntaxError, RefusedError
 from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
-from congreve.broker.hold import HeldPull, PullRequestHold
+from congreve.broker.heldpull import HeldPull, PullWaker
+from congreve.broker.hold import PullRequestHold
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.broker.pulltickets import PullTicket, PullTickets
 from congreve.broker.stats import BrokerStats
@@ -80,7 +81,6 @@ class PullMessageProcessor:
         self._store = store
         self._stats = stats
         self._clock = clock
-        self.hold = PullRequestHold(self._has_match, self._resume)
         self.tickets = PullTickets(
             config=config,
             offsets=offsets,
@@ -88,6 +88,8 @@ class PullMessageProcessor:
             topics=topics.table,
             consumers=consumers.groups,
         )
+        self.waker = PullWaker(tickets=self.tickets, store=store, resume=self._resume)
+        self.hold = PullRequestHold(self.waker.wake, self._resume)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -106,7 +108,7 @@ class PullMessageProcessor:
             code is ResponseCode.PULL_NOT_FOUND
             and header.sys_flag & FLAG_SUSPEND
             and not request.is_oneway
-            and self._suspend(request, header, connection, wanted)
+            and self._hold(request, header, connection, self._ticket(header, group, wanted))
         )
         if not suspended:
             answer = self._answer(request, header, group, found, code)
@@ -123,6 +125,14 @@ class PullMessageProcessor:
             group, wanted = self._check(header, connection)
         except (RefusedError, HeaderError):
             return None
+        return self._ticket(header, group, wanted)
+
+    def _ticket(
+        self,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        wanted: MessageFilter,
+    ) -> PullTicket:
         online = self._consumers.groups.get(group.group_name)
         registered = not header.sys_flag & FLAG_SUBSCRIPTION
         return PullTicket(
@@ -142,7 +152,7 @@ class PullMessageProcessor:
 
     def _resume(self, held: HeldPull) -> None:
         """Execute a held pull once more and answer it, whatever comes out."""
-        request = held.request
+        request = RemotingCommand.decode(held.frame)
         try:
             header = PullMessageRequestHeader.read(request)
             group, wanted = self._check(header, held.connection)
@@ -291,32 +301,29 @@ class PullMessageProcessor:
         body = b"".join(found.buffers) if code is ResponseCode.SUCCESS else b""
         return request.reply(code, found.status.name, fields, body)
 
-    def _suspend(
+    def _hold(
         self,
         request: RemotingCommand,
         header: PullMessageRequestHeader,
         connection: Connection,
-        wanted: MessageFilter,
+        ticket: PullTicket,
     ) -> bool:
-        timeout_ms = header.suspend_timeout_millis
+        held = HeldPull(
+            connection,
+            request.encode(),
+            ticket,
+            offset=header.queue_offset,
+            max_count=header.max_msg_nums,
+            serialize_type=request.serialize_type,
+            opaque=request.opaque,
+        )
+        return self.suspend(held, header.suspend_timeout_millis)
+
+    def suspend(self, held: HeldPull, timeout_ms: int) -> bool:
+        """Let a pull wait; False where too many wait already."""
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
-        queue = self._store.queues.get(header.topic, header.queue_id)
-        held = HeldPull(connection, request, queue, header.queue_offset, wanted)
         return self.hold.suspend(held, max(timeout_ms, 0) / 1000)
-
-    def _has_match(self, held: HeldPull) -> bool:
-        """True when the queue has something for it, or its offset became wrong."""
-        topic, queue_id = held.queue.topic, held.queue.queue_id
-        newest = self._store.max_offset(topic, queue_id)
-        while held.offset < newest:
-            if held.filter.lets_all_pass:
-                return True
-            found = self._store.get(topic, queue_id, held.offset, 1, *held.filter)
-            if found.status is not GetStatus.NO_MATCHED_MESSAGE:
-                return True
-            held.offset = found.next_offset
-        return False
 
     def _offset_moved(self, header: PullMessageRequestHeader, found: GetResult) -> None:
         """Leave an OFFSET_MOVED_EVENT message for whoever watches that topic."""

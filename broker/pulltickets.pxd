@@ -39,7 +39,7 @@ cdef class PullTickets:
     cdef PullTicket find(self, const PullHeader *pull)
     # Keep this ticket for pulls like the one that find() was asked for last.
     cdef int keep(self, PullTicket ticket) except -1
-    # A pull was answered with so much; the offset that it commits is taken.
-    cdef int served(self, PullTicket ticket, const PullHeader *pull, int32_t messages,
-                    int64_t size) except -1
-    cdef bint holds(self, PullTicket ticket) except -1
+    # Take the offset that a pull commits.
+    cdef int commit(self, PullTicket ticket, const PullHeader *pull) except -1
+    # Whether the checks behind a ticket come out as they did.
+    cdef bint unchanged(self, PullTicket ticket) except -1

@@ -58,7 +58,7 @@ cdef class PullTickets:
         cdef PullTicket ticket
         self.key = key_of(pull)
         ticket = self.tickets.get(self.key)
-        return ticket if ticket is not None and self.holds(ticket) else None
+        return ticket if ticket is not None and self.unchanged(ticket) else None
 
     cdef int keep(self, PullTicket ticket) except -1:
         if self.key is None:
@@ -68,20 +68,18 @@ cdef class PullTickets:
         self.tickets[self.key] = ticket
         return 0
 
-    cdef int served(self, PullTicket ticket, const PullHeader *pull, int32_t messages,
-                    int64_t size) except -1:
-        ticket.counter.add(messages, size)
+    cdef int commit(self, PullTicket ticket, const PullHeader *pull) except -1:
         if pull.sys_flag & COMMIT_OFFSET and not self.config.is_slave:
             self.offsets.commit(
                 ticket.group_name, ticket.topic_name, pull.queue_id, pull.commit_offset
             )
         return 0
 
-    cdef bint holds(self, PullTicket ticket) except -1:
+    cdef bint unchanged(self, PullTicket ticket) except -1:
         if (
             self.groups.get(ticket.group_name) is not ticket.group
             or self.topics.get(ticket.topic_name) is not ticket.topic
-            or self.config.slave_read_enable or not self.config.readable
+            or not self.config.readable
             or (ticket.records is not None and not self.config.enable_property_filter)
         ):
             return False

@@ -6,23 +6,27 @@ import tracemalloc
 import pytest
 
 from congreve.broker import hold as hold_module
-from congreve.broker.hold import HeldPull, PullRequestHold
-from congreve.broker.subscription import MessageFilter
+from congreve.broker.heldpull import HeldPull
+from congreve.broker.hold import PullRequestHold
+from congreve.broker.pulltickets import PullCounter, PullTicket
 from congreve.engine.consumequeue import ConsumeQueue
+from congreve.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.command import RemotingCommand
 
 
 class Watch:
-    """What a pull processor would do, written down."""
+    """What a pull processor would do, written down; `resumed` are those that were answered."""
 
     def __init__(self) -> None:
         self.matching: set[HeldPull] = set()
         self.looked: list[HeldPull] = []
         self.resumed: list[HeldPull] = []
-        self.hold = PullRequestHold(self._look, self.resumed.append)
+        self.hold = PullRequestHold(self._wake, self.resumed.append)
 
-    def _look(self, held: HeldPull) -> bool:
+    def _wake(self, held: HeldPull) -> bool:
         self.looked.append(held)
+        if held in self.matching:
+            self.resumed.append(held)
         return held in self.matching
 
 
@@ -41,8 +45,22 @@ def other_queue(tmp_path) -> ConsumeQueue:
     return ConsumeQueue(str(tmp_path / "T" / "1"), "T", 1)
 
 
+def ticket(queue) -> PullTicket:
+    return PullTicket(
+        group=SubscriptionGroupConfig(group_name="G"),
+        topic=TopicConfig(topic_name="T"),
+        subscription=None,
+        message_model="",
+        queue=queue,
+        tags=None,
+        records=None,
+        counter=PullCounter(),
+    )
+
+
 def pull(connection, queue) -> HeldPull:
-    return HeldPull(connection, RemotingCommand(code=11), queue, 0, MessageFilter())
+    numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": 1}
+    return HeldPull(connection, b"a frame", ticket(queue), **numbers)
 
 
 async def test_a_message_wakes_only_the_pulls_of_its_queue(
@@ -187,10 +205,11 @@ async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue)
     ).encode()
     tracemalloc.start()
     try:
-        for _ in range(10_000):
-            request = RemotingCommand.decode(frame)
-            wanted = MessageFilter(frozenset((1, 2)))
-            watch.hold.suspend(HeldPull(connection, request, queue, 0, wanted), 3_600)
+        checked = ticket(queue)
+        for number in range(10_000):
+            numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": number}
+            held = HeldPull(connection, bytes(bytearray(frame)), checked, **numbers)
+            watch.hold.suspend(held, 3_600)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

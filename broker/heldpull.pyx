@@ -1,0 +1,97 @@
+"""A pull that waits, and the short way to its answer once its queue has something for it."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+from congreve.engine.reader cimport (
+    GET_FOUND,
+    GET_NO_MATCHED_MESSAGE,
+    GET_NO_MESSAGE_IN_QUEUE,
+    GET_OFFSET_OVERFLOW_ONE,
+)
+from congreve.remoting.answers cimport (
+    PULL_REMARK_MAX,
+    PULL_RESPONSE_MAX,
+    encode_pull_response,
+)
+from congreve.remoting.slices cimport Slice
+
+
+@cython.final
+cdef class HeldPull:
+    def __init__(self, connection, bytes frame not None, PullTicket ticket not None, *,
+                 int64_t offset, int32_t max_count, int32_t serialize_type, int32_t opaque):
+        self.connection = connection
+        self.frame = frame
+        self.ticket = ticket
+        self.offset = offset
+        self.max_count = max(max_count, 1)
+        self.serialize_type = serialize_type
+        self.opaque = opaque
+
+    @property
+    def queue(self):
+        return self.ticket.queue
+
+
+@cython.final
+cdef class PullWaker:
+    def __init__(self, *, PullTickets tickets not None, store, resume):
+        self.tickets = tickets
+        self.gather = Gather(store.log, store.limits)
+        self.resume = resume
+
+    def wake(self, HeldPull held not None):
+        if self.tickets.unchanged(held.ticket):
+            if self.look(held):
+                return True
+            if may_wait(self.gather.status, held.offset):
+                return False
+        self.resume(held)
+        return True
+
+    cdef bint look(self, HeldPull held) except -1:
+        """Answer it where something matches; what does not is not looked at again."""
+        cdef PullTicket ticket = held.ticket
+        cdef Gather gather = self.gather
+        while True:
+            gather.look(ticket.queue, held.offset, held.max_count, ticket.tags, ticket.records)
+            if gather.status != GET_NO_MATCHED_MESSAGE:
+                break
+            held.offset = gather.next_offset
+        if gather.status != GET_FOUND or self.tickets.config.slave_read_enable:
+            return False
+        answer_found(held.connection, gather, held.serialize_type, held.opaque)
+        ticket.counter.add(gather.count, gather.size)
+        return True
+
+    def release_segments(self):
+        self.gather.segments = None
+
+
+cdef bint may_wait(int status, int64_t offset) noexcept nogil:
+    return status == GET_OFFSET_OVERFLOW_ONE or (status == GET_NO_MESSAGE_IN_QUEUE and offset == 0)
+
+
+cdef int answer_found(object connection, Gather gather, int32_t serialize_type,
+                      int32_t opaque) except -1:
+    cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]
+    cdef Slice remark
+    cdef Py_ssize_t length
+    cdef bytes answer
+    remark.data = b"FOUND"
+    remark.length = 5
+    length = encode_pull_response(
+        head, serialize_type, opaque, 0, remark, 0,
+        gather.next_offset, gather.min_offset, gather.max_offset, <int32_t> gather.size,
+    )
+    if gather.in_views():
+        connection.writelines([head[:length], *gather.views()])
+    else:
+        answer = PyBytes_FromStringAndSize(NULL, length + gather.size)
+        memcpy(PyBytes_AS_STRING(answer), head, length)
+        gather.copy_to(PyBytes_AS_STRING(answer) + length)
+        connection.write(answer)
+    return 0
