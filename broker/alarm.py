@@ -9,7 +9,8 @@ class Alarm:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._when = 0.0
 
     @property
     def is_set(self) -> bool:
@@ -20,9 +21,11 @@ class Alarm:
         loop = asyncio.get_running_loop()
         when = loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._when <= when:
                 return
             self._timer.cancel()
+        # uvloop's handle of a time that is now does not say its time.
+        self._when = when
         self._timer = loop.call_at(when, self._ring)
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
+from congreve.broker.alarm import Alarm
 from congreve.broker.heldpull import HeldPull
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.remoting.connection import Connection
@@ -41,7 +42,7 @@ class PullRequestHold:
         self._order = count()
         self._live = 0
         self._arrived: set[ConsumeQueue] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._expire)
         self._unread: dict[Connection, deque[HeldPull]] = {}
         self._readers: set[asyncio.Task[None]] = set()
 
@@ -59,7 +60,7 @@ class PullRequestHold:
         heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))
         self._live += 1
         held.queue.watched = True
-        self._set_timer(loop)
+        self._set_alarm(loop)
         return True
 
     def arrived(self, queue: ConsumeQueue) -> None:
@@ -83,9 +84,7 @@ class PullRequestHold:
         for reader in self._readers:
             reader.cancel()
         self._by_deadline.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
 
     def _look(self) -> None:
         queues, self._arrived = self._arrived, set()
@@ -144,25 +143,18 @@ class PullRequestHold:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
             heapq.heapify(self._by_deadline)
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._by_deadline:
-            return
-        first = self._by_deadline[0][0]
-        if self._timer is not None:
-            if self._timer.when() <= first:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(first, self._expire)
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._by_deadline:
+            self._alarm.set(self._by_deadline[0][0] - loop.time())
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = None
         now = loop.time()
         while self._by_deadline and self._by_deadline[0][0] <= now:
             held = heapq.heappop(self._by_deadline)[2]
             if not held.done:
                 self._finish(held)
-        self._set_timer(loop)
+        self._set_alarm(loop)
 
 
 def _discard(table: dict[K, set[HeldPull]], key: K, held: HeldPull) -> None:

@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "__weakref__",
         "_before_request",
         "_close_callback",
+        "_expires_at",
         "_expiry",
         "_handlers",
         "_limits",
@@ -97,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._stash: Stash | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.Handle | None = None
+        self._expires_at = 0.0  # uvloop's handle of a time that is now does not say it
         self._next_opaque = 0
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
@@ -323,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         self._post(command.encode())
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = (deadline, future)
-        if self._expiry is None or deadline < self._expiry.when():
+        if self._expiry is None or deadline < self._expires_at:
             self._expire_by(deadline)
         return future
 
@@ -365,6 +367,7 @@ class Connection(asyncio.BufferedProtocol):
     def _expire_by(self, deadline: float) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
+        self._expires_at = deadline
         self._expiry = self._loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import tracemalloc
 
 import pytest
+import uvloop
 
 from congreve.broker import hold as hold_module
 from congreve.broker.heldpull import HeldPull
@@ -106,6 +107,21 @@ async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, q
     await asyncio.sleep(0.1)
     assert watch.resumed == [short]
     watch.hold.stop()
+
+
+def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
+    """Its handle of a time that is now does not say its time."""
+
+    async def hold() -> None:
+        held = [pull(connection, queue) for _ in range(3)]
+        for each, seconds in zip(held, (0.0001, 0.0, 60), strict=True):
+            watch.hold.suspend(each, seconds)
+        await asyncio.sleep(0.1)
+        assert sorted(map(id, watch.resumed)) == sorted(map(id, held[:2]))
+        watch.hold.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hold())
 
 
 async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, queue):

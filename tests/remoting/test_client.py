@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+import uvloop
 
 from congreve.remoting.client import RemotingClient
 from congreve.remoting.command import RemotingCommand
@@ -87,6 +88,25 @@ def test_an_answer_that_does_not_come_times_out_alone():
                 await long
 
     run(scenario())
+
+
+def test_requests_that_have_no_time_left_end_on_uvloop_too():
+    """Its handle of a time that is now does not say its time."""
+
+    async def scenario():
+        async with plain_server(never_answer) as address, client() as made:
+            connected = made.invoke(address, RemotingCommand(code=1), timeout_s=1)
+            with pytest.raises(RequestTimeoutError):
+                await connected
+            calls = [
+                made.invoke(address, RemotingCommand(code=1), timeout_s=seconds)
+                for seconds in (0.0, 0.0001, 0.0, 0.01)
+            ]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(one) for one in found] == [RequestTimeoutError] * 4
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(scenario(), 20))
 
 
 def test_a_lost_connection_fails_what_waits_and_is_made_anew():
