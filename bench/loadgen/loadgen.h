@@ -27,6 +27,7 @@ typedef struct {
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
     int delay_level; /* send: of each message; 0: none */
+    int64_t deliver_within_s; /* send: each at a time of its own, so far ahead at most; 0: now */
     const char *sql;  /* pull: a filter; NULL: none */
     bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;
@@ -46,6 +47,7 @@ typedef struct {
     char *bytes;
     size_t size;
     size_t opaque_at, born_at, key_at; /* key_at 0: the keys are in the body */
+    size_t due_at;                     /* 0: to be delivered at once */
 } frame_head;
 typedef struct {
     frame_head *heads; /* one a topic and queue; whole frames but for the body */
@@ -56,6 +58,7 @@ typedef struct {
     int keys;
     size_t largest; /* bytes of the largest frame */
     bool binary;
+    uint64_t deliver_within_ms;
 } send_frames;
 void send_frames_build(send_frames *frames, const settings *s);
 size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque, int64_t born_ms,

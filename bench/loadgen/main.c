@@ -18,6 +18,7 @@ static const char USAGE[] =
     "  --batch N         1; send: messages a request; pull: messages wanted (32)\n"
     "  --binary          binary headers instead of JSON\n"
     "  --delay-level N   0; send: messages are delivered later\n"
+    "  --deliver-within S 0; send: each message at a time of its own, so far ahead at most\n"
     "  --sql EXPRESSION  pull: a SQL92 filter\n"
     "  --transaction     send: half messages, each committed when it is answered\n"
     "  --warmup S        2, not measured\n"
@@ -27,6 +28,7 @@ static const char USAGE[] =
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
        OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_SQL,
+       OPT_DELIVER_WITHIN,
        OPT_WARMUP, OPT_DURATION, OPT_COUNT };
 
 static const struct option OPTIONS[] = {
@@ -38,7 +40,8 @@ static const struct option OPTIONS[] = {
     {"binary", 0, 0, OPT_BINARY},     {"delay-level", 1, 0, OPT_DELAY_LEVEL},
     {"warmup", 1, 0, OPT_WARMUP},     {"duration", 1, 0, OPT_DURATION},
     {"count", 1, 0, OPT_COUNT},       {"transaction", 0, 0, OPT_TRANSACTION},
-    {"sql", 1, 0, OPT_SQL},           {0, 0, 0, 0},
+    {"sql", 1, 0, OPT_SQL},           {"deliver-within", 1, 0, OPT_DELIVER_WITHIN},
+    {0, 0, 0, 0},
 };
 
 static int64_t whole(const char *text, int64_t least, int64_t most)
@@ -90,6 +93,7 @@ static settings parse(int argc, char **argv)
         case OPT_BATCH: s.batch = (int)whole(optarg, 1, 10000); break;
         case OPT_BINARY: s.binary = true; break;
         case OPT_DELAY_LEVEL: s.delay_level = (int)whole(optarg, 0, 18); break;
+        case OPT_DELIVER_WITHIN: s.deliver_within_s = whole(optarg, 0, 1 << 30); break;
         case OPT_SQL: s.sql = optarg; break;
         case OPT_TRANSACTION: s.transaction = true; break;
         case OPT_WARMUP: s.warmup_s = seconds(optarg); break;

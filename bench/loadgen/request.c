@@ -12,6 +12,7 @@ enum { PREPARED = 4, COMMIT = 8 }; /* transaction types */
 #define GROUP "loadgen"
 #define KEY_TEXT "00000000000000000000000000000000"
 #define BORN_TEXT "1700000000000"
+#define DUE_TEXT "1700000000001"
 #define OPAQUE_TEXT "1000000000"
 
 typedef struct {
@@ -146,6 +147,9 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
         if (s->delay_level)
             snprintf(properties + size, sizeof properties - (size_t)size, "\002DELAY\001%d",
                      s->delay_level);
+        if (s->deliver_within_s)
+            snprintf(properties + size, sizeof properties - (size_t)size,
+                     "\002TIMER_DELIVER_MS\001" DUE_TEXT);
         if (s->transaction)
             snprintf(properties + size, sizeof properties - (size_t)size,
                      "\002TRAN_MSG\001true\002PGROUP\001" GROUP);
@@ -157,6 +161,7 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
     head->opaque_at = end(&w, body_size);
     head->born_at = place_of(&w, BORN_TEXT);
     head->key_at = s->batch == 1 ? place_of(&w, KEY_TEXT) : 0;
+    head->due_at = s->deliver_within_s ? place_of(&w, DUE_TEXT) : 0;
     head->size = w.size;
     head->bytes = malloc(w.size);
     memcpy(head->bytes, w.bytes, w.size);
@@ -196,7 +201,8 @@ static void build_batch_body(send_frames *frames, const settings *s)
 
 void send_frames_build(send_frames *frames, const settings *s)
 {
-    *frames = (send_frames){.targets = s->topics * s->queues, .binary = s->binary};
+    *frames = (send_frames){.targets = s->topics * s->queues, .binary = s->binary,
+                            .deliver_within_ms = (uint64_t)s->deliver_within_s * 1000};
     if (s->batch > 1) {
         build_batch_body(frames, s);
     } else {
@@ -235,6 +241,14 @@ static void put_key(char *p, uint64_t value)
         p[i] = hex[value & 15];
 }
 
+/* Evenly spread, and in no order. */
+static uint64_t scattered(uint64_t number)
+{
+    number *= 0x9E3779B97F4A7C15u;
+    number ^= number >> 32;
+    return number * 0xD6E8FEB86659FD93u >> 16;
+}
+
 size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque, int64_t born_ms,
                          uint64_t *next_key, char *out)
 {
@@ -245,6 +259,10 @@ size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque,
     else
         put_digits(out + head->opaque_at, opaque, 10);
     put_digits(out + head->born_at, (uint64_t)born_ms, BORN_SIZE);
+    if (head->due_at)
+        put_digits(out + head->due_at,
+                   (uint64_t)born_ms + scattered(*next_key) % frames->deliver_within_ms,
+                   BORN_SIZE);
     char *body = out + head->size;
     memcpy(body, frames->body, frames->body_size);
     if (head->key_at)

@@ -17,7 +17,7 @@ SIGNIFICANT_DIGITS = 3
 DRAIN_S = 60.0
 COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
-DEFAULTS = (("count", 0), ("delay_level", 0), ("sql", None))
+DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), ("sql", None))
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1
     binary: bool = False
     delay_level: int = 0
+    deliver_within: int = 0
     transaction: bool = False
     sql: str | None = None
     warmup: float = 2.0
