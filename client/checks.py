@@ -1,11 +1,13 @@
 """Refuses, before anything is sent, what every broker would refuse (RocketMQ: Validators)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
+from math import inf
+from typing import Any
 
-from congreve.client.errors import InvalidMessageError, InvalidNameError
-from congreve.client.message import Message
+from congreve.client.errors import InvalidMessageError, InvalidNameError, InvalidSettingError
+from congreve.client.message import Message, MessageQueue
 from congreve.client.namespace import RETRY_PREFIX
 from congreve.records import properties
 
@@ -13,6 +15,7 @@ TOPIC_MAX = 127
 GROUP_MAX = 255
 PROPERTIES_MAX = 32767
 """Bytes of a message's encoded properties."""
+INT32_MAX = 2**31 - 1
 
 _BUFFERS = (bytes, bytearray, memoryview)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -35,9 +38,15 @@ RESERVED_PROPERTIES = frozenset(
 """Names that have a meaning of their own, so that users cannot have them."""
 
 
-@lru_cache(maxsize=1024)
 def check_topic(topic: str) -> None:
     """Raises InvalidNameError."""
+    if not isinstance(topic, str):
+        raise InvalidNameError(f"topic of type {type(topic).__name__}: text is needed")
+    _check_topic(topic)
+
+
+@lru_cache(maxsize=1024)
+def _check_topic(topic: str) -> None:
     _check_name("topic", topic, TOPIC_MAX)
 
 
@@ -48,8 +57,44 @@ def check_group(group: str, default: str) -> None:
         raise InvalidNameError(f"group {group!r} cannot be used: give the group a name of its own")
 
 
+def check_number(name: str, value: object, low: int, high: int = INT32_MAX) -> None:
+    """A whole number, `low` and `high` allowed. Raises InvalidSettingError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidSettingError(f"{name} is {value!r}: {low} to {high} is needed")
+
+
+def check_seconds(name: str, value: object, *, above_zero: bool = True) -> None:
+    """A time that ends. Raises InvalidSettingError."""
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value < inf
+        or (above_zero and not value)
+    ):
+        least = "more than 0" if above_zero else "0 or more"
+        raise InvalidSettingError(f"{name} is {value!r}: {least} seconds are needed")
+
+
+def check_type(name: str, value: object, *kinds: type) -> None:
+    """Raises InvalidSettingError."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidSettingError(f"{name} is {value!r}: {wanted} is needed")
+
+
+def check_queue(queue: MessageQueue, topic: str | None = None) -> None:
+    """Raises InvalidSettingError for what is no queue, or one of another topic than that."""
+    check_type("queue", queue, MessageQueue)
+    if queue.queue_id < 0 or not queue.broker_name:
+        raise InvalidSettingError(f"{queue} is no queue that can be")
+    if topic is not None and queue.topic != topic:
+        raise InvalidSettingError(f"{queue} is not a queue of the message's topic {topic}")
+
+
 def check_message(message: Message, body_max: int) -> None:
     """Raises InvalidNameError or InvalidMessageError."""
+    if not isinstance(message, Message):
+        raise InvalidMessageError(f"{type(message).__name__} is sent: a Message is needed")
     check_topic(message.topic)
     if message.topic in NOT_FOR_PRODUCERS:
         raise InvalidNameError(f"topic {message.topic!r} is written by brokers alone")
@@ -60,19 +105,35 @@ def check_message(message: Message, body_max: int) -> None:
         raise InvalidMessageError(f"message of topic {message.topic} has an empty body")
     if len(body) > body_max:
         raise InvalidMessageError(f"message body of {len(body)} bytes, {body_max} are allowed")
-    if message.delay_level < 0:
-        raise InvalidMessageError(f"delay level {message.delay_level}: 0 or more is needed")
+    if message.tags is not None and not isinstance(message.tags, str):
+        raise InvalidMessageError(f"tags {message.tags!r}: text is needed")
+    if message.keys is not None and not isinstance(message.keys, str):
+        raise InvalidMessageError(f"keys {message.keys!r}: text, with spaces between, is needed")
+    level, flag = message.delay_level, message.flag
+    if not isinstance(level, int) or not 0 <= level <= INT32_MAX:
+        raise InvalidMessageError(f"delay level {level!r}: 0 to {INT32_MAX} is needed")
+    if not isinstance(flag, int) or not ~INT32_MAX <= flag <= INT32_MAX:
+        raise InvalidMessageError(f"flag {flag!r}: a number of 32 bits is needed")
+    if not isinstance(message.wait, bool):
+        raise InvalidMessageError(f"wait is {message.wait!r}: True or False is needed")
+    if not isinstance(message.properties, dict):
+        raise InvalidMessageError(f"properties {message.properties!r}: a dict is needed")
     for name, value in message.properties.items():
         _check_property(name, value)
 
 
-def check_batch(messages: Sequence[Message], body_max: int) -> None:
-    """Raises InvalidNameError or InvalidMessageError (RocketMQ: MessageBatch)."""
+def checked_batch(messages: Iterable[Message], body_max: int) -> list[Message]:
+    """The messages of a batch. Raises InvalidNameError or InvalidMessageError (RocketMQ:
+    MessageBatch)."""
+    if not isinstance(messages, Iterable):
+        raise InvalidMessageError(f"a batch of type {type(messages).__name__}: take a list")
+    messages = list(messages)
     if not messages:
         raise InvalidMessageError("a batch without messages")
     first = messages[0]
     for message in messages:
         check_message(message, body_max)
+    for message in messages:
         if message.topic != first.topic:
             raise InvalidMessageError(
                 f"a batch is for one topic, not for {first.topic} and {message.topic}"
@@ -83,9 +144,12 @@ def check_batch(messages: Sequence[Message], body_max: int) -> None:
             raise InvalidMessageError(f"delay level {message.delay_level} in a batch")
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessageError(f"a batch for the retry topic {first.topic}")
+    return messages
 
 
-def _check_name(kind: str, name: str, longest: int) -> None:
+def _check_name(kind: str, name: Any, longest: int) -> None:
+    if not isinstance(name, str):
+        raise InvalidNameError(f"{kind} name {name!r}: text is needed")
     if not name.strip():
         raise InvalidNameError(f"the {kind} has a blank name")
     if len(name) > longest:
@@ -94,7 +158,9 @@ def _check_name(kind: str, name: str, longest: int) -> None:
         raise InvalidNameError(f"{kind} {name!r}: only % | a-z A-Z 0-9 _ - are allowed")
 
 
-def _check_property(name: str, value: str) -> None:
+def _check_property(name: Any, value: Any) -> None:
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise InvalidMessageError(f"property {name!r}={value!r}: both must be text")
     if name in RESERVED_PROPERTIES:
         raise InvalidMessageError(f"property {name!r} has a meaning of its own: use another name")
     if not name.strip() or not value.strip():

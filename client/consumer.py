@@ -4,12 +4,19 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from congreve.client.checks import check_group, check_topic
+from congreve.client.checks import (
+    check_group,
+    check_number,
+    check_queue,
+    check_seconds,
+    check_topic,
+)
 from congreve.client.errors import BrokerError
 from congreve.client.instance import ClientInstance
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import MessageQueue, PullResult
 from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
+from congreve.client.processqueue import INT64_MAX
 from congreve.client.pulling import Pulled, PullRequest, read_answer
 from congreve.client.route import MASTER_ID
 from congreve.client.subscription import ALL, Sql, subscribe
@@ -67,6 +74,10 @@ class PullConsumer(ClientInstance):
         even none, do not mean that the queue has ended: PullResult.status and max_offset tell.
         """
         self.check_running()
+        check_queue(queue)
+        check_number("offset", offset, 0, INT64_MAX)
+        check_number("max_count", max_count, 1)
+        check_seconds("wait_s", wait_s, above_zero=False)
         queue = wrap_queue(self.namespace, queue)
         request = PullRequest(
             group=self.group,

@@ -25,7 +25,7 @@ class InvalidSubscriptionError(ClientError):
 
 
 class InvalidSettingError(ClientError):
-    """A consumer's setting is out of its range."""
+    """A client's setting, or an argument of a call, is out of its range or of another type."""
 
 
 class OffsetFileError(ClientError):

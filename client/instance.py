@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from congreve.client.acl import Credentials
+from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
 from congreve.client.route import REFRESH_S, NameServers, RouteCache
@@ -35,7 +36,8 @@ class ClientInstance:
 
     `namesrv` is ``host:port;host:port``. All coroutines belong to the loop that started it. With
     `credentials` every request is signed, with `ssl` every connection is encrypted, `namespace`
-    goes in front of the names of topics and groups.
+    goes in front of the names of topics and groups. Raises NoNameServerError, InvalidNameError or
+    InvalidSettingError.
     """
 
     def __init__(
@@ -47,6 +49,12 @@ class ClientInstance:
         ssl: "tls.SSLContext | None" = None,
         namespace: str | None = None,
     ) -> None:
+        check_type("namesrv", namesrv, str)
+        check_seconds("timeout_s", timeout_s)
+        check_type("credentials", credentials, Credentials, NoneType)
+        check_type("namespace", namespace, str, NoneType)
+        if namespace:
+            check_topic(namespace)
         self.timeout_s = timeout_s
         self.address = local_address()
         self.client_id = client_id(self.address)

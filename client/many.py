@@ -65,7 +65,8 @@ async def send_all(
     """Send batches, `in_flight` of them at a time; their results in order.
 
     After a failure nothing more is sent, but what is on its way is waited for. Raises
-    SendManyError with the results of those that are stored.
+    InvalidMessageError before anything is sent, SendManyError with the results of those that are
+    stored afterwards.
     """
     results: dict[int, SendResult] = {}
     failures: list[CongreveError] = []
@@ -79,8 +80,8 @@ async def send_all(
         finally:
             room.release()
 
+    number = 0
     async with asyncio.TaskGroup() as group:
-        number = 0
         while True:
             await room.acquire()
             if failures:
@@ -94,6 +95,8 @@ async def send_all(
                 break
             group.create_task(one(number, outgoing))
             number += 1
+    if failures and not number:
+        raise failures[0]
     stored = [results[number] for number in sorted(results)]
     if failures:
         raise SendManyError(failures[0], stored) from failures[0]

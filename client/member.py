@@ -16,17 +16,17 @@ from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.namespace import RETRY_PREFIX, unwrap_queue, wrap
 from congreve.client.offsetstore import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.processqueue import ProcessQueue
-from congreve.client.pulling import Pulled, PullRequest
+from congreve.client.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.queuelocks import QueueLocks
 from congreve.client.rebalance import Strategy, averagely, share_of
 from congreve.client.received import PulledRecords
 from congreve.client.route import TopicRoute
 from congreve.client.runninginfo import RunningInfo
-from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
 from congreve.client.subscription import Sql, subscribe
 from congreve.errors import CongreveError
 from congreve.remoting.bodies import ConsumerData, GetConsumerListByGroupResponseBody
-from congreve.remoting.codes import RequestCode, ResponseCode
+from congreve.remoting.codes import RequestCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import GetConsumerListByGroupRequestHeader
@@ -41,14 +41,6 @@ TAKE_AWAY_S = 1.0
 
 GREETED_S = 0.1
 """Before the next pull of a broker that has just been told who is here."""
-
-_HEARTBEAT_MISSED = frozenset(
-    {
-        ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-    }
-)
 
 
 class GroupMember(PullConsumer):
@@ -80,6 +72,7 @@ class GroupMember(PullConsumer):
         timeout_s: float = 3.0,
         **connection: Any,
     ) -> None:
+        check_member(model, consume_from, consume_timestamp_ms, strategy, settings, topics)
         self._running_info = RunningInfo(self)
         self.stats = ConsumeStats(metrics)
         super().__init__(namesrv, group=group, timeout_s=timeout_s, **connection)
@@ -326,7 +319,7 @@ class GroupMember(PullConsumer):
     async def _after_failure(self, queue: MessageQueue, error: CongreveError) -> None:
         logger.warning("group %s: pull of %s: %s", self.group, queue, error)
         pause_s = self.settings.pause_after_error_s
-        if isinstance(error, BrokerError) and error.code in _HEARTBEAT_MISSED:
+        if isinstance(error, BrokerError) and error.code in HEARTBEAT_MISSED:
             # A broker that was restarted knows nobody until it has heard from them.
             await self.heartbeat()
             pause_s = min(pause_s, GREETED_S)

@@ -6,15 +6,19 @@ from collections import deque
 
 import msgspec
 
+from congreve.client.checks import check_number
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.received import PulledRecords
 
 LOCK_VALID_S = 30.0
 PULL_SILENT_S = 120.0
+INT64_MAX = 2**63 - 1
 
 
 class FlowLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a queue may wait in a consumer; None: any (RocketMQ: pullThresholdForQueue)."""
+    """How much of a queue may wait in a consumer; None: any (RocketMQ: pullThresholdForQueue).
+
+    Raises InvalidSettingError for what is not above 0."""
 
     count: int | None = 1000
     bytes: int | None = 100 * 1024 * 1024
@@ -24,6 +28,11 @@ class FlowLimits(msgspec.Struct, frozen=True, kw_only=True):
     topic_bytes: int | None = None
     """For all queues of a member together; each gets an equal part instead of the limits above
     (RocketMQ: pullThresholdForTopic, pullThresholdSizeForTopic)."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1, INT64_MAX)
 
     def shared_by(self, queues: int) -> "FlowLimits":
         """What each of so many queues has."""

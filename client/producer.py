@@ -7,16 +7,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from congreve.client.checks import check_batch, check_group, check_message
+from congreve.client.checks import (
+    check_group,
+    check_message,
+    check_number,
+    check_queue,
+    check_seconds,
+    check_topic,
+    check_type,
+    checked_batch,
+)
 from congreve.client.compression import CompressionType, check_available
-from congreve.client.errors import ClientError, ClientStateError
+from congreve.client.errors import ClientStateError
 from congreve.client.faults import LatencyFaults
 from congreve.client.hooks import SendHook
 from congreve.client.ids import UniqueIds
 from congreve.client.instance import ClientInstance
 from congreve.client.many import BATCH_BYTES, IN_FLIGHT, batches, send_all
 from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
-from congreve.client.namespace import unwrap_queue, wrap
+from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.requestreply import Requests, reply_message, reply_properties
 from congreve.client.sending import Selector, Sender
@@ -34,6 +43,7 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 def by_key(key: str) -> Selector:
     """A selector that puts all messages with one key into one queue (SelectMessageQueueByHash)."""
+    check_type("key", key, str)
     digest = abs(string_hash(key))
 
     def select(queues: Sequence[MessageQueue]) -> MessageQueue:
@@ -70,6 +80,13 @@ class Producer(ClientInstance):
         **connection: Any,
     ) -> None:
         check_group(group, DEFAULT_GROUP)
+        check_seconds("send_timeout_s", send_timeout_s)
+        check_number("retries", retries, 0)
+        check_number("max_message_size", max_message_size, 1)
+        check_number("compress_from", compress_from, 0)
+        check_type("compression", compression, CompressionType)
+        for hook in hooks:
+            check_type("hook", hook, SendHook)
         check_available(compression)
         super().__init__(namesrv, timeout_s=send_timeout_s, **connection)
         self.group = wrap(self.namespace, group)
@@ -115,13 +132,14 @@ class Producer(ClientInstance):
         Raises InvalidNameError or InvalidMessageError before anything is sent; RouteNotFoundError,
         BrokerError, SendTimeoutError, another ClientError or a RemotingError afterwards.
         """
-        seconds = self.timeout_s if timeout_s is None else timeout_s
-        outgoing = self._prepare(message)
+        seconds = self._seconds(timeout_s)
+        outgoing = self._prepare(message, queue=queue)
         return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
 
     def knows(self, topic: str) -> bool:
-        """Whether the topic's route is at hand. Raises ClientStateError."""
+        """Whether the topic's route is at hand. Raises ClientStateError or InvalidNameError."""
         self.check_running()
+        check_topic(topic)
         return self.routes.known(wrap(self.namespace, topic)) is not None
 
     def send_blocking(
@@ -135,8 +153,8 @@ class Producer(ClientInstance):
         """send() for a thread without an event loop, of a producer without hooks that knows() the
         topic, over a connection that is this thread's until the answer comes. Any thread may call
         it."""
-        seconds = self.timeout_s if timeout_s is None else timeout_s
-        outgoing = self._prepare(message)
+        seconds = self._seconds(timeout_s)
+        outgoing = self._prepare(message, queue=queue)
         sending = self._blocking_sender.send(outgoing, queue, selector, seconds)
         return self._seen(_without_waiting(sending))
 
@@ -148,7 +166,7 @@ class Producer(ClientInstance):
         selector: Selector | None = None,
     ) -> None:
         """send_oneway() as send_blocking() does it."""
-        outgoing = self._prepare(message)
+        outgoing = self._prepare(message, queue=queue)
         _without_waiting(
             self._blocking_sender.send_oneway(outgoing, queue, selector, self.timeout_s)
         )
@@ -178,7 +196,7 @@ class Producer(ClientInstance):
         selector: Selector | None = None,
     ) -> None:
         """Send a message that no broker confirms. Raises as send() before it is on its way."""
-        outgoing = self._prepare(message)
+        outgoing = self._prepare(message, queue=queue)
         await self._sender.send_oneway(outgoing, queue, selector, self.timeout_s)
 
     async def send_batch(
@@ -194,14 +212,17 @@ class Producer(ClientInstance):
         send() does; the batches before the failed one are stored then.
         """
         self.check_running()
-        messages = [self._named(message) for message in messages]
-        check_batch(messages, self.max_message_size)
+        seconds = self._seconds(timeout_s)
+        messages = checked_batch(messages, self.max_message_size)
+        self._check_queue(queue, messages[0].topic)
+        if self.hooks or self.namespace:
+            named = (self._named(message) for message in messages)
+            messages = checked_batch(named, self.max_message_size)
         outgoings = list(
             prepare_batches(
                 messages, self._next_id, body_max=self.max_message_size, system=self._system
             )
         )
-        seconds = self.timeout_s if timeout_s is None else timeout_s
         return [
             self._seen(await self._sender.send(each, queue, None, seconds)) for each in outgoings
         ]
@@ -215,7 +236,7 @@ class Producer(ClientInstance):
         keys: str | None = None,
         properties: Mapping[str, str] | None = None,
         queue: MessageQueue | None = None,
-        batch_bytes: int = BATCH_BYTES,
+        batch_bytes: int | None = None,
         in_flight: int = IN_FLIGHT,
         timeout_s: float | None = None,
     ) -> list[SendResult]:
@@ -223,21 +244,21 @@ class Producer(ClientInstance):
 
         `bodies` is an iterable of bytes, an Arrow array of binary or text, or a numpy array: of
         type ``S``, of objects, or of two dimensions of uint8 with a body in each row. All messages
-        get the same tags, keys and properties, and an id of their own. With `queue` all batches go
-        to it, one at a time in order. Raises InvalidNameError or InvalidMessageError before
-        anything is sent, SendManyError with the results so far afterwards.
+        get the same tags, keys and properties, and an id of their own. A batch has up to
+        `batch_bytes`, 256 KiB by default. With `queue` all batches go to it, one at a time in
+        order. Raises InvalidNameError or InvalidMessageError before anything is sent,
+        SendManyError with the results so far afterwards.
         """
         self.check_running()
         like = self._named(
-            Message(topic=topic, body=b"?", tags=tags, keys=keys, properties={**(properties or {})})
+            Message(topic=topic, body=b"?", tags=tags, keys=keys, properties=dict(properties or {}))
         )
-        check_message(like, self.max_message_size)
-        if not 0 < batch_bytes <= self.max_message_size or in_flight < 1:
-            raise ClientError(
-                f"batch_bytes {batch_bytes} and in_flight {in_flight}: take 1 to "
-                f"{self.max_message_size}, and at least 1"
-            )
-        seconds = self.timeout_s if timeout_s is None else timeout_s
+        self._check_queue(queue, topic)
+        if batch_bytes is None:
+            batch_bytes = min(BATCH_BYTES, self.max_message_size)
+        check_number("batch_bytes", batch_bytes, 1, self.max_message_size)
+        check_number("in_flight", in_flight, 1)
+        seconds = self._seconds(timeout_s)
 
         async def send(outgoing: Outgoing) -> SendResult:
             return self._seen(await self._sender.send(outgoing, queue, None, seconds))
@@ -253,15 +274,16 @@ class Producer(ClientInstance):
 
         Raises as send() does, and RequestReplyTimeoutError where no reply came in time.
         """
-        seconds = self.timeout_s if timeout_s is None else timeout_s
+        seconds = self._seconds(timeout_s)
         deadline = asyncio.get_running_loop().time() + seconds
         self.check_running()
+        check_message(message, self.max_message_size)
         topic = wrap(self.namespace, message.topic)
         if self._requests.is_first(topic):
             await self.routes.find(topic, inherit=True)
             await self.heartbeat()
         with self._requests.expect(seconds) as pending:
-            outgoing = self._prepare(message, pending.properties)
+            outgoing = self._prepare(message, system=pending.properties)
             await self._sender.send(outgoing, None, None, seconds)
             return await pending.reply(deadline)
 
@@ -269,21 +291,30 @@ class Producer(ClientInstance):
         self, request: ReceivedMessage, body: bytes, *, tags: str | None = None
     ) -> SendResult:
         """Answer a message that asked for a reply. Raises as send() does."""
-        outgoing = self._prepare(reply_message(request, body, tags), reply_properties(request))
+        message = reply_message(request, body, tags)
+        outgoing = self._prepare(message, system=reply_properties(request))
         outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
         return await self._sender.send(outgoing, None, None, self.timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Queues that messages of a topic can go to. Raises RouteNotFoundError."""
         self.check_running()
+        check_topic(topic)
         route = await self.routes.find(wrap(self.namespace, topic), inherit=True)
         return [unwrap_queue(self.namespace, queue) for queue in route.write_queues]
 
-    def _prepare(self, message: Message, system: Mapping[str, str] | None = None) -> Outgoing:
+    def _prepare(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        system: Mapping[str, str] | None = None,
+    ) -> Outgoing:
         self.check_running()
+        check_message(message, self.max_message_size)
+        self._check_queue(queue, message.topic)
         if self.hooks or self.namespace:
             message = self._named(message)
-        check_message(message, self.max_message_size)
         return prepare(
             message,
             self._next_id(),
@@ -292,12 +323,27 @@ class Producer(ClientInstance):
             system=self._system if system is None else {**self._system, **system},
         )
 
+    def _seconds(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self.timeout_s
+        check_seconds("timeout_s", timeout_s)
+        return timeout_s
+
+    def _check_queue(self, queue: MessageQueue | None, topic: str) -> None:
+        if queue is not None:
+            check_queue(queue)
+            check_queue(wrap_queue(self.namespace, queue), wrap(self.namespace, topic))
+
     def _named(self, message: Message) -> Message:
-        """As the hooks want it, and under the name that brokers know."""
+        """As the hooks want it, and under the name that brokers know; checked."""
+        check_message(message, self.max_message_size)
         for hook in self.hooks:
             message = hook.prepare(message)
         topic = wrap(self.namespace, message.topic)
-        return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
+        if topic != message.topic:
+            message = msgspec.structs.replace(message, topic=topic)
+        check_message(message, self.max_message_size)
+        return message
 
     def _seen(self, result: SendResult) -> SendResult:
         """As a program of this namespace knows it."""

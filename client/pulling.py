@@ -6,12 +6,22 @@ from congreve.client.errors import BrokerError
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.client.received import PulledRecords
 from congreve.client.subscription import Subscription
+from congreve.remoting.codes import ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.headers import PullMessageResponseHeader
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION, LITE = 1, 2, 4, 16
 """Bits of a pull's sysFlag: take an offset along, wait for messages, the header says which are
 wanted, the puller is no member (RocketMQ: PullSysFlag)."""
+
+HEARTBEAT_MISSED = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+"""What a broker answers to a member that it has not heard of, or not lately."""
 
 
 class PullRequest(msgspec.Struct, kw_only=True):

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from congreve.client.concurrent import ConcurrentConsumption
-from congreve.client.errors import ClientStateError, InvalidSubscriptionError
+from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
 from congreve.client.hooks import ConsumeHook
 from congreve.client.listening import BatchListener, Listener, Listening
 from congreve.client.loopthread import LoopThread
@@ -88,6 +88,9 @@ class PushConsumer(GroupMember):
             raise ClientStateError("a consumer has one listener: for messages or for batches")
         if self.orderly and listener is None and batch_listener is None:
             raise ClientStateError("an orderly consumer needs a listener")
+        for call in (listener, batch_listener):
+            if call is not None and not callable(call):
+                raise InvalidSettingError(f"listener is {call!r}: a function is needed")
         if hooks and listener is None and batch_listener is None:
             raise ClientStateError("hooks see calls of a listener, and there is none")
         self.hooks = tuple(hooks)

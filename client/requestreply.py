@@ -95,6 +95,8 @@ class Requests:
 
 def reply_message(request: ReceivedMessage, body: bytes, tags: str | None = None) -> Message:
     """The reply to a request. Raises InvalidMessageError where nobody waits for one."""
+    if not isinstance(request, ReceivedMessage):
+        raise InvalidMessageError(f"a reply to a {type(request).__name__}: to a message, please")
     missing = [
         name
         for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT)

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from copy import copy
 
+from congreve.client.checks import check_queue
 from congreve.client.errors import (
     BrokerError,
     BrokerNotFoundError,
     ClientError,
+    InvalidSettingError,
     RouteNotFoundError,
     SendTimeoutError,
 )
@@ -149,7 +151,11 @@ class Sender:
         if not queues:
             raise RouteNotFoundError(f"topic {route.topic} has no queue that may be written to")
         if selector is not None:
-            return selector(queues)
+            if not callable(selector):
+                raise InvalidSettingError(f"selector is {selector!r}: a function is needed")
+            chosen = selector(queues)
+            check_queue(chosen)
+            return chosen
         self._turn += 1
         if self._faults is not None:
             return self._faults.choose(queues, self._turn)

@@ -1,16 +1,21 @@
 """What may be set of a consumer beside who it is (RocketMQ: DefaultMQPushConsumer's fields)."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import NoneType
 
 import msgspec
 
+from congreve.client.checks import check_number, check_seconds, check_type
 from congreve.client.errors import InvalidSettingError
-from congreve.client.processqueue import FlowLimits
+from congreve.client.processqueue import INT64_MAX, FlowLimits
 
 PULL_COUNT_MAX = 65_536
 CONSUME_BATCH_MAX = 1024
+CONCURRENCY_MAX = 1000
 UNLIMITED = -1
 DEFAULT_ATTEMPTS = 16
+_REPEATED = ("commit_s", "rebalance_s", "lock_s", "consume_timeout_s")
 
 
 class ConsumeFrom(StrEnum):
@@ -61,21 +66,36 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each pull says what is wanted, beside the heartbeats."""
 
     def __post_init__(self) -> None:
-        whole = {
-            "pull_count": (1, PULL_COUNT_MAX),
-            "concurrency": (1, 1000),
-            "consume_batch": (1, CONSUME_BATCH_MAX),
-            "max_reconsume_times": (-1, 2**31 - 1),
-        }
-        for name, (low, high) in whole.items():
-            if not low <= getattr(self, name) <= high:
-                raise InvalidSettingError(f"{name} is {getattr(self, name)}: {low} to {high}")
+        check_number("pull_count", self.pull_count, 1, PULL_COUNT_MAX)
+        check_number("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        check_number("consume_batch", self.consume_batch, 1, CONSUME_BATCH_MAX)
+        check_number("max_reconsume_times", self.max_reconsume_times, UNLIMITED)
+        check_type("limits", self.limits, FlowLimits)
         for name in self.__struct_fields__:
-            if name.endswith("_s") and not 0 <= getattr(self, name) < float("inf"):
-                raise InvalidSettingError(f"{name} is {getattr(self, name)}: 0 or more is needed")
+            if name.endswith("_s"):
+                check_seconds(name, getattr(self, name), above_zero=name in _REPEATED)
 
     def attempts(self, *, orderly: bool) -> int:
         """How often a message is tried at most."""
         if self.max_reconsume_times != UNLIMITED:
             return self.max_reconsume_times
         return 2**31 - 1 if orderly else DEFAULT_ATTEMPTS
+
+
+def check_member(
+    model: object,
+    consume_from: object,
+    consume_timestamp_ms: object,
+    strategy: object,
+    settings: object,
+    topics: object,
+) -> None:
+    """What a member of a group is made from. Raises InvalidSettingError."""
+    check_type("model", model, MessageModel)
+    check_type("consume_from", consume_from, ConsumeFrom)
+    if consume_timestamp_ms is not None:
+        check_number("consume_timestamp_ms", consume_timestamp_ms, 0, INT64_MAX)
+    if not callable(strategy):
+        raise InvalidSettingError(f"strategy is {strategy!r}: take one of client.rebalance")
+    check_type("settings", settings, ConsumerSettings, NoneType)
+    check_type("topics", topics, Mapping)

@@ -44,6 +44,9 @@ def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
     Raises InvalidNameError or InvalidSubscriptionError.
     """
     check_topic(topic)
+    text = wanted.expression if isinstance(wanted, Sql) else wanted
+    if not isinstance(text, str):
+        raise InvalidSubscriptionError(f"subscription {text!r} of topic {topic}: text is needed")
     if isinstance(wanted, Sql):
         if not wanted.expression.strip():
             raise InvalidSubscriptionError(f"the SQL filter of topic {topic} is empty")

@@ -58,7 +58,7 @@ class SyncProducer:
         """See Producer.send(). This thread itself asks the broker once the topic is known; hooks,
         which belong to the event loop, are left to its thread."""
         producer = self._thread.client
-        if self._asks_itself(message.topic):
+        if self._asks_itself(message):
             return producer.send_blocking(
                 message, queue=queue, selector=selector, timeout_s=timeout_s
             )
@@ -66,9 +66,14 @@ class SyncProducer:
             producer.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
         )
 
-    def _asks_itself(self, topic: str) -> bool:
+    def _asks_itself(self, message: Message) -> bool:
         producer = self._thread.client
-        return self._thread.is_running and not producer.hooks and producer.knows(topic)
+        return (
+            self._thread.is_running
+            and not producer.hooks
+            and isinstance(message, Message)
+            and producer.knows(message.topic)
+        )
 
     def send_soon(
         self,
@@ -94,7 +99,7 @@ class SyncProducer:
     ) -> None:
         """See Producer.send_oneway()."""
         producer = self._thread.client
-        if self._asks_itself(message.topic):
+        if self._asks_itself(message):
             producer.send_oneway_blocking(message, queue=queue, selector=selector)
         else:
             self._thread.run(producer.send_oneway(message, queue=queue, selector=selector))

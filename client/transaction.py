@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from congreve.client.checks import check_message
 from congreve.client.errors import ClientError
 from congreve.client.hooks import EndContext
 from congreve.client.message import (
@@ -91,11 +92,12 @@ class TransactionProducer(Producer):
         back. What `execute` raises is raised, after the message was rolled back; when it is
         cancelled the outcome is unknown, and the broker will ask. Raises as send() does.
         """
+        seconds = self._seconds(timeout_s)
+        check_message(message, self.max_message_size)
         message = msgspec.structs.replace(message, delay_level=0)
         system = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
-        outgoing = self._prepare(message, system)
+        outgoing = self._prepare(message, system=system)
         outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
-        seconds = self.timeout_s if timeout_s is None else timeout_s
         sent = await self._sender.send(outgoing, None, None, seconds)
         state = TransactionState.ROLLBACK
         try:

@@ -1,15 +1,39 @@
 """What no broker takes is refused before anything is sent."""
 
+import asyncio
+import math
+from typing import Any
+
 import pytest
 
-from congreve.client.checks import RESERVED_PROPERTIES, check_batch, check_group, check_message
-from congreve.client.errors import InvalidMessageError, InvalidNameError
-from congreve.client.message import Message
+from congreve.client import (
+    ConsumerSettings,
+    FlowLimits,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    Sql,
+    SyncProducer,
+    TransactionProducer,
+    TransactionState,
+)
+from congreve.client.checks import RESERVED_PROPERTIES, check_group, check_message, checked_batch
+from congreve.client.errors import (
+    ClientError,
+    InvalidMessageError,
+    InvalidNameError,
+    InvalidSettingError,
+    InvalidSubscriptionError,
+)
+
+from .cluster import FakeCluster, stored
 
 MAX = 1024
 
 
-def message(topic: str = "T", body: object = b"x", **more: object) -> Message:
+def message(topic: Any = "T", body: Any = b"x", **more: Any) -> Message:
     return Message(topic=topic, body=body, **more)
 
 
@@ -80,4 +104,215 @@ def test_bad_groups_are_refused(group: str) -> None:
 )
 def test_bad_batches_are_refused(messages: list[Message]) -> None:
     with pytest.raises(InvalidMessageError):
-        check_batch(messages, MAX)
+        checked_batch(messages, MAX)
+
+
+NO_MESSAGES = [
+    None,
+    "text",
+    message(None),
+    message(["T"]),
+    message(b"T"),
+    message(body=None),
+    message(tags=5),
+    message(tags=b"a"),
+    message(keys=["a", "b"]),
+    message(properties=None),
+    message(properties=[("a", "b")]),
+    message(properties={"a": 1}),
+    message(properties={1: "a"}),
+    message(properties={"a\x01": "b"}),
+    message(properties={"a": "\ud800"}),
+    message(properties={"a": "x" * 40_000}),
+    message(delay_level="3"),
+    message(delay_level=1.5),
+    message(delay_level=2**31),
+    message(flag=2**31),
+    message(flag="1"),
+    message(wait=None),
+    message("a b"),
+    message("TRANS_CHECK_MAX_TIME_TOPIC"),
+    message(body=b""),
+    message(body=b"x" * 1025),
+    message(properties={"KEYS": "x"}),
+    message(tags="\ud800"),
+]
+QUEUE = MessageQueue(topic="T", broker_name="a", queue_id=0)
+BAD_CALLS = [
+    {"timeout_s": 0},
+    {"timeout_s": -1},
+    {"timeout_s": math.nan},
+    {"timeout_s": math.inf},
+    {"timeout_s": "3"},
+    {"queue": "T"},
+    {"queue": MessageQueue(topic="U", broker_name="a", queue_id=0)},
+    {"queue": MessageQueue(topic="T", broker_name="a", queue_id=-1)},
+    {"queue": MessageQueue(topic="T", broker_name="nobody", queue_id=0)},
+    {"selector": lambda queues: None},
+    {"selector": lambda queues: MessageQueue(topic="T", broker_name="nobody", queue_id=0)},
+    {"selector": "first"},
+]
+
+
+async def nothing() -> TransactionState:
+    raise AssertionError("no work without a message")
+
+
+async def test_no_way_of_sending_lets_through_what_no_broker_takes() -> None:
+    async with FakeCluster("a") as cluster:
+        cluster.brokers["a"].answers |= {310: stored, 320: stored}
+        settings = {"group": "pg", "max_message_size": MAX}
+        async with TransactionProducer(
+            cluster.address, check=lambda _: TransactionState.UNKNOWN, **settings
+        ) as producer:
+            ways = [
+                producer.send,
+                producer.send_oneway,
+                producer.send_soon,
+                producer.request,
+                lambda bad: producer.send_batch([message(), bad]),
+                lambda bad: producer.send_in_transaction(bad, lambda *_: nothing()),
+            ]
+            await producer.send(message())
+            for bad in NO_MESSAGES:
+                for send in ways:
+                    with pytest.raises((InvalidMessageError, InvalidNameError)):
+                        await send(bad)
+            for more in BAD_CALLS:
+                with pytest.raises(ClientError):
+                    await producer.send(message(), **more)
+            for bodies in (None, "text", b"bytes", [1], [b"x", None], [b""]):
+                with pytest.raises(InvalidMessageError):
+                    await producer.send_many("T", bodies)
+            with pytest.raises(InvalidMessageError):
+                await producer.send_batch(None)
+            with pytest.raises(InvalidMessageError):
+                await producer.reply(None, b"x")
+            for topic in (None, 5, "a b"):
+                with pytest.raises(InvalidNameError):
+                    await producer.queues(topic)
+                with pytest.raises(InvalidNameError):
+                    await producer.send_many(topic, [b"x"])
+        await asyncio.to_thread(refused_in_threads, cluster.address, settings)
+        assert len(cluster.brokers["a"].asked(310, 320, 324, 325)) == 2
+
+
+def refused_in_threads(address: str, settings: dict[str, Any]) -> None:
+    """The first send makes the topic known; from then on the thread asks the broker itself."""
+    with SyncProducer(address, **settings) as producer:
+        producer.send(message())
+        for bad in NO_MESSAGES:
+            for send in (producer.send, producer.send_oneway):
+                with pytest.raises((InvalidMessageError, InvalidNameError)):
+                    send(bad)
+        for more in BAD_CALLS:
+            with pytest.raises(ClientError):
+                producer.send(message(), **more)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"group": None},
+        {"group": 5},
+        {"send_timeout_s": 0},
+        {"send_timeout_s": "3"},
+        {"retries": -1},
+        {"retries": 1.5},
+        {"max_message_size": 0},
+        {"compress_from": -1},
+        {"compression": "zlib"},
+        {"hooks": [object()]},
+        {"credentials": "secret"},
+        {"namespace": 5},
+        {"namespace": "a b"},
+    ],
+)
+def test_producers_with_bad_settings_are_not_made(more: dict[str, Any]) -> None:
+    with pytest.raises(ClientError):
+        Producer("127.0.0.1:1", **{"group": "pg", **more})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"topics": None},
+        {"topics": ["T"]},
+        {"topics": {}},
+        {"topics": {"T": None}},
+        {"topics": {"T": "||"}},
+        {"topics": {"T": Sql(None)}},
+        {"topics": {None: "*"}},
+        {"topics": {"a b": "*"}},
+        {"group": None},
+        {"group": "DEFAULT_CONSUMER"},
+        {"listener": 5},
+        {"batch_listener": "f"},
+        {"model": "CLUSTERING"},
+        {"consume_from": "last"},
+        {"consume_timestamp_ms": -1},
+        {"strategy": 5},
+        {"settings": {}},
+        {"timeout_s": 0},
+        {"namespace": "a b"},
+        {"credentials": 5},
+    ],
+)
+def test_consumers_with_bad_settings_are_not_made(more: dict[str, Any]) -> None:
+    with pytest.raises(ClientError):
+        PushConsumer("127.0.0.1:1", **{"group": "cg", "topics": {"T": "*"}, **more})
+
+
+@pytest.mark.parametrize("address", [None, 5, "", " ; "])
+def test_name_servers_are_text(address: Any) -> None:
+    with pytest.raises(ClientError):
+        Producer(address, group="pg")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pull_count": 0},
+        {"pull_count": 1.5},
+        {"pull_count": True},
+        {"concurrency": 1001},
+        {"consume_batch": 1025},
+        {"max_reconsume_times": -2},
+        {"pull_wait_s": -1},
+        {"pull_wait_s": "1"},
+        {"rebalance_s": 0},
+        {"commit_s": math.nan},
+        {"stop_wait_s": math.inf},
+        {"limits": None},
+    ],
+)
+def test_settings_out_of_their_range_are_named(more: dict[str, Any]) -> None:
+    (name,) = more
+    with pytest.raises(InvalidSettingError, match=name):
+        ConsumerSettings(**more)
+
+
+@pytest.mark.parametrize("name", FlowLimits.__struct_fields__)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1"])
+def test_a_limit_that_lets_nothing_in_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(InvalidSettingError, match=name):
+        FlowLimits(**{name: value})
+
+
+async def test_reads_of_what_cannot_be_are_refused_before_anything_is_asked() -> None:
+    async with FakeCluster("a") as cluster:
+        async with PullConsumer(cluster.address, group="cg") as consumer:
+            for arguments in (
+                ("T", 0),
+                (MessageQueue(topic="T", broker_name="a", queue_id=-1), 0),
+                (QUEUE, -1),
+                (QUEUE, "0"),
+                (QUEUE, 0, 0),
+            ):
+                with pytest.raises(InvalidSettingError):
+                    await consumer.pull(*arguments)
+            with pytest.raises(InvalidSettingError):
+                await consumer.pull(QUEUE, 0, wait_s=-1)
+            with pytest.raises(InvalidSubscriptionError):
+                await consumer.pull(QUEUE, 0, expression=None)
+        assert cluster.brokers["a"].requests == []
