@@ -111,10 +111,8 @@ class Broker:
             periodic.stop()
         await self._registration.stop()
         for server in self._servers:
-            await server.stop()
+            await server.stop(None if self._hold is None else self._hold.stop)
         self._servers.clear()
-        if self._hold is not None:
-            self._hold.stop()
         if self._gate is not None:
             self._gate.stop()
         await self.managers.stop()

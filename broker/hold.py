@@ -27,20 +27,27 @@ class PullRequestHold:
     """Held pulls by queue; owned by one event loop.
 
     `wake(held)` answers it if its queue now holds something for it, and says so; `resume(held)`
-    executes the pull once more and answers it whatever the result. A peer that has too much unread
-    gets its answers as it reads on: those of a thousand queues would take a quarter of a gigabyte.
+    executes the pull once more and answers it whatever the result, `dismiss(held)` tells it that
+    the broker stops. A peer that has too much unread gets its answers as it reads on: those of a
+    thousand queues would take a quarter of a gigabyte.
     """
 
     def __init__(
-        self, wake: Callable[[HeldPull], bool], resume: Callable[[HeldPull], None]
+        self,
+        *,
+        wake: Callable[[HeldPull], bool],
+        resume: Callable[[HeldPull], None],
+        dismiss: Callable[[HeldPull], None],
     ) -> None:
         self._wake = wake
         self._resume = resume
+        self._dismiss = dismiss
         self._queues: dict[ConsumeQueue, set[HeldPull]] = {}
         self._connections: dict[Connection, set[HeldPull]] = {}
         self._by_deadline: list[tuple[float, int, HeldPull]] = []
         self._order = count()
         self._live = 0
+        self._stopped = False
         self._arrived: set[ConsumeQueue] = set()
         self._alarm = Alarm(self._expire)
         self._unread: dict[Connection, deque[HeldPull]] = {}
@@ -50,8 +57,8 @@ class PullRequestHold:
         return self._live
 
     def suspend(self, held: HeldPull, timeout_s: float) -> bool:
-        """Hold it; False when HELD_MAX pulls wait already (then answer it now)."""
-        if self._live >= HELD_MAX:
+        """Hold it; False when HELD_MAX pulls wait already, or at the end (then answer it now)."""
+        if self._live >= HELD_MAX or self._stopped:
             return False
         loop = asyncio.get_running_loop()
         held.deadline = loop.time() + timeout_s
@@ -78,9 +85,17 @@ class PullRequestHold:
             self._take_out(held)
 
     def stop(self) -> None:
-        """Forget all; their connections are being closed."""
-        for connection in list(self._connections):
-            self.connection_closed(connection)
+        """Dismiss all that wait, and hold none from now on; their connections are closed next.
+
+        A Java client that gets no answer waits 30 s before it asks again, whatever becomes of its
+        connection.
+        """
+        self._stopped = True
+        for waiting in list(self._connections.values()):
+            for held in list(waiting):
+                self._take_out(held)
+                if held.connection.is_writable:
+                    self._dismiss(held)
         for reader in self._readers:
             reader.cancel()
         self._by_deadline.clear()

@@ -36,7 +36,9 @@ class Managers:
         self.filters = ConsumerFilterManager(clock)
         self.consumers = ConsumerManager(clock, self._notify_members, self.filters.unregister)
         self.producers = ProducerManager(clock)
-        self.locks = RebalanceLockManager(clock, config.rebalance_lock_max_live_time)
+        self.locks = RebalanceLockManager(
+            clock, config.rebalance_lock_max_live_time, self._queues_freed
+        )
         self.stats = BrokerStats(clock, lambda: store.queues)
         self.delayed = DelayedMessages(store, clock)
         self.transactions = Transactions(
@@ -95,6 +97,13 @@ class Managers:
     def _notify_members(self, group: str, members: list[Connection]) -> None:
         if self._config.notify_consumer_ids_changed_enable:
             notify_consumer_ids_changed(group, members)
+
+    def _queues_freed(self, group: str, clients: set[str]) -> None:
+        online, settings = self.consumers.groups.get(group), self.groups.table.get(group)
+        told = settings is None or settings.notify_consumer_ids_changed_enable
+        if online is not None and told:
+            channels = online.channels.values()
+            self._notify_members(group, [c.connection for c in channels if c.client_id in clients])
 
     def connection_closed(self, connection: Connection) -> None:
         """Whoever was on it is gone."""

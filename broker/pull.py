@@ -89,7 +89,9 @@ class PullMessageProcessor:
             consumers=consumers.groups,
         )
         self.waker = PullWaker(tickets=self.tickets, store=store, resume=self._resume)
-        self.hold = PullRequestHold(self.waker.wake, self._resume)
+        self.hold = PullRequestHold(
+            wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -162,6 +164,12 @@ class PullMessageProcessor:
         except RefusedError as refused:
             answer = request.reply(refused.code, str(refused))
         held.connection.send(answer)
+
+    def _dismiss(self, held: HeldPull) -> None:
+        """An error, at which clients wait for a while: by then the connection is closed."""
+        request = RemotingCommand.decode(held.frame)
+        remark = f"the broker[{self._config.broker_name}] is stopping"
+        held.connection.send(request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
 
     def _check(
         self, header: PullMessageRequestHeader, connection: Connection

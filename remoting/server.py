@@ -83,8 +83,11 @@ class RemotingServer:
         self.port = self._server.sockets[0].getsockname()[1]
         self._scan_later()
 
-    async def stop(self) -> None:
-        """Stop listening, let handlers end and answers leave for a while, close all connections."""
+    async def stop(self, last_words: Callable[[], None] | None = None) -> None:
+        """Stop listening, let handlers end and answers leave for a while, close all connections.
+
+        What `last_words` answers leaves with the end of its connection: nobody asks again.
+        """
         if self._server is None:
             return
         self._server.close()
@@ -94,6 +97,8 @@ class RemotingServer:
         try:
             async with asyncio.timeout(self._limits.stop_s):
                 await asyncio.gather(*(each.finish() for each in self.connections))
+                if last_words is not None:
+                    last_words()
                 for connection in self.connections:
                     connection.close()
                 await self._wait_closed()

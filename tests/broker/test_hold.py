@@ -22,7 +22,10 @@ class Watch:
         self.matching: set[HeldPull] = set()
         self.looked: list[HeldPull] = []
         self.resumed: list[HeldPull] = []
-        self.hold = PullRequestHold(self._wake, self.resumed.append)
+        self.dismissed: list[HeldPull] = []
+        self.hold = PullRequestHold(
+            wake=self._wake, resume=self.resumed.append, dismiss=self.dismissed.append
+        )
 
     def _wake(self, held: HeldPull) -> bool:
         self.looked.append(held)
@@ -178,6 +181,18 @@ async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, 
     await asyncio.sleep(0.1)
     assert connection.closed and watch.resumed == []
     watch.hold.stop()
+
+
+async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, queue, turn):
+    waiting = [pull(connection, queue) for _ in range(3)]
+    for held in waiting:
+        watch.hold.suspend(held, 60)
+    watch.hold.stop()
+    assert set(watch.dismissed) == set(waiting)
+    assert not watch.hold.suspend(pull(connection, queue), 60)
+    watch.hold.arrived(queue)
+    await turn()
+    assert len(watch.hold) == 0 and watch.resumed == []
 
 
 async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):

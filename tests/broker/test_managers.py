@@ -211,6 +211,37 @@ def queue(queue_id: int) -> MessageQueue:
     return MessageQueue(topic="T", broker_name="b", queue_id=queue_id)
 
 
+def test_who_asked_in_vain_for_a_queue_is_told_when_it_is_free(clock):
+    told = []
+    locks = RebalanceLockManager(clock, freed=lambda *of: told.append(of))
+    locks.lock("G", [queue(0), queue(1), queue(2)], "c1")
+    locks.lock("G", [queue(0)], "c2")
+    locks.lock("G", [queue(0), queue(1)], "c3")
+    locks.unlock("G", [queue(2)], "c1")
+    locks.unlock("G", [queue(0)], "c2")
+    assert told == [], "nobody asked for 2, and 0 is not c2's to give"
+    locks.unlock("G", [queue(0)], "c1")
+    assert told == [("G", {"c2", "c3"})]
+    clock.advance(LEASE_MS + 1)
+    locks.drop_expired()
+    assert told == [("G", {"c2", "c3"}), ("G", {"c3"})], "queue 1 has ended by itself"
+    assert not locks._groups and not locks._refused
+
+
+def test_who_asked_in_vain_long_ago_is_forgotten(clock):
+    told = []
+    locks = RebalanceLockManager(clock, freed=lambda *of: told.append(of))
+    locks.lock("G", [queue(0)], "c1")
+    locks.lock("G", [queue(0)], "c2")
+    for _ in range(2):
+        clock.advance(LEASE_MS - 1)
+        locks.lock("G", [queue(0)], "c1")
+        locks.drop_expired()
+    assert locks._refused == {"G": {}}
+    locks.unlock("G", [queue(0)], "c1")
+    assert told == []
+
+
 def test_a_queue_has_one_holder_until_its_lease_ends(clock):
     locks = RebalanceLockManager(clock)
     assert locks.lock("G", [queue(0), queue(1)], "c1") == [queue(0), queue(1)]
