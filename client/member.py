@@ -180,11 +180,9 @@ class GroupMember(PullConsumer):
         held = {queue for queue in self.process_queues if queue.topic == route.topic}
         silent = {queue for queue in held & share if self._is_silent(queue)}
         lost = [queue for queue in sorted(held - share | silent) if await self._give_up(queue)]
-        gained = [
-            queue
-            for queue in sorted(share - held | silent.intersection(lost))
-            if await self._take_up(queue)
-        ]
+        wanted = sorted(share - held | silent.intersection(lost))
+        taken = await asyncio.gather(*(self._try_to_take_up(queue) for queue in wanted))
+        gained = [queue for queue, ok in zip(wanted, taken, strict=True) if ok]
         if lost or gained:
             logger.info("group %s: %s lost, %s gained", self.group, lost, gained)
         return bool(lost or gained)
@@ -205,6 +203,14 @@ class GroupMember(PullConsumer):
             except CongreveError as error:
                 failure = error
         raise failure or RouteNotFoundError(f"topic {route.topic} is on no broker")
+
+    async def _try_to_take_up(self, queue: MessageQueue) -> bool:
+        """A queue whose broker does not answer must not keep this member from those of others."""
+        try:
+            return await self._take_up(queue)
+        except CongreveError as error:
+            logger.warning("group %s: %s not taken up: %s", self.group, queue, error)
+            return False
 
     async def _take_up(self, queue: MessageQueue) -> bool:
         """Begin to read a queue; False where another member still has its lock."""

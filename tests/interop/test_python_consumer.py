@@ -82,7 +82,9 @@ class Counted:
         self.bodies[message.body.partition(b"|")[0]] += 1
 
 
-async def send(namesrv: str, topic: str, numbers: range, *, patient: bool = False) -> None:
+async def send(
+    namesrv: str, topic: str, numbers: range, *, patient: bool = False, pause_s: float = 0.0
+) -> None:
     """Bodies ``number|``, each acknowledged; `patient` tries again until it is."""
     async with Producer(namesrv, group=new_group()) as producer:
         for number in numbers:
@@ -94,6 +96,8 @@ async def send(namesrv: str, topic: str, numbers: range, *, patient: bool = Fals
                     if not patient:
                         raise
                     await asyncio.sleep(0.1)
+            if pause_s:
+                await asyncio.sleep(pause_s)
 
 
 @given(data=st.data())
@@ -156,6 +160,55 @@ async def test_java_and_go_and_python_share_one_group(
     reports = [driver.call("consumerStop", id=group) for driver in (java, go)]
     assert all(int(each["total"]) for each in reports), reports
     assert sum(totals) == 300, totals
+
+
+async def test_members_of_three_languages_come_and_go_and_lose_nothing(
+    cluster: Cluster, java: Driver, go: Driver, topic: str
+) -> None:
+    namesrv, group, counted, count = cluster.namesrv.address, new_group(), Counted(), 1500
+    seen: set[bytes] = set()
+    total = 0
+
+    async def join(driver: Driver, name: str) -> None:
+        common = {"namesrv": namesrv, "group": group, "topic": topic}
+        await asyncio.to_thread(driver.call, "consumerStart", id=name, instances=1, **common)
+
+    async def leave(driver: Driver, name: str) -> None:
+        nonlocal total
+        report = await asyncio.to_thread(driver.call, "consumerStop", id=name)
+        seen.update(number.encode() for number in report["seen"])
+        total += int(report["total"])
+
+    def python() -> PushConsumer:
+        return PushConsumer(
+            namesrv,
+            group=group,
+            topics={topic: "*"},
+            listener=counted,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            settings=QUICK,
+        )
+
+    first, second, name = python(), python(), new_group()
+    await first.start()
+    sending = asyncio.create_task(send(namesrv, topic, range(count), pause_s=0.002))
+    await join(java, name)
+    await join(go, name)
+    await second.start()
+    await asyncio.sleep(1)
+    await leave(java, name)
+    await first.stop()
+    await join(java, name + "-2")
+    await asyncio.sleep(0.5)
+    await leave(go, name)
+    await sending
+    await leave(java, name + "-2")
+    numbers = {b"%d" % number for number in range(count)}
+    await eventually(lambda: numbers <= seen | set(counted.bodies))
+    await second.stop()
+    total += counted.bodies.total()
+    assert numbers == seen | set(counted.bodies)
+    assert total < 2 * count, "queues were read by several members for long"
 
 
 async def test_consistent_hash_agrees_with_java_members(

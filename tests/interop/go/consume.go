@@ -110,5 +110,11 @@ func stopGroup(groups map[string]*group, r request) (answer, error) {
 			return nil, err
 		}
 	}
-	return g.report(), nil
+	report := g.report()
+	seen := make([]string, 0, len(g.seen))
+	for number := range g.seen {
+		seen = append(seen, number)
+	}
+	report["seen"] = seen
+	return report, nil
 }

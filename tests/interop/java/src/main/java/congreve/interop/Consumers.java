@@ -156,7 +156,7 @@ final class Consumers {
     JSONObject stop(JSONObject request) {
         Group group = groups.remove(request.getString("id"));
         group.members.forEach(DefaultMQPushConsumer::shutdown);
-        return report(group);
+        return report(group).fluentPut("seen", new JSONArray(new ArrayList<>(group.seen.keySet())));
     }
 
     private static JSONObject report(Group group) {
