@@ -1,20 +1,20 @@
 """Listeners beside each other, in any order (RocketMQ: ConsumeMessageConcurrentlyService)."""
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from congreve.client.consumestats import ConsumeStats
 from congreve.client.listening import Failure, Listening
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 from congreve.errors import CongreveError
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 PORTION_S = 0.001
 PORTION_MAX = 256
@@ -74,7 +74,7 @@ class ConcurrentConsumption:
         if self._workers:
             _, late = await asyncio.wait(self._workers, timeout=self._settings.stop_wait_s)
             if late:
-                logger.warning("%d listeners were still at work after the wait", len(late))
+                log.warning("listeners are still at work after the wait", count=len(late))
         for task in (*self._workers, *self._retries):
             task.cancel()
         await asyncio.gather(*self._workers, *self._retries, return_exceptions=True)
@@ -148,13 +148,13 @@ class ConcurrentConsumption:
         for failure in failures:
             for message in failure.messages:
                 if self._send_back is None:
-                    logger.warning("%r failed; a broadcast message is not repeated", message)
+                    log.warning("a broadcast message failed and is not repeated", message=message)
                     process_queue.done(message)
                     continue
                 try:
                     await self._send_back(message, failure.delay_level)
                 except CongreveError as error:
-                    logger.warning("%r comes again here: %s", message, error)
+                    log.warning("message comes again here", message=message, error=error)
                     self._repeat_here(process_queue, message)
                 else:
                     process_queue.done(message)

@@ -1,7 +1,6 @@
 """What every client has: connections, routes, heartbeats (RocketMQ: MQClientInstance)."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,6 +9,7 @@ from congreve.client.acl import Credentials
 from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
+from congreve.client.logs import Log
 from congreve.client.route import REFRESH_S, NameServers, RouteCache
 from congreve.errors import CongreveError
 from congreve.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -24,7 +24,7 @@ from congreve.remoting.localaddress import local_address
 if TYPE_CHECKING:
     import ssl as tls
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 HEARTBEAT_S = 30.0
 FIRST_HEARTBEAT_S = 1.0
@@ -161,7 +161,7 @@ class ClientInstance:
         try:
             await self.demand(address, RequestCode.HEART_BEAT, body=body)
         except (BrokerError, RemotingError) as error:
-            logger.warning("no heartbeat to broker %s: %s", address, error)
+            log.warning("no heartbeat", broker=address, client=self.client_id, error=error)
 
     async def _unregister(self) -> None:
         addresses = self.routes.addresses(masters_only=False)
@@ -181,7 +181,7 @@ class ClientInstance:
         try:
             await self.ask(address, code, fields, timeout_s=UNREGISTER_TIMEOUT_S)
         except RemotingError as error:
-            logger.info("not unregistered at broker %s: %s", address, error)
+            log.info("not unregistered", broker=address, client=self.client_id, error=error)
 
     async def _refresh_routes(self) -> None:
         await self.routes.refresh()
@@ -197,7 +197,7 @@ class ClientInstance:
                 try:
                     await work()
                 except CongreveError as error:
-                    logger.warning("%s: %s", work.__name__, error)
+                    log.warning("to be tried again", work=work.__name__, error=error)
                 await asyncio.sleep(seconds)
 
         self._tasks.append(asyncio.create_task(repeat()))

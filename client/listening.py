@@ -4,7 +4,6 @@ MessageListenerOrderly)."""
 import asyncio
 import contextvars
 import inspect
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,10 @@ import msgspec
 
 from congreve.client.errors import ClientError
 from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 
 class ConsumeResult(Enum):
@@ -106,7 +106,7 @@ class Listening:
             except ReconsumeLaterError as wish:
                 failures.append(_wished(unit, wish))
             except Exception as error:
-                logger.exception("listener failed on %r", unit)
+                log.exception("listener failed", messages=unit)
                 failures.append(_failed(unit, error))
             else:
                 if result is None or result is ConsumeResult.SUCCESS:
@@ -124,7 +124,7 @@ class Listening:
             except ReconsumeLaterError as wish:
                 failures.append(_wished(unit, wish))
             except Exception as error:
-                logger.exception("listener failed on %r", unit)
+                log.exception("listener failed", messages=unit)
                 failures.append(_failed(unit, error))
             else:
                 if result is None or result is ConsumeResult.SUCCESS:

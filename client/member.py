@@ -2,7 +2,6 @@
 RebalancePushImpl, PullMessageService)."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 from congreve.client.consumer import PullConsumer
 from congreve.client.consumestats import ConsumerMetrics, ConsumeStats
 from congreve.client.errors import BrokerError, RouteNotFoundError
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.namespace import RETRY_PREFIX, unwrap_queue, wrap
 from congreve.client.offsetstore import LocalOffsetStore, OffsetStore, RemoteOffsetStore
@@ -31,7 +31,7 @@ from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection, Handler
 from congreve.remoting.headers import GetConsumerListByGroupRequestHeader
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 HALF_AN_HOUR_MS = 30 * 60 * 1000
 LOCAL_OFFSETS = Path("~/.rocketmq_offsets")
@@ -132,7 +132,7 @@ class GroupMember(PullConsumer):
             try:
                 await self.rebalance()
             except CongreveError as error:
-                logger.warning("group %s not balanced: %s", self.group, error)
+                log.warning("group not balanced", group=self.group, error=error)
 
     async def rebalance(self) -> None:
         """Take and leave queues until they are this member's share; one topic fails by itself."""
@@ -147,7 +147,9 @@ class GroupMember(PullConsumer):
                 try:
                     changed = await self._rebalance_topic(route) or changed
                 except CongreveError as error:
-                    logger.warning("group %s: %s not balanced: %s", self.group, route.topic, error)
+                    log.warning(
+                        "topic not balanced", group=self.group, topic=route.topic, error=error
+                    )
             if changed:
                 self._share_limits()
                 self.version_ms = max(int(time.time() * 1000), self.version_ms + 1)
@@ -167,8 +169,8 @@ class GroupMember(PullConsumer):
                 routes.append(await self.routes.find(topic))
             except RouteNotFoundError:
                 # A retry topic comes into being with the group.
-                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
-                logger.log(level, "group %s: topic %s is not there yet", self.group, topic)
+                write = log.debug if topic.startswith(RETRY_PREFIX) else log.warning
+                write("topic is not there yet", group=self.group, topic=topic)
         return routes
 
     async def _rebalance_topic(self, route: TopicRoute) -> bool:
@@ -184,7 +186,7 @@ class GroupMember(PullConsumer):
         taken = await asyncio.gather(*(self._try_to_take_up(queue) for queue in wanted))
         gained = [queue for queue, ok in zip(wanted, taken, strict=True) if ok]
         if lost or gained:
-            logger.info("group %s: %s lost, %s gained", self.group, lost, gained)
+            log.info("balanced", group=self.group, lost=lost, gained=gained)
         return bool(lost or gained)
 
     def _is_silent(self, queue: MessageQueue) -> bool:
@@ -209,7 +211,7 @@ class GroupMember(PullConsumer):
         try:
             return await self._take_up(queue)
         except CongreveError as error:
-            logger.warning("group %s: %s not taken up: %s", self.group, queue, error)
+            log.warning("queue not taken up", group=self.group, queue=queue, error=error)
             return False
 
     async def _take_up(self, queue: MessageQueue) -> bool:
@@ -314,16 +316,14 @@ class GroupMember(PullConsumer):
 
     def _take(self, process_queue: ProcessQueue, pulled: Pulled) -> None:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
-            logger.warning(
-                "group %s: %s has no offset %d, going on at %d",
-                *(self.group, process_queue.queue, process_queue.next_offset, pulled.next_offset),
-            )
+            offsets = {"offset": process_queue.next_offset, "going_on_at": pulled.next_offset}
+            log.warning("no such offset", group=self.group, queue=process_queue.queue, **offsets)
         process_queue.take(pulled.records, pulled.next_offset)
         if pulled.records is not None and len(pulled.records):
             self._deliver(process_queue, pulled.records)
 
     async def _after_failure(self, queue: MessageQueue, error: CongreveError) -> None:
-        logger.warning("group %s: pull of %s: %s", self.group, queue, error)
+        log.warning("pull failed", group=self.group, queue=queue, error=error)
         pause_s = self.settings.pause_after_error_s
         if isinstance(error, BrokerError) and error.code in HEARTBEAT_MISSED:
             # A broker that was restarted knows nobody until it has heard from them.

@@ -1,7 +1,6 @@
 """Where a group's offsets are kept (RocketMQ: RemoteBrokerOffsetStore, LocalFileOffsetStore)."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Protocol
 import msgspec
 
 from congreve.client.errors import OffsetFileError
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
 from congreve.errors import CongreveError
 from congreve.remoting.body import Body
 from congreve.remoting.errors import BodyError
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 
 class OffsetStore(Protocol):
@@ -50,7 +50,7 @@ class RemoteOffsetStore:
         try:
             await self._commit(queue, offset)
         except CongreveError as error:
-            logger.warning("offset %d of %s not committed: %s", offset, queue, error)
+            log.warning("offset not committed", queue=queue, offset=offset, error=error)
             return False
         return True
 
@@ -83,7 +83,7 @@ class LocalOffsetStore:
         try:
             await asyncio.to_thread(self._replace, OffsetTable(offset_table=table).encode())
         except OSError as error:
-            logger.warning("offsets not written to %s: %s", self.path, error)
+            log.warning("offsets not written", path=self.path, error=error)
             return {}
         return dict(offsets)
 

@@ -1,11 +1,11 @@
 """One listener at a time for each queue, in its order (RocketMQ: ConsumeMessageOrderlyService)."""
 
 import asyncio
-import logging
 import time
 
 from congreve.client.consumestats import ConsumeStats
 from congreve.client.listening import Listening
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.processqueue import ProcessQueue
 from congreve.client.queuelocks import QueueLocks
@@ -14,7 +14,7 @@ from congreve.client.sendback import SendBack
 from congreve.client.settings import ConsumerSettings
 from congreve.errors import CongreveError
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 LOCK_RETRY_S = 0.1
 SUSPEND_MIN_S, SUSPEND_MAX_S = 0.01, 30.0
@@ -57,7 +57,7 @@ class OrderlyConsumption:
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=self._settings.stop_wait_s)
             if late:
-                logger.warning("%d listeners were still at work after the wait", len(late))
+                log.warning("listeners are still at work after the wait", count=len(late))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,7 +133,7 @@ class OrderlyConsumption:
             try:
                 await self._send_back.send_anew(messages[0])
             except CongreveError as error:
-                logger.warning("%r stays where it is: %s", messages[0], error)
+                log.warning("message stays where it is", message=messages[0], error=error)
             else:
                 process_queue.done(messages[0])
                 return messages[1:]

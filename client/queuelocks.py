@@ -1,17 +1,17 @@
 """Locks that keep other members of a group off a queue (RocketMQ: RebalanceImpl.lock, lockAll)."""
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 
 from congreve.client.consumer import PullConsumer
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
 from congreve.client.processqueue import ProcessQueue
 from congreve.errors import CongreveError
 from congreve.remoting.bodies import LockBatchRequestBody, LockBatchResponseBody
 from congreve.remoting.codes import RequestCode
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 
 class QueueLocks:
@@ -31,7 +31,7 @@ class QueueLocks:
                 )
                 held.update(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
             except CongreveError as error:
-                logger.warning("queues of broker %s not locked: %s", broker_name, error)
+                log.warning("queues not locked", broker=broker_name, error=error)
         return held
 
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
@@ -41,7 +41,7 @@ class QueueLocks:
                 address = self._client.routes.address(broker_name)
                 await self._client.demand(address, RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
             except CongreveError as error:
-                logger.warning("queues of broker %s not unlocked: %s", broker_name, error)
+                log.warning("queues not unlocked", broker=broker_name, error=error)
 
     async def renew(self, process_queues: Iterable[ProcessQueue]) -> None:
         """Lock all again, and note which are held."""

@@ -1,7 +1,6 @@
 """Where topics live, as the name servers say (RocketMQ: MQClientInstance, TopicPublishInfo)."""
 
 import asyncio
-import logging
 import random
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +13,7 @@ from congreve.client.errors import (
     NoNameServerError,
     RouteNotFoundError,
 )
+from congreve.client.logs import Log
 from congreve.remoting.bodies import MessageQueue, QueueData, TopicRouteData
 from congreve.remoting.client import RemotingClient
 from congreve.remoting.codes import RequestCode, ResponseCode
@@ -21,7 +21,7 @@ from congreve.remoting.command import RemotingCommand
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.headers import GetRouteInfoRequestHeader
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 CREATE_TOPIC_KEY = "TBW102"
 """The topic whose route a topic gets that does not exist yet (AUTO_CREATE_TOPIC_KEY_TOPIC)."""
@@ -130,7 +130,7 @@ class RouteCache:
                 before = self._routes.get(topic)
                 route = await self._look_up(topic)
             except ClientError as error:
-                logger.warning("route of topic %s kept as it was: %s", topic, error)
+                log.warning("route kept as it was", topic=topic, error=error)
                 continue
             changed = changed or (route is not None and route != before)
         return changed

@@ -1,9 +1,9 @@
 """Messages that are to come again later (RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack)."""
 
-import logging
 import random
 
 from congreve.client.consumer import PullConsumer
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import RETRY_PREFIX, wrap, wrap_queue
 from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES
@@ -19,7 +19,7 @@ from congreve.records.record import encode_properties
 from congreve.remoting.codes import RequestCode
 from congreve.remoting.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 INNER_GROUP = "CLIENT_INNER_PRODUCER"
 FIRST_RETRY_LEVEL = 3
@@ -37,7 +37,7 @@ class SendBack:
         try:
             await self._ask_broker(message, delay_level)
         except CongreveError as error:
-            logger.warning("%r not sent back, sending it anew: %s", message, error)
+            log.warning("not sent back, but sent anew", message=message, error=error)
             await self.send_anew(message)
 
     async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:

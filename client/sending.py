@@ -2,7 +2,6 @@
 DefaultMQProducerImpl.sendDefaultImpl and sendKernelImpl, TopicPublishInfo)."""
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from congreve.client.errors import (
 )
 from congreve.client.faults import LatencyFaults
 from congreve.client.hooks import SendContext, SendHook
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue, SendResult, SendStatus
 from congreve.client.outgoing import Outgoing
 from congreve.client.route import CREATE_TOPIC_KEY, DEFAULT_TOPIC_QUEUES, RouteCache, TopicRoute
@@ -29,7 +29,7 @@ from congreve.remoting.codes import LanguageCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 RETRYABLE = frozenset(
     {
@@ -108,7 +108,7 @@ class Sender:
                 self._check_time(outgoing, deadline, error)
                 if not attempts or not _is_retryable(error):
                     raise
-                logger.info("sending to %s again, %d left: %s", route.topic, attempts, error)
+                log.info("sent again", topic=route.topic, attempts_left=attempts, error=error)
                 continue
             if (
                 result.status is SendStatus.SEND_OK

@@ -2,7 +2,6 @@
 AsyncTraceDispatcher, TraceDataEncoder, SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl)."""
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Iterable
 from enum import IntEnum
@@ -16,13 +15,14 @@ from congreve.client.hooks import (
     SendContext,
     SendHook,
 )
+from congreve.client.logs import Log
 from congreve.client.message import Message, ReceivedMessage
 from congreve.client.producer import Producer
 from congreve.errors import CongreveError
 from congreve.records.flags import SysFlag
 from congreve.records.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
@@ -120,7 +120,7 @@ class TraceDispatcher:
                 await self._producer.send(message)
             except CongreveError as error:
                 self.dropped += count
-                logger.warning("%d trace records are lost: %s", count, error)
+                log.warning("trace records are lost", count=count, error=error)
 
     async def _run(self) -> None:
         while True:

@@ -3,7 +3,6 @@ TransactionMQProducer, DefaultMQProducerImpl)."""
 
 import asyncio
 import inspect
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
@@ -14,6 +13,7 @@ import msgspec
 from congreve.client.checks import check_message
 from congreve.client.errors import ClientError
 from congreve.client.hooks import EndContext
+from congreve.client.logs import Log
 from congreve.client.message import (
     Message,
     MessageQueue,
@@ -36,7 +36,7 @@ from congreve.remoting.headers import (
     EndTransactionRequestHeader,
 )
 
-logger = logging.getLogger(__name__)
+log = Log(__name__)
 
 CHECKS_WAITING = 2_000
 """Questions of brokers that may wait for the check; more are dropped, and asked again later."""
@@ -125,7 +125,7 @@ class TransactionProducer(Producer):
             address = self.routes.address(sent.queue.broker_name)
             await self.tell(address, RequestCode.END_TRANSACTION, header.fields())
         except CongreveError as error:
-            logger.warning("broker is not told how %s ended: %s", sent.message_id, error)
+            log.warning("broker is not told how it ended", message_id=sent.message_id, error=error)
             return
         for hook in self.hooks:
             hook.after_end(
@@ -144,7 +144,7 @@ class TransactionProducer(Producer):
 
     def _asked(self, request: RemotingCommand, connection: Connection) -> None:
         if self._questions.full():
-            logger.warning("%d checks wait: one is dropped", CHECKS_WAITING)
+            log.warning("too many checks wait, one is dropped", waiting=CHECKS_WAITING)
         else:
             self._questions.put_nowait((request, connection))
 
@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
             try:
                 await self._answer(request, connection)
             except CongreveError as error:
-                logger.warning("%r: a check is not answered: %s", connection, error)
+                log.warning("check not answered", connection=connection, error=error)
 
     async def _answer(self, request: RemotingCommand, connection: Connection) -> None:
         header = CheckTransactionStateRequestHeader.read(request)
@@ -162,7 +162,7 @@ class TransactionProducer(Producer):
         try:
             state = TransactionState(await _outcome(self._check(message)))
         except Exception:
-            logger.exception("the check of message %s failed: unknown", message.message_id)
+            log.exception("check failed: unknown", message_id=message.message_id)
             state = TransactionState.UNKNOWN
         end = EndTransactionRequestHeader(
             producer_group=self.group,

@@ -30,6 +30,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         namesrv = await servers.enter_async_context(NameServer(host="127.0.0.1", port=0))
         folder = tmp_path_factory.mktemp("guide")
         config = local_config(folder, "127.0.0.1", 0, namesrv.address, "async")
+        config.apply({"enablePropertyFilter": "true"})
         await servers.enter_async_context(Broker(config))
         return namesrv.address
 
@@ -43,6 +44,7 @@ def test_example(
     number: int, namesrv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     code = compile(
         EXAMPLES[number], f"{GUIDE.name}, example {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     )

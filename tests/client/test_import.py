@@ -24,6 +24,14 @@ def test_clients_need_no_numpy_and_no_engine() -> None:
     )
 
 
+def test_nothing_is_pickled() -> None:
+    run(
+        "from congreve.client import *\n"
+        "import congreve.client.idempotence, congreve.client.offsetstore, congreve.client.trace\n"
+        "assert not {'pickle', '_pickle', 'shelve'} & set(sys.modules)"
+    )
+
+
 @pytest.mark.parametrize("name", congreve.client.__all__)
 def test_every_name_is_there(name: str) -> None:
     assert getattr(congreve.client, name).__module__.startswith("congreve.")
