@@ -1,9 +1,11 @@
 """Looking at and talking to connected clients (RocketMQ: AdminBrokerProcessor, Broker2Client)."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
 from congreve.broker.broker2client import reset_offsets
+from congreve.broker.clients import ClientChannel
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
@@ -230,20 +232,30 @@ class ClientAdminProcessor:
                 f"No Any Consumer online in the consumer group: [{header.group}]",
             )
         fields = {"topic": header.topic, "group": header.group}
-        table: dict[str, dict[MessageQueue, int]] = {}
-        for client in list(group.channels.values()):
-            if header.client_addr and header.client_addr != client.client_id:
-                continue
-            question = RemotingCommand(
-                code=RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=fields
-            )
-            try:
-                answer = await client.connection.invoke(question, STATUS_TIMEOUT_S)
-            except RemotingError as error:
-                logger.warning("no status from %s: %s", client.client_id, error)
-                continue
-            if answer.code == ResponseCode.SUCCESS and answer.body:
-                status = GetConsumerStatusBody.decode(answer.body)
-                table[client.client_id] = status.message_queue_table
+        asked = [
+            client
+            for client in group.channels.values()
+            if not header.client_addr or header.client_addr == client.client_id
+        ]
+        # All at once: a member that hangs shall not use up the time of the others.
+        told = await asyncio.gather(*(_status(client, fields) for client in asked))
+        table = {
+            client.client_id: status.message_queue_table
+            for client, status in zip(asked, told, strict=True)
+            if status is not None
+        }
         body = GetConsumerStatusBody(consumer_table=table)
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+
+async def _status(client: ClientChannel, fields: dict[str, str]) -> GetConsumerStatusBody | None:
+    """A member's own offsets, None where it does not tell them."""
+    question = RemotingCommand(code=RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=fields)
+    try:
+        answer = await client.connection.invoke(question, STATUS_TIMEOUT_S)
+    except RemotingError as error:
+        logger.warning("no status from %s: %s", client.client_id, error)
+        return None
+    if answer.code != ResponseCode.SUCCESS or not answer.body:
+        return None
+    return GetConsumerStatusBody.decode(answer.body)

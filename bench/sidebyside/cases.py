@@ -26,6 +26,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     queues_per_topic: int
     held_pulls: int
     idle_connections: int
+    waiting: float  # while nothing arrives, behind as long that is not measured
     wake_ups: int  # messages to queues where pulls wait
     pushed_messages: int  # to a push listener, one each 5 ms
     fill_page_cache: bool = True
@@ -45,6 +46,7 @@ SIZES = {
         queues_per_topic=8,
         held_pulls=10_000,
         idle_connections=10_000,
+        waiting=8,
         wake_ups=1_000,
         pushed_messages=4_000,
     ),
@@ -61,6 +63,7 @@ SIZES = {
         queues_per_topic=8,
         held_pulls=10_000,
         idle_connections=10_000,
+        waiting=8,
         wake_ups=1_000,
         pushed_messages=4_000,
     ),
@@ -77,6 +80,7 @@ SIZES = {
         queues_per_topic=8,
         held_pulls=160,
         idle_connections=50,
+        waiting=0.3,
         wake_ups=40,
         pushed_messages=40,
         fill_page_cache=False,

@@ -23,7 +23,6 @@ from .waiting import HeldPulls, idle_connections
 
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
 DISPATCH_LIMIT_S = 600.0
-IDLE_S = 2.0
 PUSH_PAUSE_MS = 5
 Tell = Callable[[str], None]
 
@@ -148,8 +147,9 @@ class Session:
             with HeldPulls(address, name, queues, pulls) as held:
                 held.wake(sender, 0)  # all were taken in by now
                 full = process.memory(self.broker.pid)
+                time.sleep(self.size.waiting)
                 before = process.cpu_seconds(self.broker.pid)
-                time.sleep(IDLE_S)
+                time.sleep(self.size.waiting)
                 idle_cpu = process.cpu_seconds(self.broker.pid) - before
                 delays = [
                     delay * 1000
@@ -161,12 +161,12 @@ class Session:
             messages=self.size.wake_ups,
             memory=Memory(full.anonymous - free.anonymous, full.file - free.file),
             latency={"50": median(delays), "99": quantile(delays, 0.99)},
-            seconds=idle_cpu / IDLE_S,
+            seconds=idle_cpu / self.size.waiting,
         )
         self._keep(result)
         self._tell(
             f"{pulls:,} pulls take {result.memory.anonymous:.1f} MiB and {idle_cpu:.2f} s of CPU"
-            f" in {IDLE_S:g} s; woken in p50 {result.latency['50']:.3f} p99"
+            f" in {self.size.waiting:g} s; woken in p50 {result.latency['50']:.3f} p99"
             f" {result.latency['99']:.3f} ms"
         )
 

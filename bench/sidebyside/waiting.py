@@ -48,17 +48,21 @@ class HeldPulls:
         begin = time.perf_counter()
         answer = sender.call(SEND_MESSAGE_V2, send_fields(self._topic, queue, {}), b"wake up")
         offset = int(answer.fields["queueOffset"]) + 1
-        delays = []
+        delays, woken = [], []
         while waiting:
-            for descriptor in self._readable():
+            found = self._readable()
+            arrived = time.perf_counter() - begin
+            for descriptor in found:
                 wire = self._wires[descriptor]
                 place = descriptor, wire.receive().opaque
                 if place not in waiting:
                     raise WokenWronglyError(f"a pull of queue {self._queue_of[place]} was woken")
-                delays.append(time.perf_counter() - begin)
+                delays.append(arrived)
+                woken.append(wire)
                 waiting.discard(place)
                 del self._queue_of[place]
-                self._hold(wire, queue, offset)
+        for wire in woken:
+            self._hold(wire, queue, offset)
         return delays
 
     def _hold(self, wire: Wire, queue: int, offset: int) -> None:

@@ -40,12 +40,18 @@ func startGroup(groups map[string]*group, r request) (answer, error) {
 	if r.SQL != "" {
 		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: r.SQL}
 	}
+	model := consumer.Clustering
+	if r.Broadcast {
+		model = consumer.BroadCasting
+	}
 	for i := range r.Instances {
 		c, err := rocketmq.NewPushConsumer(
 			consumer.WithNameServer([]string{r.Namesrv}),
 			consumer.WithGroupName(r.Group),
 			consumer.WithInstance(newName("consumer")),
 			consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+			consumer.WithConsumerOrder(r.Orderly),
+			consumer.WithConsumerModel(model),
 		)
 		if err != nil {
 			return nil, err

@@ -29,6 +29,8 @@ type request struct {
 	QuietMs   int64    `json:"quietMs"`
 	Locals    []string `json:"locals"`
 	Answer    string   `json:"answer"`
+	Orderly   bool     `json:"orderly"`
+	Broadcast bool     `json:"broadcast"`
 
 	MaxReconsumeTimes int32 `json:"maxReconsumeTimes"`
 }

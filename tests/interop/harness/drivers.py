@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -29,6 +30,8 @@ class Driver:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
+                # Where the Go client keeps what a broadcasting member has consumed.
+                env={**os.environ, "rocketmq.client.localOffsetStoreDir": str(folder)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
