@@ -210,7 +210,7 @@ def test_a_store_written_through_io_uring_is_one_for_every_other(
         pytest.skip("io_uring is ours")
     if (refusal := uring_refusal(str(tmp_path))) is not None:
         pytest.skip(refusal)
-    topics = ["rings-0", "rings-1"]
+    topics = [f"rings-{i}" for i in range(4)]
     exchange.hand_to("congreve", ioBackend="uring")
     exchange.create_topics(topics)
     sent = fill(exchange, topics, MESSAGES // 2, seed=3)
