@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from congreve.io_backends.disk import Disk, check_usable
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapped import MmapBackend
 from congreve.io_backends.measure import BackendMeasure, Sample
+from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
 
 SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
@@ -65,9 +66,12 @@ def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: 
         click.echo(f"written to {tuned_path(str(folder))}", err=True)
 
 
-def candidates(folder: str) -> tuple[dict[str, type[Backend]], dict[str, str]]:
+def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str, str]]:
     """Backends that work in `folder`, and why the others do not."""
-    found: dict[str, type[Backend]] = {"mmap": MmapBackend}
+    found: dict[str, Callable[[], Backend]] = {
+        "mmap": partial(MmapBackend, prewrites=True),
+        "pool": partial(PoolBackend, prewrites=True, locked=False),
+    }
     refusal = uring_refusal(folder)
     if refusal is not None:
         return found, {"uring": refusal}
@@ -94,7 +98,7 @@ def _measure(folder: str, seconds: float) -> tuple[list[Row], dict[str, str]]:
     return rows, refusals
 
 
-def _rows(folder: str, backends: dict[str, type[Backend]], seconds: float) -> Iterator[Row]:
+def _rows(folder: str, backends: dict[str, Callable[[], Backend]], seconds: float) -> Iterator[Row]:
     try:
         for group, depth in STEPS:
             yield Row(RAW, SYNC, measure.raw_writes(folder, group, depth, seconds))

@@ -4,6 +4,7 @@ import logging
 import os
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.tuned import load_tuned
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
@@ -12,24 +13,58 @@ from congreve.io_backends.probe import uring_refusal
 log = logging.getLogger(__name__)
 
 
+#: Smaller segments are ended too soon for zeros to be written ahead of the log.
+_URING_SEGMENT = 64 << 20
+
+
 def make_backend(config: StoreConfig) -> Backend:
     """The backend of `ioBackend`; BackendError where its settings cannot work.
 
-    `uring` falls back to `pool`, with a line in the log, where kernel, container or file system
-    forbid it; to try it, the log's folder is made. `auto` is `mmap`.
-    """
-    if config.io_backend == "pool":
-        return make_pool(config, locked=config.transient_store_pool_locked)
-    if config.io_backend == "uring":
-        os.makedirs(config.commit_log_dir, exist_ok=True)
-        refusal = uring_refusal(config.commit_log_dir)
-        if refusal is None:
-            from congreve.io_backends.uring import UringBackend
+    `auto` is what `congreve tune` chose for this store. Where nothing was tuned it is `uring` for
+    SYNC_FLUSH in segments of 64 MiB and more, if a probe succeeds, else `mmap`.
 
-            return UringBackend()
+    `uring` falls back to `pool`, with a line in the log, where kernel, container or file system
+    forbid it.
+    """
+    name = config.io_backend
+    if name == "auto":
+        name = _choose(config)
+    if name == "pool":
+        return make_pool(config, locked=config.transient_store_pool_locked)
+    if name == "uring":
+        refusal = _uring_refusal(config)
+        if refusal is None:
+            return _make_uring()
         log.warning("ioBackend=uring cannot be used, pool is: %s", refusal)
         return make_pool(config, locked=False)
     return MmapBackend(prewrites=config.sync_flush)
+
+
+def _choose(config: StoreConfig) -> str:
+    tuned = load_tuned(config.root_dir)
+    if tuned is not None:
+        log.info("ioBackend=auto is %s: %s", tuned.io_backend, tuned.reason)
+        return tuned.io_backend
+    if not config.sync_flush or config.mapped_file_size_commit_log < _URING_SEGMENT:
+        return "mmap"
+    refusal = _uring_refusal(config)
+    if refusal is not None:
+        log.info("ioBackend=auto is mmap: %s", refusal)
+    return "mmap" if refusal is not None else "uring"
+
+
+def _uring_refusal(config: StoreConfig) -> str | None:
+    # Beside the log: its own folder must hold nothing but segments, should this be killed.
+    folder = os.path.dirname(os.path.abspath(config.commit_log_dir))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return uring_refusal(folder, config.mapped_file_size_commit_log)
+
+
+def _make_uring() -> Backend:
+    from congreve.io_backends.uring import UringBackend
+
+    return UringBackend()
 
 
 def make_pool(config: StoreConfig, *, locked: bool) -> PoolBackend:

@@ -4,6 +4,8 @@ import os
 
 import msgspec
 
+from congreve.engine.config import IO_BACKENDS
+from congreve.engine.errors import StoreConfigError
 from congreve.engine.statefile import StateFile
 
 
@@ -22,9 +24,14 @@ def tuned_path(root: str) -> str:
 
 def load_tuned(root: str) -> Tuned | None:
     """None where nothing was tuned; StoreError for a file that cannot be used."""
-    return StateFile(tuned_path(root)).load(
-        lambda text: msgspec.json.decode(text.encode(), type=Tuned)
-    )
+    return StateFile(tuned_path(root)).load(_parse)
+
+
+def _parse(text: str) -> Tuned:
+    tuned = msgspec.json.decode(text.encode(), type=Tuned)
+    if tuned.io_backend not in IO_BACKENDS:
+        raise StoreConfigError(f"ioBackend is {tuned.io_backend!r}; run `congreve tune` again")
+    return tuned
 
 
 def save_tuned(root: str, tuned: Tuned) -> None:

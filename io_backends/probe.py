@@ -10,8 +10,8 @@ _SIZE = 64 << 10
 _WAIT_S = 10.0
 
 
-def uring_refusal(folder: str) -> str | None:
-    """Why io_uring cannot write a log in `folder`; None where it can.
+def uring_refusal(folder: str, segment_size: int = _SIZE) -> str | None:
+    """Why io_uring cannot write a log of such segments in `folder`; None where it can.
 
     Writes a block to a file there, which is gone afterwards. Containers often forbid io_uring
     (Docker's default seccomp profile does), and not every file system takes O_DIRECT.
@@ -21,7 +21,9 @@ def uring_refusal(folder: str) -> str | None:
     except ImportError:
         return "this build has no io_uring: liburing was missing when it was compiled"
     try:
-        return _refusal(UringBackend(window=1 << 20), folder)
+        backend = UringBackend(window=1 << 20)
+        backend.check_size("a segment", segment_size)
+        return _refusal(backend, folder)
     except BackendError as error:
         return str(error)
 

@@ -9,8 +9,9 @@ import pytest
 
 from congreve.engine.backends import make_backend
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import StoreConfigError
+from congreve.engine.errors import StoreConfigError, StoreError
 from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.tuned import Tuned, save_tuned, tuned_path
 from congreve.io_backends.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
@@ -62,10 +63,47 @@ def test_impossible_settings_are_named(tmp_path: Path, settings: dict[str, str])
 def test_a_ring_that_is_forbidden_is_replaced_with_a_line_of_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("congreve.engine.backends.uring_refusal", lambda _: "not in this house")
+    monkeypatch.setattr("congreve.engine.backends.uring_refusal", lambda *_: "no, not here")
     with caplog.at_level(logging.WARNING):
         assert isinstance(make_backend(config_of(tmp_path, ioBackend="uring")), PoolBackend)
-    assert "not in this house" in caplog.text
+    assert "no, not here" in caplog.text
+
+
+def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
+    save_tuned(str(tmp_path), Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x"))
+    assert isinstance(make_backend(config_of(tmp_path)), PoolBackend)
+    assert isinstance(make_backend(config_of(tmp_path, ioBackend="mmap")), MmapBackend)
+
+
+@pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]"])
+def test_a_damaged_choice_is_named(tmp_path: Path, text: str) -> None:
+    path = Path(tuned_path(str(tmp_path)))
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(StoreError, match=r"tuned\.json"):
+        make_backend(config_of(tmp_path))
+
+
+def test_auto_probes_the_ring_only_for_synced_large_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(folder: str, _size: int) -> str:
+        asked.append(folder)
+        return "no"
+
+    monkeypatch.setattr("congreve.engine.backends.uring_refusal", refuse)
+    store = tmp_path / "deep" / "store"
+    large = str(1 << 30)
+    for settings in (
+        {},
+        {"mappedFileSizeCommitLog": large, "flushDiskType": "ASYNC_FLUSH"},
+        {"mappedFileSizeCommitLog": large},
+    ):
+        assert isinstance(make_backend(config_of(store, **settings)), MmapBackend)
+    assert asked == [str(tmp_path)]
+    assert not store.exists(), "choosing must leave nothing on disk"
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
