@@ -187,6 +187,12 @@ cdef class Mapping:
 cdef int zero_tail(Mapping mapping, int fd, int64_t start) noexcept nogil:
     cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, mapping.size)
     cdef int failed
+    if start >= mapping.size:
+        return 0
+    # A ring whose process was killed may still be writing here past the page cache, and would
+    # fail the sync of what is changed now. The file system waits for it before it allocates;
+    # whether there is room is not the question.
+    fallocate(fd, FALLOC_FL_KEEP_SIZE, start, 1)
     memset(mapping.data + start, 0, aligned - start)
     if aligned < mapping.size and fallocate(
         fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, aligned, mapping.size - aligned

@@ -55,7 +55,7 @@ def assert_all_served(store: MessageStore, acknowledged: dict[int, int]) -> None
 
 @pytest.mark.crash
 def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
-    small_disk: Callable[[int], Path], kill_rounds: int
+    small_disk: Callable[[int], Path], kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     for cycle in range(max(1, kill_rounds // 25)):
         disk = small_disk(DISK)
@@ -74,3 +74,4 @@ def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
         with opened(disk) as store:
             assert_all_served(store, acknowledged)
         assert StoreExaminer(str(disk / "store")).verify().problems == []
+        campaign("R9 full disk", 1)

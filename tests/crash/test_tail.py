@@ -7,7 +7,7 @@ examined.
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,8 @@ SEGMENT = 256 << 10
 TAIL = 64 << 10
 """Bytes of the log's end that the campaign cuts at, each of them in its long form."""
 SECTORS = (512, 4096)
+
+Count = Callable[[str, int], None]
 
 Messages = dict[tuple[int, int], bytes]
 """(queue, queue offset) -> body."""
@@ -144,7 +146,7 @@ def places(image: Image, kill_rounds: int) -> list[int]:
 
 @pytest.mark.crash
 def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
-    image: Image, tmp_path: Path, kill_rounds: int
+    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     for end in places(image, kill_rounds):
         log = image.bytes[:end].ljust(SEGMENT, b"\0")
@@ -153,12 +155,13 @@ def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
         while whole_end < image.end and image.bytes[whole_end] == 0:
             whole_end += 1
         assert_consistent(image, tmp_path / "cut", log, image.whole_below(whole_end))
+    campaign("R4 tail cut at a byte", len(places(image, kill_rounds)))
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("sector", SECTORS)
 def test_sectors_that_never_reached_the_disk_end_the_log(
-    image: Image, tmp_path: Path, kill_rounds: int, sector: int
+    image: Image, tmp_path: Path, kill_rounds: int, sector: int, campaign: Count
 ) -> None:
     dice = random.Random(sector)
     first = image.safe // sector + 1
@@ -170,6 +173,7 @@ def test_sectors_that_never_reached_the_disk_end_the_log(
             log[number * sector : (number + 1) * sector] = bytes(sector)
         kept = image.whole_below(min(lost) * sector)
         assert_bodies_are_right(image, tmp_path / "torn", bytes(log), kept)
+    campaign(f"R3 sectors of {sector} B lost", kill_rounds)
 
 
 def assert_bodies_are_right(
@@ -191,7 +195,7 @@ def assert_bodies_are_right(
 
 @pytest.mark.crash
 def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
-    image: Image, tmp_path: Path, kill_rounds: int
+    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     ends = sorted(image.ends)[-17:]
     bits = [(byte, bit) for byte in range(ends[0], image.end) for bit in range(8)]
@@ -202,11 +206,12 @@ def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
         log[byte] ^= 1 << bit
         kept = image.whole_below(max(end for end in ends if end <= byte))
         assert_bodies_are_right(image, tmp_path / "flip", bytes(log), kept)
+    campaign("R5 bit of the last 16 messages flipped", len(bits))
 
 
 @pytest.mark.crash
 def test_bytes_behind_the_cut_never_come_back(
-    image: Image, tmp_path: Path, kill_rounds: int
+    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     """A torn record ends the log; whole records lie behind it. A shorter message written over the
     torn one must not let a second recovery run into those."""
@@ -226,3 +231,4 @@ def test_bytes_behind_the_cut_never_come_back(
         with MessageStore(config_of(again)) as store:
             assert store.log.max_offset == end
         assert not any((again / image.log).read_bytes()[end:])
+    campaign("R6 stale tail", max(1, kill_rounds // 5))
