@@ -42,6 +42,13 @@ class ConsumerOffsetManager:
         """Topics on which `group` has offsets (whichTopicByConsumer)."""
         return [topic for topic, owner in self._keys() if owner == group]
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """Each group's topics_of()."""
+        found: dict[str, list[str]] = {}
+        for topic, owner in self._keys():
+            found.setdefault(owner, []).append(topic)
+        return found
+
     def groups_of(self, topic: str) -> list[str]:
         """Groups with offsets on `topic` (whichGroupByTopic)."""
         return [owner for name, owner in self._keys() if name == topic]

@@ -6,7 +6,9 @@ that object, in reading and in writing alike: ``{'{"topic":"T"}': 1}``.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -119,62 +121,77 @@ def _follow(path: str, root: Any) -> Any:
 
 def dumps(value: Any) -> str:
     """Compact text as fastjson writes it: keys sorted, None left out, integer keys bare."""
-    return "".join(_compact(value))
+    parts: list[str] = []
+    _compact(value, parts)
+    return "".join(parts)
 
 
 def dumps_pretty(value: Any) -> str:
     """Text of a config file: tabs, bean and map keys as given, an integer-keyed map on one line."""
-    return "".join(_pretty(value, 0))
+    parts: list[str] = []
+    _pretty(value, 0, parts)
+    return "".join(parts)
 
 
-def _compact(value: Any) -> Iterator[str]:
+def _compact(value: Any, parts: list[str]) -> None:
+    if type(value) is int:  # by far the most of what is written
+        parts.append(str(value))
+        return
     value = _members(value)
     if isinstance(value, Mapping):
         separator = "{"
         for key, item in _entries(value):
-            yield f"{separator}{_key(key)}:"
-            yield from _compact(item)
+            parts.append(f"{separator}{_key(key)}:")
+            _compact(item, parts)
             separator = ","
-        yield "{}" if separator == "{" else "}"
+        parts.append("{}" if separator == "{" else "}")
     elif isinstance(value, list | tuple | set | frozenset):
-        yield "["
-        for number, item in enumerate(value):
-            if number:
-                yield ","
-            yield from _compact(item)
-        yield "]"
+        separator = "["
+        for item in value:
+            parts.append(separator)
+            _compact(item, parts)
+            separator = ","
+        parts.append("[]" if separator == "[" else "]")
     else:
-        yield _scalar(value)
+        parts.append(_scalar(value))
 
 
-def _pretty(value: Any, depth: int) -> Iterator[str]:
+def _pretty(value: Any, depth: int, parts: list[str]) -> None:
+    if type(value) is int:
+        parts.append(str(value))
+        return
     value = _members(value)
     if not isinstance(value, Mapping) or all(item is None for item in value.values()):
-        yield from _compact(value)
+        _compact(value, parts)
         return
     integers = all(isinstance(key, int) for key in value)
     opening = "" if integers else "\n" + "\t" * (depth + 1)
     separator = "{"
     for key, item in value.items():
         if item is not None:
-            yield f"{separator}{opening}{_key(key)}:"
-            yield from _pretty(item, depth + 1)
+            parts.append(f"{separator}{opening}{_key(key)}:")
+            _pretty(item, depth + 1, parts)
             separator = ","
-    yield "\n" + "\t" * depth + "}"
+    parts.append("\n" + "\t" * depth + "}")
 
 
 def _members(value: Any) -> Any:
     """A struct's fields under their names on the wire, sorted; any other value as it is."""
     if not isinstance(value, msgspec.Struct):
         return value
-    names = sorted(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
-    return {wire: getattr(value, name) for wire, name in names}
+    return {wire: getattr(value, name) for wire, name in _names(type(value))}
+
+
+@cache
+def _names(struct: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """Fields' names on the wire, sorted, and here."""
+    return sorted(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
 
 
 def _entries(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     entries = [(key, item) for key, item in value.items() if item is not None]
     if all(isinstance(key, str) for key, _ in entries):
-        entries.sort(key=lambda entry: entry[0])
+        entries.sort(key=itemgetter(0))
     return entries
 
 
