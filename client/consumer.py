@@ -32,6 +32,8 @@ from congreve.remoting.headers import (
 
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 """The name that RocketMQ keeps for itself."""
+HOLD_CHECK_S = 5.0
+"""The reference looks at pulls that wait every so often: one may come that much later."""
 
 
 class PullConsumer(ClientInstance):
@@ -109,7 +111,7 @@ class PullConsumer(ClientInstance):
             address,
             RequestCode.PULL_MESSAGE,
             request.fields(offset, commit_offset),
-            timeout_s=request.wait_s + self.timeout_s,
+            timeout_s=request.wait_s + HOLD_CHECK_S * (request.wait_s > 0) + self.timeout_s,
         )
         pulled = read_answer(answer, address, request.subscription, self.namespace)
         self._broker_ids[queue] = pulled.suggested_broker_id

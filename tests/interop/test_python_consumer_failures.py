@@ -150,13 +150,15 @@ async def test_nothing_is_lost_over_restarts_hangs_and_deaths(rig: Rig) -> None:
 
 
 @pytest.mark.crash
-async def test_members_that_come_and_go_lose_nothing(rig: Rig, kill_rounds: int) -> None:
-    """Eight queues and twenty members; `make soak` makes a thousand."""
+async def test_members_that_come_and_go_lose_nothing(
+    rig: Rig, kill_rounds: int, campaign: Callable[[str, int], None]
+) -> None:
+    """Eight queues and a hundred members; `make soak` makes a thousand."""
     traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
     members: list[PushConsumer] = []
     chance = random.Random(7)
     sending = asyncio.create_task(traffic.send())
-    joins = 20 if kill_rounds <= 50 else kill_rounds
+    joins = max(100, kill_rounds)
     for _ in range(joins):
         member = rig.consumer(traffic, group)
         await member.start()
@@ -171,6 +173,10 @@ async def test_members_that_come_and_go_lose_nothing(rig: Rig, kill_rounds: int)
     await sending
     await last.stop()
     doubled = sum(count > 1 for count in traffic.came.values())
+    campaign("consumers that joined and left", joins)
+    campaign("messages acknowledged while they did", len(traffic.acknowledged))
+    campaign("of these lost", len(traffic.acknowledged - set(traffic.came)))
+    campaign("of these read more than once", doubled)
     assert doubled <= len(traffic.came) // 2, "queues were shared by several members"
 
 
