@@ -34,10 +34,15 @@ class _Delivery:
 
     __slots__ = ("messages", "process_queue", "records")
 
-    def __init__(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
+    def __init__(
+        self,
+        process_queue: ProcessQueue,
+        records: PulledRecords,
+        messages: Iterator[ReceivedMessage] | None = None,
+    ) -> None:
         self.process_queue = process_queue
         self.records = records
-        self.messages: Iterator[ReceivedMessage] | None = None
+        self.messages = messages
 
     def next(self) -> ReceivedMessage | None:
         if self.process_queue.dropped:
@@ -65,9 +70,9 @@ class PushConsumer(GroupMember):
     in threads; one that raises, or returns ConsumeResult.LATER, gets its message again later. With
     `orderly` each queue's messages come one after the other, and a failing one holds up the rest.
     `batch_listener` gets lists of up to settings.consume_batch messages. In an iteration a message
-    is done with when the next one is asked for, or by done(); one that is not comes again, to this
-    member or another. Several tasks may iterate. `hooks` see each call of the listener. Other
-    arguments are GroupMember's.
+    is done with when the next one is asked for, or by done(); one that is not, because its task was
+    cancelled or left the loop, comes again, to this member or another. Several tasks may iterate.
+    `hooks` see each call of the listener. Other arguments are GroupMember's.
     """
 
     def __init__(
@@ -141,8 +146,22 @@ class PushConsumer(GroupMember):
             if message is None:
                 self._backlog.popleft()
                 continue
-            yield message
+            asked_for_next = False
+            try:
+                yield message
+                asked_for_next = True
+            finally:
+                if not asked_for_next:
+                    self._give_back(delivery, message)
             delivery.process_queue.done(message)
+
+    def _give_back(self, delivery: _Delivery, message: ReceivedMessage) -> None:
+        """Who had the message was cancelled, or left the loop: the next iteration begins with it,
+        unless it is done with."""
+        if not self._ended and not delivery.records.is_done(message):
+            again = _Delivery(delivery.process_queue, delivery.records, iter([message]))
+            self._backlog.appendleft(again)
+            self._arrived.set()
 
     async def arrow_batches(
         self, columns: Iterable[str] | None = None, *, max_rows: int = BATCH_ROWS

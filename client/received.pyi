@@ -35,6 +35,8 @@ class PulledRecords:
         """Views on the records; they keep the whole body alive."""
     def done(self, message: ReceivedMessage) -> bool:
         """Note that a message of this pull is done with; False where it was before."""
+    def is_done(self, message: ReceivedMessage) -> bool:
+        """Whether a message of this pull is done with."""
     def done_all(self, messages: list[ReceivedMessage]) -> int:
         """The same for many; how many of them were not done before."""
     def done_rest(self) -> int:

@@ -129,6 +129,9 @@ cdef class PulledRecords:
     def done(self, ReceivedMessage message):
         return message.source is self and self.set_done(message.index)
 
+    def is_done(self, ReceivedMessage message):
+        return message.source is self and self.done_flags[message.index] != 0
+
     cdef bint set_done(self, int64_t index) noexcept:
         if self.done_flags[index]:
             return False

@@ -214,3 +214,23 @@ async def test_topic_that_comes_later_is_taken_up() -> None:
         cluster.register("a", "T", perm=4)
         await eventually(lambda: len(consumer.assigned) == 2)
         assert group.asked(HEART_BEAT)
+
+
+async def test_what_a_cancelled_task_had_comes_again_and_nothing_else() -> None:
+    group = Group()
+    group.fill(0, range(4))
+    had = asyncio.Event()
+    async with member(group) as consumer:
+
+        async def work() -> None:
+            async for message in consumer:
+                if message.body == b"1":
+                    had.set()
+                    await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await had.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await take(consumer, 3) == [b"1", b"2", b"3"]
+    assert group.committed[0] == 4
