@@ -22,6 +22,9 @@ from congreve.io_backends.errors import BackendError
 #: flushing thousands of queues more often costs sends more than it saves starts.
 CHECKPOINT_BYTES = 1 << 30
 
+#: Of the log's end so much stays mapped: it is read the most.
+KEPT_BYTES = 32 << 20
+
 log = logging.getLogger(__name__)
 
 
@@ -101,6 +104,7 @@ class Housekeeping:
             if now >= self._next_clean:
                 self.watch_disk()
                 self.clean()
+                self.forget_pages()
                 self._next_clean = now + self._config.clean_resource_interval / 1000
         except BackendError as error:
             self._health.fail(str(error))
@@ -148,6 +152,20 @@ class Housekeeping:
             if removed:
                 self._follow_the_log()
         return removed
+
+    def forget_pages(self) -> None:
+        """Let what was read or written count as memory no longer, but for the log's newest part.
+
+        The kernel keeps it in its page cache and would take it from us when it wants memory; until
+        then a broker would look as large as all that went through it.
+        """
+        segments = self._log.segments
+        for segment in segments[:-1]:
+            segment.forget_pages(segment.size)
+        if segments:
+            segments[-1].forget_pages(max(segments[-1].written - KEPT_BYTES, 0))
+        if self._index is not None:
+            self._index.forget_pages()
 
     def _ages(self) -> Iterator[SegmentAge]:
         """All segments but the one being written, oldest first.

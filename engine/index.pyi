@@ -30,5 +30,7 @@ class KeyIndex:
     ) -> QueryResult:
         """Records of `topic` that carry `key`, stored in [begin, end]; the newest where there are
         more than `max_count` (at most maxMsgsNumBatch). Compared with the record itself (D3)."""
+    def forget_pages(self) -> None:
+        """Let no page of the files count as this process's memory until it is looked at again."""
     def delete_expired(self, min_physical: int) -> int:
         """Remove files that name only what lies before `min_physical`, never the last; how many."""

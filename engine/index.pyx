@@ -177,6 +177,8 @@ cdef class KeyIndex:
             LOG.error("messages are no longer indexed: %s", error)
 
     def next_segment(self):
+        if self.segment is not None:
+            self.segment.forget_pages(self.segment.size)
         self.position = max(self.position, self.log.min_offset)
         self.segment = self.log.segment_at(self.position)
 
@@ -339,6 +341,11 @@ cdef class KeyIndex:
         if record.topic != topic or key not in (record.properties.get(UNIQ_KEY), *keys):
             return None
         return data if begin_ms <= record.store_timestamp <= end_ms else None
+
+    def forget_pages(self):
+        cdef IndexFile file
+        for file in self.files:
+            file.mapping.forget_pages(file.mapping.size)
 
     def delete_expired(self, int64_t min_physical):
         expired = 0

@@ -29,6 +29,11 @@ class Segment:
 
         False, and nothing happened, where the segment or the backend has no room for them now.
         """
+    def forget_pages(self, end: int) -> None:
+        """Let [0, end) count no more as this process's memory where it lies in a file's pages.
+
+        Whoever reads there finds the same bytes, after a fault.
+        """
     def flush(self) -> None:
         """Make [0, written) durable before returning (recovery; not for the running log)."""
     def zero_tail(self) -> None:

@@ -56,6 +56,9 @@ cdef class Segment:
         PyBuffer_Release(&given)
         return room
 
+    def forget_pages(self, int64_t end):
+        pass
+
     def flush(self):
         raise NotImplementedError
 

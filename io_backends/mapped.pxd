@@ -26,6 +26,7 @@ cdef class MmapBackend(Backend):
     #   stopping  it ends as soon as `target` is reached
     #   position  how far appends are; pages below `faulted` are in place already
     #   resting   the other thread waits for `approach`
+    # `forgotten` is that thread's own: pages below it are mapped no more.
     # `attached` needs the GIL: the segments behind the extents, so that they stay mapped.
     cdef Extent *first
     cdef int64_t target
@@ -34,6 +35,7 @@ cdef class MmapBackend(Backend):
     cdef pthread_cond_t wake
     cdef int64_t position
     cdef int64_t faulted
+    cdef int64_t forgotten
     cdef bint resting
     cdef pthread_cond_t approach
     cdef readonly int64_t fault_ahead   # bytes
@@ -44,3 +46,4 @@ cdef class MmapBackend(Backend):
     cdef void sync_groups(self) noexcept nogil
     cdef Extent *last_extent(self) noexcept nogil
     cdef void fault_pages(self) noexcept nogil
+    cdef void forget_behind(self, uint8_t *data, int64_t base, int64_t position) noexcept nogil

@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
+from posix.mman cimport MADV_DONTNEED
 
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping, sync_range
@@ -23,6 +24,8 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef enum:
     MADV_POPULATE_WRITE = 23
     FAULT_STEP = 256 << 10  # bytes a call: the address space is locked meanwhile
+    KEPT_BEHIND = 32 << 20  # bytes behind the writer that stay mapped: they are read soon
+    FORGET_STEP = 4 << 20
 
 
 @cython.final
@@ -38,6 +41,9 @@ cdef class MappedSegment(Segment):
     def zero_tail(self):
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
+
+    def forget_pages(self, int64_t end):
+        self.mapping.forget_pages(end)
 
     def flush(self):
         self.mapping.flush(0, self.written)
@@ -191,7 +197,7 @@ cdef class MmapBackend(Backend):
     cdef void fault_pages(self) noexcept nogil:
         cdef Extent *extent
         cdef uint8_t *data
-        cdef int64_t start, end
+        cdef int64_t base, position, start, end
         pthread_mutex_lock(&self.lock)
         while not self.stopping:
             extent = self.last_extent()
@@ -205,12 +211,22 @@ cdef class MmapBackend(Backend):
             start = max(self.faulted, self.position, extent.base) - extent.base
             start -= start % FAULT_STEP
             end = min(start + FAULT_STEP, extent.end - extent.base)
-            data = extent.data + start
-            self.faulted = extent.base + end
+            data, base, position = extent.data, extent.base, self.position
+            self.faulted = base + end
             pthread_mutex_unlock(&self.lock)
-            madvise(data, end - start, MADV_POPULATE_WRITE)
+            madvise(data + start, end - start, MADV_POPULATE_WRITE)
+            self.forget_behind(data, base, position)
             pthread_mutex_lock(&self.lock)
         pthread_mutex_unlock(&self.lock)
+
+    # Hundreds of MB a second would be this process's memory until the kernel wants it.
+    cdef void forget_behind(self, uint8_t *data, int64_t base, int64_t position) noexcept nogil:
+        cdef int64_t begin = max(self.forgotten, base)
+        cdef int64_t length = position - KEPT_BEHIND - begin
+        if length >= FORGET_STEP:
+            length -= length % FORGET_STEP
+            madvise(data + (begin - base), length, MADV_DONTNEED)
+            self.forgotten = begin + length
 
     def stop(self):
         cdef Segment last

@@ -22,6 +22,9 @@ class Mapping:
     def writable(self) -> bool: ...
     def array(self, dtype: Any = "u1") -> np.memmap[Any, Any]:
         """The whole file as a 1-d np.memmap of `dtype`, sharing this mapping."""
+    def forget_pages(self, end: int) -> None:
+        """Unmap the pages of [0, end), whole ones: the next look at them is a fault, the bytes are
+        what they were."""
     def flush(self, start: int = 0, end: int | None = None) -> None:
         """msync bytes [start, end); BackendError where the kernel refuses."""
     def reserve(self, start: int, end: int) -> None:

@@ -6,7 +6,9 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from cpython.buffer cimport PyBUF_WRITABLE
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, open as c_open
-from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
+from posix.mman cimport (
+    MADV_DONTNEED, MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap,
+)
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
@@ -115,6 +117,10 @@ cdef class Mapping:
         cdef int64_t first = start - start % PAGE
         if end > first:
             madvise(self.data + first, end - first, advice)
+
+    def forget_pages(self, int64_t end):
+        with nogil:
+            self.advise(0, min(end, self.size), MADV_DONTNEED)
 
     def flush(self, int64_t start=0, end=None):
         cdef int64_t stop = self.size if end is None else end

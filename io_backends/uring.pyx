@@ -110,6 +110,9 @@ cdef class UringSegment(Segment):
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
+    def forget_pages(self, int64_t end):
+        self.mapping.forget_pages(end)
+
     def flush(self):
         self.mapping.flush(0, self.written)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,32 @@ def test_a_nearly_full_disk_keeps_the_segment_being_written(tmp_path: Path) -> N
             store._housekeeping.clean()
         assert len(store.log.segments) == 1
         assert store.max_offset("T", 0) == 200
+
+
+def resident(folder: Path) -> int:
+    """Bytes of the folder's files that count as this process's memory (proc(5), smaps)."""
+    found, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            ours = f" {folder}/" in line
+        elif ours and line.startswith("Rss:"):
+            found += int(line.split()[1]) * 1024
+    return found
+
+
+def test_a_large_log_is_no_large_memory(tmp_path: Path) -> None:
+    """Neither what was written, behind the writer, nor what was read, after a while."""
+    config = config_of(tmp_path, mapped_file_size_commit_log=256 << 20, io_backend="mmap")
+    with MessageStore(config) as store:
+        body = bytes(1 << 20)
+        for _ in range(160):
+            store.put(Record(topic="T", body=body))
+        deadline = time.monotonic() + 20
+        while resident(tmp_path) > 88 << 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert resident(tmp_path) <= 88 << 20
+        assert all(body in bytes(store.get("T", 0, n, 1).buffers[0]) for n in range(160))
+        assert resident(tmp_path) > 160 << 20
+        store._housekeeping.forget_pages()
+        assert resident(tmp_path) <= 80 << 20
+        assert body in bytes(store.get("T", 0, 0, 1).buffers[0])

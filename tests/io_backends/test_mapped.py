@@ -181,3 +181,30 @@ def test_after_a_failed_sync_nothing_is_ever_durable(  # defect D16
     assert backend.durable_offset == 4096
     assert not backend.wait_durable(5000, WAIT_S), "a sync was tried again"
     assert backend.durable_offset == 4096
+
+
+def resident(path: str) -> int:
+    """Bytes of the file that count as this process's memory (proc(5), smaps)."""
+    found, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.endswith(path):
+            ours = True
+        elif ours and line.startswith("Rss:"):
+            found, ours = found + int(line.split()[1]) * 1024, False
+    return found
+
+
+def test_forgotten_pages_are_no_memory_and_lose_no_byte(
+    backend: MmapBackend, tmp_path: Path
+) -> None:
+    segment = backend.create(str(tmp_path / "a"), 0, SIZE)
+    data = os.urandom(SIZE - 4096)
+    assert segment.append(data)  # dirty: nothing was synced
+    assert resident(segment.path) == SIZE
+    segment.forget_pages(SIZE // 2)
+    assert resident(segment.path) == SIZE // 2
+    segment.forget_pages(2 * SIZE)
+    assert resident(segment.path) == 0
+    assert memoryview(segment)[: len(data)] == data
+    assert segment.append(b"more")
+    assert bytes(memoryview(segment)[len(data) :][:4]) == b"more"
