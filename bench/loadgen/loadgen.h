@@ -27,7 +27,7 @@ typedef struct {
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
     int delay_level; /* send: of each message; 0: none */
-    int64_t deliver_within_s; /* send: each at a time of its own, so far ahead at most; 0: now */
+    int64_t deliver_within_s; /* send: each at a time of its own, so far apart; 0: now */
     const char *sql;  /* pull: a filter; NULL: none */
     bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;

@@ -18,7 +18,7 @@ static const char USAGE[] =
     "  --batch N         1; send: messages a request; pull: messages wanted (32)\n"
     "  --binary          binary headers instead of JSON\n"
     "  --delay-level N   0; send: messages are delivered later\n"
-    "  --deliver-within S 0; send: each message at a time of its own, so far ahead at most\n"
+    "  --deliver-within S 0; send: each at a time of its own, 10 minutes ahead or up to S more\n"
     "  --sql EXPRESSION  pull: a SQL92 filter\n"
     "  --transaction     send: half messages, each committed when it is answered\n"
     "  --warmup S        2, not measured\n"

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 enum { HEAD_CAPACITY = 2048, KEY_SIZE = 32, BORN_SIZE = 13, BATCH_FIXED = 22 };
+enum { SOONEST_MS = 600000 }; /* of messages with times of their own */
 enum { PREPARED = 4, COMMIT = 8 }; /* transaction types */
 #define GROUP "loadgen"
 #define KEY_TEXT "00000000000000000000000000000000"
@@ -261,7 +262,8 @@ size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque,
     put_digits(out + head->born_at, (uint64_t)born_ms, BORN_SIZE);
     if (head->due_at)
         put_digits(out + head->due_at,
-                   (uint64_t)born_ms + scattered(*next_key) % frames->deliver_within_ms,
+                   (uint64_t)born_ms + SOONEST_MS
+                       + scattered(*next_key) % frames->deliver_within_ms,
                    BORN_SIZE);
     char *body = out + head->size;
     memcpy(body, frames->body, frames->body_size);

@@ -15,6 +15,7 @@ from harness.wire import (
     SEND_MESSAGE_V2,
     Wire,
     pull_fields,
+    record_bodies,
     send_fields,
 )
 
@@ -32,6 +33,7 @@ SEGMENT_SIZE = 1 << 30
 # broker takes another.
 SOONEST = {"ioBackend": "uring"}
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 STORE_TIME = slice(56, 64)  # of a record with IPv4 hosts
 # As long as no measurement lasts; a session that wants delivery starts with another.
 NEVER_DUE = {"messageDelayLevel": "10h"}
@@ -86,6 +88,29 @@ class Running:
         with Wire(self.server.address) as wire:
             fields = {"topic": SCHEDULE_TOPIC, "queueId": str(level - 1)}
             return int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
+
+    def timed(self) -> int:
+        """Messages that were ever parked for a time of their own."""
+        with Wire(self.server.address) as wire:
+            fields = {"topic": TIMER_TOPIC, "queueId": "0"}
+            return int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
+
+    def send_timed(self, topic: str, wait_ms: int) -> None:
+        """A message to queue 0 that is due so soon; its body is its time."""
+        due = time.time_ns() // 1_000_000 + wait_ms
+        fields = send_fields(topic, 0, {"TIMER_DELIVER_MS": str(due)})
+        with Wire(self.server.address) as wire:
+            wire.call(SEND_MESSAGE_V2, fields, b"%d" % due)
+
+    def lateness(self, topic: str, count: int) -> list[int]:
+        """By how many ms each of the messages of send_timed() was delivered behind its time."""
+        found = []
+        with Wire(self.server.address) as wire:
+            for offset in range(count):
+                answer = wire.call(PULL_MESSAGE, pull_fields(topic, 0, offset, 1))
+                ((_, body),) = record_bodies(answer.body)
+                found.append(int.from_bytes(answer.body[STORE_TIME], "big") - int(body))
+        return found
 
     def restart(self, **settings: str) -> None:
         """Stop it and start it with other settings."""

@@ -18,8 +18,11 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     jit: float  # load before anything is measured: the JIT needs 10 s of a quiet machine
     warmup: float
     duration: float
+    settle: float  # before memory is read: a broker's housekeeping comes each 10 s
     pull_messages: int  # in the topics that are pulled from
     delayed_messages: int  # of one level, all due at once
+    timed_messages: int  # pending, each at a time of its own within TIMES_SPAN_S
+    punctual_messages: int  # soon due, while those are pending
     memory_messages: int  # stored before memory is read the second time
     restart_bytes: int  # of the store that a killed broker opens again
     topics: int
@@ -38,8 +41,11 @@ SIZES = {
         jit=20,
         warmup=2,
         duration=5,
+        settle=12,
         pull_messages=640_000,
         delayed_messages=1_000_000,
+        timed_messages=10_000_000,
+        punctual_messages=1_000,
         memory_messages=10_000_000,
         restart_bytes=5_000_000_000,
         topics=1_000,
@@ -55,8 +61,11 @@ SIZES = {
         jit=12,
         warmup=1,
         duration=2,
+        settle=12,
         pull_messages=320_000,
         delayed_messages=300_000,
+        timed_messages=1_000_000,
+        punctual_messages=1_000,
         memory_messages=1_000_000,
         restart_bytes=1_000_000_000,
         topics=1_000,
@@ -72,8 +81,11 @@ SIZES = {
         jit=0.1,
         warmup=0.1,
         duration=0.3,
+        settle=0,
         pull_messages=6_400,
         delayed_messages=4_000,
+        timed_messages=4_000,
+        punctual_messages=20,
         memory_messages=20_000,
         restart_bytes=10_000_000,
         topics=20,
@@ -114,6 +126,9 @@ FILTERED_PULL = msgspec.structs.replace(
     sql="TAGS IN ('TagA', 'TagB') AND UNIQ_KEY IS NOT NULL AND (price > 5 OR price IS NULL)",
 )
 TRANSACTIONS = Load(inflight=16, transaction=True)
+TIMES_SPAN_S = 39 * 86_400
+PENDING = "pending-times"
+PUNCTUAL = "punctual"
 PULLS_A_QUEUE = 8
 WAITING = "waiting"
 PUSHED = "push-listener"
@@ -140,6 +155,11 @@ def many_queues(size: Size) -> Load:
 def delayed(topic: str, size: Size) -> Load:
     """Messages of the first delay level."""
     return Load(topic=topic, inflight=64, count=size.delayed_messages, delay_level=1)
+
+
+def timed_messages(topic: str, size: Size) -> Load:
+    """Messages of which hardly any is due while anybody looks."""
+    return Load(topic=topic, inflight=64, count=size.timed_messages, deliver_within=TIMES_SPAN_S)
 
 
 def one_each(load: Load, topic: str) -> Load:

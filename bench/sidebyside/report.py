@@ -95,6 +95,16 @@ def _memory(workload: str) -> Figure:
     )
 
 
+def _resident(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(
+        driver, workload, lambda r: r.memory.anonymous + r.memory.file if r.memory else 0.0
+    )
+
+
+def _messages(workload: str) -> Figure:
+    return lambda medians, driver: medians.get(driver, workload, lambda r: r.messages)
+
+
 def _seconds(workload: str) -> Figure:
     return lambda medians, driver: medians.get(driver, workload, lambda r: r.seconds)
 
@@ -144,6 +154,11 @@ ROWS = [
     Row("memory, after the messages", _memory("memory-after-messages"), "MiB", limit=300),
     Row("ready after kill -9", _seconds("ready-after-kill"), "s", most=1 / 3),
     Row("deliver due delayed messages, 128 B", _rate("delay-level-1"), "msg/s", least=10),
+    Row("messages with times of their own, pending", _messages(cases.PENDING), ""),
+    Row("  memory, mapped files too", _resident(cases.PENDING), "MiB", limit=200),
+    Row("  memory without them", _memory(cases.PENDING), "MiB"),
+    Row("  late by, light load, p50", _latency(cases.PUNCTUAL, "50"), "ms"),
+    Row("  late by, light load, at most", _latency(cases.PUNCTUAL, "Max"), "ms", limit=100),
     Row("10,000 waiting pulls take", _memory(cases.WAITING), "MiB", limit=50),
     Row("  CPU while they wait", _seconds(cases.WAITING), "s/s", limit=0.02),
     Row("  a message wakes its queue's, p50", _latency(cases.WAITING, "50"), "ms"),

@@ -23,6 +23,7 @@ from .waiting import HeldPulls, idle_connections
 
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
 DISPATCH_LIMIT_S = 600.0
+TIMES_MS = (300, 2_000)  # the soonest, and how far the others are apart
 PUSH_PAUSE_MS = 5
 Tell = Callable[[str], None]
 
@@ -136,6 +137,42 @@ class Session:
         )
         self._keep(result)
         self._tell(f"{result.rate:12,.0f} msg/s  in {result.seconds:.2f} s")
+
+    def pending(self, name: str) -> None:
+        """What it takes to hold messages that wait for times of their own."""
+        load = cases.timed_messages(name, self.size)
+        self.broker.create_topics(load)
+        found = generator.run(self.broker.port, load)
+        self._await(self.broker.timed, found.all_messages)
+        time.sleep(self.size.settle)
+        held = process.memory(self.broker.pid)
+        self._keep(
+            self._result(
+                name,
+                message_size=load.size,
+                messages=found.all_messages,
+                publish_rate=found.rate,
+                errors=found.failures,
+                memory=held,
+            )
+        )
+        self._tell(
+            f"{found.rate:12,.0f} msg/s parked; {held.anonymous:,.0f} MiB,"
+            f" and {held.file:,.0f} MiB of mapped files"
+        )
+
+    def punctual(self, name: str) -> None:
+        """How late such messages come while nothing else goes on."""
+        load = Load(topic=name, queues=1)
+        self.broker.create_topics(load)
+        for number in range(self.size.punctual_messages):
+            self.broker.send_timed(name, TIMES_MS[0] + number * 37 % TIMES_MS[1])
+            time.sleep(PUSH_PAUSE_MS / 1000)
+        self._await(lambda: self.broker.stored(load), self.size.punctual_messages)
+        late = [float(ms) for ms in self.broker.lateness(name, self.size.punctual_messages)]
+        levels = {"50": median(late), "99": quantile(late, 0.99), "Max": max(late)}
+        self._keep(self._result(name, messages=len(late), latency=levels, errors=early(late)))
+        self._tell(f"late by p50 {levels['50']:.0f} p99 {levels['99']:.0f} max {max(late):.0f} ms")
 
     def wait(self, name: str) -> None:
         """Memory and CPU that waiting pulls take, and how soon a message wakes those of a queue."""
@@ -261,6 +298,11 @@ class Session:
         return there
 
 
+def early(lateness_ms: list[float]) -> int:
+    """How many came before their time."""
+    return sum(ms < 0 for ms in lateness_ms)
+
+
 def quantile(values: list[float], level: float) -> float:
     """The value below which that share of them lies."""
     return sorted(values)[min(int(len(values) * level), len(values) - 1)]
@@ -333,6 +375,13 @@ def delay(session: Session) -> None:
     session.delay("delay-level-1")
 
 
+def timers(session: Session) -> None:
+    """Messages with times of their own, of which RocketMQ 4.9.4 knows nothing."""
+    if session.broker.kind == "congreve":
+        session.pending(cases.PENDING)
+        session.punctual(cases.PUNCTUAL)
+
+
 def transactions(session: Session) -> None:
     """Half messages and their commits, 64 transactions in flight."""
     session.heat()
@@ -347,6 +396,7 @@ SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "filter": (filters, "ASYNC_FLUSH"),
     "push": (push, "ASYNC_FLUSH"),
     "delay": (delay, "ASYNC_FLUSH"),
+    "timers": (timers, "ASYNC_FLUSH"),
     "transactions": (transactions, "ASYNC_FLUSH"),
     "async": (unsynced, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),

@@ -172,3 +172,15 @@ def test_a_transaction_is_a_half_message_and_its_commit() -> None:
     assert {e["commitOrRollback"] for e in ended} == {"8"}
     assert sorted(int(e["tranStateTableOffset"]) for e in ended) == sorted(halves)
     assert all(e["commitLogOffset"] == e["tranStateTableOffset"] for e in ended)
+
+
+def test_messages_with_times_of_their_own_are_spread_over_the_span() -> None:
+    with server(success) as (port, frames):
+        generator.run(port, Load(connections=1, count=200, deliver_within=86_400))
+    waits = []
+    for header, _ in frames:
+        due = properties(header["extFields"]["i"])["TIMER_DELIVER_MS"]
+        waits.append(int(due) - int(header["extFields"]["g"]) - 600_000)
+    assert len(set(waits)) > 190
+    assert 0 <= min(waits) < 10_000_000
+    assert 70_000_000 < max(waits) < 86_400_000
