@@ -8,11 +8,12 @@ from importlib.util import find_spec
 
 __version__ = "0.1.0"
 
-_archive = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
-if _archive is not None:
+#: The zip file or wheel that this package was imported from, None where it lies in a folder.
+ARCHIVE: str | None = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
+if ARCHIVE is not None:
     from congreve.archive import unpacked
 
-    __path__ = [f"{unpacked(_archive)}/congreve"]
+    __path__ = [f"{unpacked(ARCHIVE)}/congreve"]
 
 if find_spec("congreve.engine") is None:
     raise ImportError(

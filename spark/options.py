@@ -115,8 +115,11 @@ NAMES = (
 )
 
 
-def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
-    """The options of a read; OptionError names the option, its value and what it should be."""
+def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Options:
+    """The options of a read; OptionError names the option, its value and what it should be.
+
+    `streaming` None: it is not known yet, what only batches or only streams take is not checked.
+    """
     given = _Given(options)
     store_path, name_server = given.text("storePath"), given.text("nameServer")
     if (store_path is None) == (name_server is None):
@@ -134,7 +137,7 @@ def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
     ending = _position(given, "ending", LATEST)
     if streaming and ending != LATEST:
         raise OptionError("a stream has no end: leave out the ending... options, or use read")
-    if not streaming and starting == LATEST:
+    if streaming is False and starting == LATEST:
         raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
     if ending == EARLIEST:
         raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
@@ -153,7 +156,7 @@ def parse(options: Mapping[str, str], *, streaming: bool = False) -> Options:
         max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", 0),
         max_bytes_per_trigger=given.number("maxBytesPerTrigger", 0),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        group=_group(given, name_server),
+        group=_group(given, name_server, streaming=streaming),
         commit_offsets_to_group=given.flag("commitOffsetsToGroup", False),
         columns=given.text("columns") or "all",
         properties_json=given.one_of("propertiesFormat", ("map", "json")) == "json",
@@ -296,11 +299,13 @@ def _position(given: _Given, side: str, default: Position) -> Position:
     return Position(offsets=parse_offsets(name, given.json(name)), option=name)
 
 
-def _group(given: _Given, name_server: str | None) -> str | None:
+def _group(given: _Given, name_server: str | None, *, streaming: bool | None) -> str | None:
     group, prefix = given.text("group"), given.text("groupIdPrefix")
     commits = given.flag("commitOffsetsToGroup", False)
     if commits and group is None:
         raise OptionError("option commitOffsetsToGroup is true: name the group in option group")
     if commits and name_server is None:
         raise OptionError("option commitOffsetsToGroup needs nameServer: files hold no groups")
+    if commits and streaming is False:
+        raise OptionError("option commitOffsetsToGroup is true: only a stream has progress to tell")
     return group or prefix or DEFAULT_GROUP

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
+
+import congreve
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -26,8 +30,6 @@ def local_session(name: str, master: str = "local[2]") -> SparkSession:
 
     The source is registered, so that it is found where the package is installed for development.
     """
-    from congreve.spark.source import RocketMQDataSource
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
         SparkSession.builder.master(master)
@@ -46,5 +48,25 @@ def local_session(name: str, master: str = "local[2]") -> SparkSession:
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.dataSource.register(RocketMQDataSource)
+    register(session)
     return session
+
+
+def register(session: SparkSession) -> None:
+    """Make ``format("rocketmq")`` known to a session that cannot find it by itself.
+
+    Needed where the package came by `--py-files`, whose files come after Spark has looked for
+    sources, or is installed for development. A wheel goes on to the workers as the zip file that
+    it is: Spark puts no other kind of name on their paths.
+    """
+    from congreve.spark.source import RocketMQDataSource
+
+    shipped = congreve.ARCHIVE
+    if shipped is not None and shipped.endswith(".whl"):
+        # Spark serves it from there, and removes it at its end.
+        folder = Path(SparkFiles.getRootDirectory(), "shipped")
+        folder.mkdir(exist_ok=True)
+        archive = folder / f"{Path(shipped).stem}.zip"
+        shutil.copyfile(shipped, archive)
+        session.sparkContext.addPyFile(str(archive))
+    session.dataSource.register(RocketMQDataSource)

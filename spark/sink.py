@@ -25,7 +25,9 @@ from congreve.client.message import Message, MessageQueue
 from congreve.client.producer import Producer
 from congreve.errors import CongreveError
 from congreve.spark.errors import OptionError, SchemaError, SendError, SparkError
+from congreve.spark.options import IGNORED
 
+OPTIONS = ("nameServer", "topic", "group", "sendTimeoutMs")
 PRODUCER_GROUP = "spark-congreve-sink"
 BATCH = 200
 """Messages that go to one queue together."""
@@ -67,11 +69,15 @@ class Sent(WriterCommitMessage):
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The sink's options nameServer, topic, group and sendTimeoutMs; OptionError."""
     given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower() for name in OPTIONS} | IGNORED
+    for name in options:
+        if name.lower() not in known:
+            raise OptionError(f"option {name} is not known; to send there are {', '.join(OPTIONS)}")
     if not given.get("nameserver"):
         raise OptionError("option nameServer (host:port) is needed to send")
     timeout = given.get("sendtimeoutms", "3000")
     if not timeout.isdecimal() or int(timeout) == 0:
-        raise OptionError(f"option sendTimeoutMs is {timeout!r}: it must be a number above 0")
+        raise OptionError(f"option sendTimeoutMs is {timeout!r}: it must be milliseconds above 0")
     return SinkOptions(
         name_server=given["nameserver"],
         topic=given.get("topic") or None,

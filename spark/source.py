@@ -29,7 +29,8 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        return wanted_schema(spark_options.parse(self.options))
+        # Spark asks before it says whether it is going to read a batch or a stream.
+        return wanted_schema(spark_options.parse(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = spark_options.parse(self.options)

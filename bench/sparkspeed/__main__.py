@@ -1,7 +1,8 @@
 """How fast Spark reads: `PYTHONPATH=bench python -m sparkspeed [--messages N] [--store DIR]`.
 
 local[2], one run, a store of 128-byte messages. Prints rows a second, and beside each case what
-the same run says of its alternative; ratios within a run are what counts.
+the same run says of its alternative; ratios within a run are what counts. Figures go to
+bench/results/spark.json and spark.png.
 """
 
 from __future__ import annotations
@@ -15,19 +16,28 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from congreve.records.arrow import TYPES
 from congreve.spark.session import local_session
 from sparkspeed.broker import serving
-from sparkspeed.store import BEGIN_MS, TOPIC, fill
+from sparkspeed.ceiling import RepeatedSource
+from sparkspeed.report import Figure, write_json, write_plot
+from sparkspeed.rowreader import RowSource
+from sparkspeed.same import digest, own_frame
+from sparkspeed.store import BEGIN_MS, BROKER, QUEUES, TOPIC, fill
 from sparkspeed.touched import share_touched
 
+RESULTS = Path(__file__).parents[1] / "results"
 ROUNDS = 3
 MINUTE_MS = 60_000
+ROWS_SLOWLY = 20_000
+"""Of each queue, for readers that would take minutes for all."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=5_000_000)
     parser.add_argument("--store", type=Path, help="kept, and used again where it is there")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     with ExitStack() as stack:
         root = arguments.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -36,83 +46,119 @@ def main() -> None:
             fill(root, arguments.messages)
         spark = local_session("sparkspeed")
         stack.callback(spark.stop)
-        run(spark, root, arguments.messages)
+        for source in (RowSource, RepeatedSource):
+            spark.dataSource.register(source)
+        bench = Bench(spark, root, arguments.messages)
+        bench.files()
+        bench.filters()
+        bench.brokers()
+        write_json(arguments.results / "spark.json", bench.figures, arguments.messages)
+        write_plot(arguments.results / "spark.png", bench.figures)
 
 
-def run(spark: Any, root: Path, messages: int) -> None:
-    files = {"storePath": str(root)}
-    read(spark, files, columns="queueOffset").count()
-    everything = timed("storePath, all columns", messages, lambda: drain(read(spark, files)))
-    timed(
-        "storePath, rocketmq-spark's nine, JSON",
-        messages,
-        lambda: drain(read(spark, files, columns="rocketmq-spark", propertiesFormat="json")),
-    )
-    timed(
-        "storePath, metadata columns, count by tag",
-        messages,
-        lambda: read(spark, files, columns="metadata").groupBy("tags").count().collect(),
-    )
-    timed(
-        "storePath, tags and storeTimestamp, count by tag",
-        messages,
-        lambda: read(spark, files, columns="tags,storeTimestamp").groupBy("tags").count().collect(),
-    )
-    timed(
-        "storePath, queueOffset and storeSize, sum",
-        messages,
-        lambda: read(spark, files, columns="queueOffset,storeSize").groupBy().sum().collect(),
-    )
-    filtered = timed(
-        "storePath, all, one tag of 100 filtered by Spark",
-        messages,
-        lambda: drain(read(spark, files).filter("tags = 'Tag7'")),
-    )
-    pushed = timed(
-        "storePath, all, one tag of 100 by option",
-        messages,
-        lambda: drain(read(spark, files, tags="Tag7")),
-    )
-    print(f"one tag: {filtered / pushed:.1f} x quicker than filtering in Spark")
-    begin = BEGIN_MS + 12 * 60 * MINUTE_MS
-    window = {"startingTimestamp": str(begin), "endingTimestamp": str(begin + MINUTE_MS)}
-    print(f"one minute of a day touches {share_touched(root, TOPIC, window):.2%} of the bytes")
-    for limits in ({}, {"maxTransferCountOnMessageInMemory": "4096"}):
-        with serving(root, limits) as name_server:
-            name = "a pull of at most " + limits.get("maxTransferCountOnMessageInMemory", "32")
-            brokers = {"nameServer": name_server}
-            timed(
-                f"nameServer, body, {name}",
-                messages,
-                lambda where=brokers: drain(read(spark, where, columns="body")),
+class Bench:
+    """The cases; what was measured is in `figures`."""
+
+    def __init__(self, spark: Any, root: Path, messages: int) -> None:
+        self._spark = spark
+        self._messages = messages
+        self._root = root
+        self._files = {"storePath": str(root), "brokerName": BROKER}
+        self.figures: list[Figure] = []
+        # Spark's first query costs seconds, and the first read fills the page cache.
+        drain(self._read(self._files))
+
+    def files(self) -> None:
+        """Rows and aggregates out of the store's files, beside what Spark itself can take."""
+        self._rate("storePath, all columns", lambda: drain(self._read(self._files)), aim=3)
+        for name, columns in (("all columns", "all"), ("tags", "tags")):
+            again = self._read(
+                self._files, source="repeated", columns=columns, rows=str(self._messages)
             )
-            timed(
-                f"nameServer, all columns, {name}",
-                messages,
-                lambda where=brokers: drain(read(spark, where)),
-            )
-    print(f"(all columns from files: {messages / everything / 1e6:.2f} M rows/s)")
+            self._rate(f"one batch again and again, {name}", lambda frame=again: drain(frame))
+        for name, options in (
+            ("body", {"columns": "body"}),
+            ("rocketmq-spark's nine", {"columns": "rocketmq-spark", "propertiesFormat": "json"}),
+        ):
+            frame = self._read(self._files, **options)
+            self._rate(f"storePath, {name}", lambda frame=frame: drain(frame))
+        self._rate("storePath, tags, count by tag", lambda: self._by_tag("tags"), aim=6)
+        self._rate("storePath, preset metadata, count by tag", lambda: self._by_tag("metadata"))
+        entries = self._read(self._files, columns="queueOffset,storeSize")
+        self._rate("storePath, queueOffset and storeSize, sum", entries.groupBy().sum().collect)
 
+    def filters(self) -> None:
+        """One tag of a hundred, one minute of a day."""
+        everything = self._read(self._files).filter("tags = 'Tag7'")
+        filtered = self._rate("storePath, one tag, filtered by Spark", lambda: drain(everything))
+        only = self._read(self._files, tags="Tag7")
+        pushed = self._rate("storePath, one tag, by option", lambda: drain(only))
+        self._note(Figure("one tag by option beside Spark's filter", filtered / pushed, "x", 5))
+        begin = BEGIN_MS + 12 * 60 * MINUTE_MS
+        window = {"startingTimestamp": str(begin), "endingTimestamp": str(begin + MINUTE_MS)}
+        share = 100 * share_touched(self._root, TOPIC, window)
+        self._note(Figure("bytes touched for one minute of a day", share, "%", 2, least=False))
 
-def read(spark: Any, where: dict[str, str], **options: str) -> Any:
-    return spark.read.format("rocketmq").options(topic=TOPIC, **where, **options).load()
+    def brokers(self) -> None:
+        """The same rows over the protocol, beside a reader of single rows."""
+        with serving(self._root, {"maxTransferCountOnMessageInMemory": "4096"}) as address:
+            served = {"nameServer": address}
+            self._same(served)
+            for columns, aim in (("body", 1.0), ("rocketmq-spark", None), ("all", 1.0)):
+                frame = self._read(served, columns=columns)
+                quick = self._rate(f"nameServer, {columns}", lambda frame=frame: drain(frame), aim)
+                if columns != "all":
+                    self._rows_slowly(address, columns, self._messages / quick)
+        with serving(self._root, {}) as address:
+            frame = self._read({"nameServer": address}, columns="body")
+            self._rate("nameServer, body, pulls of at most 32", lambda: drain(frame))
+
+    def _same(self, served: dict[str, str]) -> None:
+        """Whether Spark's own frame, files and brokers give the same rows."""
+        own = own_frame(self._spark, self._messages)
+        files, brokers = self._read(self._files), self._read(served)
+        expected = digest(own, own.columns)
+        same = expected == digest(files, own.columns)
+        same = same and digest(files, list(TYPES)) == digest(brokers, list(TYPES))
+        self._note(Figure(f"{expected[0]:,} rows are the same by all three ways", same, "", 1))
+
+    def _rows_slowly(self, address: str, columns: str, quick: float) -> None:
+        for batch in ("32", "4096"):
+            options = {"columns": columns, "pullBatchSize": batch, "rows": str(ROWS_SLOWLY)}
+            frame = self._read({"nameServer": address}, source="rows", **options)
+            name = f"row at a time, {columns}, pulls of {batch}"
+            rows = min(ROWS_SLOWLY * QUEUES, self._messages)
+            slow = rows / self._rate(name, lambda frame=frame: drain(frame), rows=rows)
+            aim = 10 if batch == "32" else None
+            self._note(Figure(f"nameServer beside {name}", quick / slow, "x", aim))
+
+    def _by_tag(self, columns: str) -> None:
+        self._read(self._files, columns=columns).groupBy("tags").count().collect()
+
+    def _read(self, where: dict[str, str], *, source: str = "rocketmq", **options: str) -> Any:
+        return self._spark.read.format(source).options(topic=TOPIC, **where, **options).load()
+
+    def _rate(
+        self, name: str, work: Callable[[], Any], aim: float | None = None, rows: int | None = None
+    ) -> float:
+        """The median of ROUNDS in seconds."""
+        times = []
+        for _ in range(ROUNDS):
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        self._note(Figure(name, (rows or self._messages) / median(times) / 1e6, aim=aim))
+        return median(times)
+
+    def _note(self, figure: Figure) -> None:
+        self.figures.append(figure)
+        aim = "" if figure.aim is None else f"(to be reached: {figure.aim:g})"
+        print(f"{figure.work:58s} {figure.value:8.2f} {figure.unit:9s} {aim}", flush=True)
 
 
 def drain(frame: Any) -> None:
     """Every column of every row comes to the JVM and goes nowhere."""
     frame.write.format("noop").mode("overwrite").save()
-
-
-def timed(name: str, messages: int, work: Callable[[], Any]) -> float:
-    """The median of ROUNDS in seconds, printed."""
-    times = []
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    seconds = median(times)
-    print(f"{name:58s} {seconds:7.2f} s {messages / seconds / 1e6:7.2f} M rows/s", flush=True)
-    return seconds
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.client.admin import AdminClient
 from congreve.namesrv.server import NameServer
-from sparkspeed.store import QUEUES, TOPIC
+from sparkspeed.store import BROKER, QUEUES, TOPIC
 
 
 @contextmanager
@@ -41,6 +41,7 @@ async def serve(root: str, settings: dict[str, str]) -> None:
                 **{"namesrvAddr": name_server.address, "bindAddress": "127.0.0.1"},
                 **{"brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "listenPort": "0"},
                 **{"storePathRootDir": root, "flushDiskType": "ASYNC_FLUSH"},
+                "brokerName": BROKER,
                 **{"messageIndexEnable": "false", "fileReservedTime": "100000"},
                 **{"maxTransferBytesOnMessageInMemory": str(2 << 20)},
                 **settings,

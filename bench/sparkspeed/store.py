@@ -10,6 +10,7 @@ from congreve.records.message import Record
 from congreve.records.record import encode_properties
 
 TOPIC = "bench"
+BROKER = "broker-a"
 QUEUES = 8
 TAGS = 100
 DAY_MS = 86_400_000

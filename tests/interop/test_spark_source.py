@@ -28,7 +28,7 @@ def test_what_java_sent_becomes_rows_and_mqadmin_sees_the_group(
     options = parse(
         {
             **{"nameServer": cluster.namesrv.address, "topic": topic, "verifyCrc": "true"},
-            **{"group": group, "commitOffsetsToGroup": "true"},
+            "group": group,
         }
     )
     reader = BatchReader(options, checked_schema(wanted_schema(options), options))

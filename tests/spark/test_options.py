@@ -43,6 +43,11 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"expressionType": "SQL92"}, "option subExpression is missing"),
         ({"expressionType": "SQL92", "subExpression": "a > 1"}, "SQL92 is evaluated by brokers"),
         ({"commitOffsetsToGroup": "true"}, "name the group in option group"),
+        ({"commitOffsetsToGroup": "true", "group": "g"}, "needs nameServer"),
+        (
+            {"storePath": None, "nameServer": "h:1", "commitOffsetsToGroup": "true", "group": "g"},
+            "only a stream has progress",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_with_its_value(wrong: dict[str, str | None], message: str) -> None:

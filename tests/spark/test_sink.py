@@ -106,6 +106,8 @@ def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Clu
         ("'x' AS value", {"topic": "out"}, "no column 'value' can be sent"),
         ("'x' AS tags", {"topic": "out"}, "a column body is needed"),
         ("'x' AS body", {}, "option topic or a column topic is needed"),
+        ("'x' AS body", {"topic": "out", "tag": "A"}, "option tag is not known"),
+        ("'x' AS body", {"topic": "out", "sendTimeoutMs": "soon"}, "sendTimeoutMs is 'soon'"),
         (
             "'x' AS body",
             {"topic": "out", "nameServer": "127.0.0.1:1", "sendTimeoutMs": "300"},

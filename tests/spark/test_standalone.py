@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 import congreve
 assert "unpacked" in congreve.__path__[0], congreve.__path__
-from pyspark_congreve import DefaultSource
-spark.dataSource.register(DefaultSource)  # the look for pyspark_* comes before the files do
+from congreve.spark.session import register
+register(spark)
 info = spark.sparkContext._jsc.sc().statusTracker()
 while len(info.getExecutorInfos()) < 3:  # the driver counts
     spark.range(10).repartition(4).count()
@@ -42,9 +42,9 @@ spark.stop()
 """
 
 
-def zipped(folder: Path) -> Path:
-    """What the wheel holds, under the one kind of name that Spark puts on workers' paths."""
-    archive = folder / "congreve.zip"
+def wheel(folder: Path) -> Path:
+    """What the wheel holds, under a wheel's name."""
+    archive = folder / "congreve-0.1.0-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(archive, "w") as file:
         for parent, _, names in os.walk(NAMESPACE, followlinks=True):
             for name in names:
@@ -90,7 +90,7 @@ def found_in(log: Path, pattern: str) -> str:
 @pytest.mark.slow
 def test_workers_get_the_package_as_a_file_and_share_the_queues(tmp_path: Path) -> None:
     store = write(tmp_path / "store", 400)
-    archive = zipped(tmp_path)
+    archive = wheel(tmp_path)
     application = tmp_path / "application.py"
     application.write_text(APPLICATION)
     master = "org.apache.spark.deploy.master.Master"
@@ -123,4 +123,6 @@ def test_workers_get_the_package_as_a_file_and_share_the_queues(tmp_path: Path) 
     wanted = [(f"Tag{i}", 40) for i in range(10)]
     assert f"COUNTS {wanted}" in done.stdout, done.stdout
     for name in ("w1", "w2"):
-        assert list((tmp_path / name).glob("app-*/*/congreve.zip.unpacked/congreve/records")), name
+        assert list((tmp_path / name).glob("app-*/*/congreve-*.zip.unpacked/congreve/records")), (
+            name
+        )

@@ -159,13 +159,14 @@ def test_pieces_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
 
 
 def query(spark: Any, cluster: Cluster, topic: str, out: Path, **options: str) -> Any:
+    given = {
+        **{"nameServer": cluster.address, "topic": topic, "startingOffsets": "earliest"},
+        **{"columns": "queueId,queueOffset,body"},
+        **options,
+    }
     return (
         spark.readStream.format("rocketmq")
-        .option("nameServer", cluster.address)
-        .option("topic", topic)
-        .option("startingOffsets", "earliest")
-        .option("columns", "queueId,queueOffset,body")
-        .options(**options)
+        .options(**given)
         .load()
         .writeStream.format("parquet")
         .option("path", str(out / "rows"))
@@ -192,6 +193,21 @@ def test_a_query_resumes_exactly_and_commits_its_group(
     second.trigger(availableNow=True).start().awaitTermination(120)
     assert numbers(spark, tmp_path) == list(range(150))
     assert sum(cluster.committed("spark-group", "resumed")) == 150
+
+
+def test_a_query_from_the_latest_offsets_reads_only_what_comes(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.topic("latest")
+    cluster.send("latest", range(30))
+    running = query(spark, cluster, "latest", tmp_path, startingOffsets="latest").start()
+    try:
+        running.processAllAvailable()
+        cluster.send("latest", range(30, 50))
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert numbers(spark, tmp_path) == list(range(30, 50))
 
 
 def test_a_running_query_outlives_its_broker(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
