@@ -26,8 +26,11 @@ $(VENV)/.liburing: | $(VENV)/.base
 		>/dev/null || echo "liburing-dev could not be installed: ioBackend=uring is left out"
 	touch $@
 
+# Spark looks for pyspark_* in folders, which --editable does not show: hence the link.
 $(VENV)/.built: $(VENV)/.base $(VENV)/.liburing setup.py $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	ln -sf $(CURDIR)/pyspark_congreve.py \
+		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	touch $@
 
 # By its name, because --editable would compile again: it is installed, only what it needs is not.

@@ -84,8 +84,7 @@ class Bench:
             self._rate(f"storePath, {name}", lambda frame=frame: drain(frame))
         self._rate("storePath, tags, count by tag", lambda: self._by_tag("tags"), aim=6)
         self._rate("storePath, preset metadata, count by tag", lambda: self._by_tag("metadata"))
-        entries = self._read(self._files, columns="queueOffset,storeSize")
-        self._rate("storePath, queueOffset and storeSize, sum", entries.groupBy().sum().collect)
+        self._rate("storePath, queueOffset and storeSize, sum", self._sum)
 
     def filters(self) -> None:
         """One tag of a hundred, one minute of a day."""
@@ -131,6 +130,9 @@ class Bench:
             slow = rows / self._rate(name, lambda frame=frame: drain(frame), rows=rows)
             aim = 10 if batch == "32" else None
             self._note(Figure(f"nameServer beside {name}", quick / slow, "x", aim))
+
+    def _sum(self) -> None:
+        self._read(self._files, columns="queueOffset,storeSize").groupBy().sum().collect()
 
     def _by_tag(self, columns: str) -> None:
         self._read(self._files, columns=columns).groupBy("tags").count().collect()

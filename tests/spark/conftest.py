@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,10 @@ class Cluster:
         self.stop()
         self._loop.run(self._namesrv.stop())
         self._loop.stop()
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """In the loop of the servers."""
+        self._loop.run(coroutine)
 
     def topic(self, name: str, queues: int = 4) -> None:
         async def create() -> None:
