@@ -20,6 +20,7 @@ SETTINGS = {
     "flushDelayOffsetInterval": "500",
     "mappedFileSizeCommitLog": str(1 << 20),
 }
+D25_LEFT_OVERS = {"DELAY", "REAL_TOPIC", "REAL_QID"}
 PARKING = ("REAL_TOPIC", "REAL_QID", "DELAY", "WAIT", "MIN_OFFSET", "MAX_OFFSET")
 
 
@@ -140,10 +141,25 @@ def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays:
                 if one["queueId"] == queue_id and level[number_of(one)] == wanted
             ]
             assert came == sorted(came)
+    if kind == "congreve":
+        # Whoever sends it on with its properties would have it delayed again (D25).
+        assert not [one for one in delivered if one["properties"].keys() & D25_LEFT_OVERS]
     tagged = delays.java.call(
         "drain", namesrv=delays.namesrv.address, topics=[delays.topic], expression="Tag1"
     )["messages"]
     assert len(tagged) == len([one for one in sent if one["tags"] == "Tag1"])
+
+
+def test_a_level_that_is_none_delivers_at_once(kind: str, delays: Delays) -> None:
+    delays.start(kind)
+    delays.create_topic()
+    sent = delays.send([0, -1, -(2**31), 2**31 - 1])
+    delivered = delays.delivered(3)
+    assert sorted(number_of(one) for one in delivered) == [0, 1, 2]
+    delivered = delays.delivered(4)
+    (highest,) = [one for one in delivered if number_of(one) == 3]
+    assert highest["storeTimestamp"] - highest["bornTimestamp"] >= LEVELS_MS[-1]
+    assert highest["properties"]["UNIQ_KEY"] == sent[3]["msgId"]
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
