@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from congreve.broker.clients import ClientChannel
 from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerManager
-from congreve.broker.errors import FilterSyntaxError, RefusedError
+from congreve.broker.errors import RefusedError
 from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.producers import ProducerManager
 from congreve.broker.sendchecks import SYS_FLAG_UNIT_SUB
 from congreve.broker.subscription import is_tag_type
 from congreve.broker.topics import TopicConfigManager, retry_topic
+from congreve.records.errors import FilterSyntaxError
 from congreve.remoting.bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand

@@ -17,7 +17,3 @@ class RefusedError(BrokerError):
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
         self.code = code
-
-
-class FilterSyntaxError(BrokerError):
-    """A filter expression that cannot be compiled; the message names line and column."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 import mmh3
 import msgspec
 
-from congreve.broker.errors import FilterSyntaxError
-from congreve.broker.filterprogram import FilterProgram
-from congreve.broker.filtersyntax import SQL92, FilterCompiler
 from congreve.broker.subscription import is_tag_type
 from congreve.engine.clock import Clock
+from congreve.records.errors import FilterSyntaxError
+from congreve.records.filterprogram import FilterProgram
+from congreve.records.filtersyntax import SQL92, FilterCompiler
 from congreve.remoting import fastjson
 from congreve.remoting.bodies import SubscriptionData
 from congreve.remoting.body import Body

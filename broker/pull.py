@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.consumers import ConsumerManager
-from congreve.broker.errors import FilterSyntaxError, RefusedError
+from congreve.broker.errors import RefusedError
 from congreve.broker.filters import ConsumerFilterManager
 from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.heldpull import HeldPull, PullWaker
@@ -19,6 +19,7 @@ from congreve.engine.clock import Clock
 from congreve.engine.reader import GetResult, GetStatus, TagFilter
 from congreve.engine.store import MessageStore
 from congreve.records import properties
+from congreve.records.errors import FilterSyntaxError
 from congreve.records.message import Record
 from congreve.remoting.bodies import (
     MessageQueue,

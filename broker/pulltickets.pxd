@@ -1,7 +1,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 from congreve.engine.consumequeue cimport ConsumeQueue
-from congreve.engine.reader cimport RecordFilter, TagFilter
+from congreve.engine.reader cimport TagFilter
+from congreve.records.recordfilter cimport RecordFilter
 from congreve.remoting.hotheaders cimport PullHeader
 
 

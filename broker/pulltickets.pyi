@@ -5,7 +5,8 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.consumers import ConsumerGroup
 from congreve.broker.offsets import ConsumerOffsetManager
 from congreve.engine.consumequeue import ConsumeQueue
-from congreve.engine.reader import RecordFilter, TagFilter
+from congreve.engine.reader import TagFilter
+from congreve.records.recordfilter import RecordFilter
 from congreve.remoting.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 
 @final

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from congreve.engine.reader import RecordFilter
 from congreve.records.record import string_hash
+from congreve.records.recordfilter import RecordFilter
 
 ALL = "*"
 TAG_TYPE = "TAG"

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.engine.commitlog cimport CommitLog
 from congreve.engine.consumequeue cimport ConsumeQueue
+from congreve.records.recordfilter cimport RecordFilter
 
 # Numbers of GetStatus.
 cdef enum GetCode:
@@ -31,11 +32,6 @@ cdef class TagFilter:
     cdef int32_t *codes
     cdef Py_ssize_t count
     cdef bint accepts(self, int64_t tags_code) noexcept nogil
-
-
-cdef class RecordFilter:
-    # Says whether a record, which is whole, passes. Made to be derived from.
-    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil
 
 
 cdef class Limits:

@@ -5,6 +5,7 @@ from typing import final
 from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig
 from congreve.engine.consumequeue import ConsumeQueue
+from congreve.records.recordfilter import RecordFilter
 
 class GetStatus(enum.IntEnum):
     """What a look into a queue found (RocketMQ: GetMessageStatus)."""
@@ -24,9 +25,6 @@ class TagFilter:
     """Tag hashes (signed 32 bits) of which an entry must carry one."""
 
     def __init__(self, codes: Iterable[int]) -> None: ...
-
-class RecordFilter:
-    """What a record's bytes must satisfy; compiled classes derive from it."""
 
 @final
 class Limits:

@@ -79,11 +79,6 @@ cdef class TagFilter:
         return low < self.count and self.codes[low] == wanted
 
 
-cdef class RecordFilter:
-    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil:
-        return True
-
-
 @cython.final
 cdef class Limits:
     def __cinit__(self, *, int64_t memory_bytes, int32_t memory_count, int64_t disk_bytes,

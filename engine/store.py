@@ -20,7 +20,7 @@ from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.index import KeyIndex
 from congreve.engine.lock import StoreLock
 from congreve.engine.queuetable import QueueTable
-from congreve.engine.reader import GetResult, Limits, Reader, RecordFilter
+from congreve.engine.reader import GetResult, Limits, Reader
 from congreve.engine.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
 from congreve.engine.retention import disk_use as partition_use
@@ -31,6 +31,7 @@ from congreve.records.errors import RecordError
 from congreve.records.message import Record
 from congreve.records.properties import DELAY, TIMER_OUT_MS
 from congreve.records.record import decode_record, encode_properties, offset_message_id
+from congreve.records.recordfilter import RecordFilter
 
 __all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 

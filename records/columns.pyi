@@ -5,6 +5,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from congreve.records.column import KINDS, Column
+from congreve.records.recordfilter import RecordFilter
 
 __all__ = ["KINDS", "RecordColumns"]
 
@@ -20,13 +21,15 @@ class RecordColumns:
         names: Iterable[str],
         *,
         tags: Iterable[str] | None = None,
+        records: RecordFilter | None = None,
         verify_crc: bool = False,
         keep_corrupt: bool = False,
         decompress: bool = True,
     ) -> None:
         """Columns out of KINDS; RecordError for another name.
 
-        With `tags` only messages with one of these are taken. A damaged record raises
+        With `tags` only messages with one of these are taken, with `records` those that it accepts.
+        A damaged record raises
         CorruptRecordError, or with `keep_corrupt` becomes a row without values. Bodies that their
         client compressed are decompressed (bodyCRC and storeSize are those of what is stored).
         """

@@ -14,6 +14,7 @@ from congreve.records cimport layout
 from congreve.records.column cimport CHUNK, NO_MEMORY, TOO_LARGE, Column, Failure
 from congreve.records.cursor cimport load_i64
 from congreve.records.record cimport tags_code
+from congreve.records.recordfilter cimport RecordFilter
 from congreve.records.row cimport NO_RECORD, SOUND, Row, Text, find_names, look_at, same
 
 from congreve.records.column import KINDS
@@ -44,6 +45,7 @@ cdef class RecordColumns:
     cdef tuple names
     cdef tuple columns
     cdef tuple tags
+    cdef RecordFilter records
     cdef bint verify_crc
     cdef bint keep_corrupt
     cdef bint decompress
@@ -52,13 +54,14 @@ cdef class RecordColumns:
     cdef bint wants_code
     cdef Row *chunk
 
-    def __cinit__(self, names, *, tags=None, bint verify_crc=False, bint keep_corrupt=False,
-                  bint decompress=True):
+    def __cinit__(self, names, *, tags=None, RecordFilter records=None, bint verify_crc=False,
+                  bint keep_corrupt=False, bint decompress=True):
         self.names = tuple(names)
         unknown = [name for name in self.names if name not in KINDS]
         if unknown:
             raise RecordError(f"no column is named {unknown[0]!r}: there are {', '.join(KINDS)}")
         self.tags = None if tags is None else tuple([tag.encode() for tag in tags])
+        self.records = records
         self.verify_crc, self.keep_corrupt, self.decompress = verify_crc, keep_corrupt, decompress
         self.wants_names = bool({"tags", "keys", "msgId"}.intersection(names)) or tags is not None
         self.wants_body = verify_crc or "body" in self.names
@@ -149,6 +152,9 @@ cdef class RecordColumns:
             bytes = self.prepare(count)
         if self.tags is not None:
             count = self.pass_tags(count)
+        if self.records is not None:
+            with nogil:
+                count = self.pass_records(count)
         for column in self.columns:
             with nogil:
                 failure = column.fill(self.chunk, count, bytes)
@@ -199,6 +205,21 @@ cdef class RecordColumns:
                         self.chunk[passed] = row[0]
                     passed += 1
                     break
+        return passed
+
+    cdef int64_t pass_records(self, int64_t count) noexcept nogil:
+        """Rows that the filter accepts, and damaged ones, move to the front; how many."""
+        cdef int64_t passed = 0
+        cdef int64_t i
+        cdef Row *row
+        for i in range(count):
+            row = &self.chunk[i]
+            if row.state == NO_RECORD or self.records.accepts_properties(
+                row.view.properties, row.view.properties_length
+            ):
+                if passed != i:
+                    self.chunk[passed] = row[0]
+                passed += 1
         return passed
 
     cdef int note_corrupt(self, int64_t count) except -1:

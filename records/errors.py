@@ -9,3 +9,7 @@ class RecordError(CongreveError):
 
 class CorruptRecordError(RecordError):
     """A stored message that is damaged, or lies no longer where its queue's entry says."""
+
+
+class FilterSyntaxError(RecordError):
+    """A filter expression that cannot be compiled; the message names line and column."""

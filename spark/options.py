@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from congreve.records.errors import FilterSyntaxError
+from congreve.records.filtersyntax import FilterCompiler
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
 
@@ -128,11 +130,6 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
             + (", not both" if store_path else "")
         )
     chosen = _filter(given)
-    if chosen.sql is not None and store_path is not None:
-        raise OptionError(
-            f"option subExpression is {chosen.sql!r}: SQL92 is evaluated by brokers, give "
-            "nameServer; with storePath use tags, or filter in Spark"
-        )
     starting = _position(given, "starting", LATEST if streaming else EARLIEST)
     ending = _position(given, "ending", LATEST)
     if streaming and ending != LATEST:
@@ -271,6 +268,10 @@ def _filter(given: _Given) -> Filter:
         return Filter(key=key)
     expression = given.text(name) or ""
     if kind == "sql92" and name == "subExpression":
+        try:
+            FilterCompiler().compile(expression)
+        except FilterSyntaxError as error:
+            raise OptionError(f"option subExpression is {expression!r}: {error}") from error
         return Filter(sql=expression, key=key)
     if expression == "*":
         return Filter(key=key)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from congreve.records.arrow import OF_QUEUE, repeated, to_batch
 from congreve.records.column import Column
 from congreve.records.columns import RecordColumns
+from congreve.records.recordfilter import RecordFilter
 from congreve.spark.offsets import Queue
 from congreve.spark.schema import CORRUPT, OF_ENTRY
 
@@ -34,6 +35,7 @@ class Scan:
         """Whether consume-queue entries tell all that is asked, without a look into the log."""
         return (
             self.tags is None
+            and self.sql is None
             and not self.verify_crc
             and set(self.schema.names) <= {*OF_QUEUE, *OF_ENTRY}
         )
@@ -42,7 +44,7 @@ class Scan:
 class QueueRows:
     """Gathers rows of one queue until a batch is taken."""
 
-    def __init__(self, scan: Scan, queue: Queue) -> None:
+    def __init__(self, scan: Scan, queue: Queue, records: RecordFilter | None = None) -> None:
         self._scan = scan
         self._constants = dict(zip(OF_QUEUE, queue, strict=True))
         names = [
@@ -53,6 +55,7 @@ class QueueRows:
         self.gather = RecordColumns(
             names,
             tags=scan.tags,
+            records=records,
             verify_crc=scan.verify_crc,
             keep_corrupt=CORRUPT in scan.schema.names,
             decompress=scan.decompress,

@@ -15,6 +15,7 @@ from congreve.records.arrow import schema
 from congreve.records.column import Column
 from congreve.records.columns import RecordColumns
 from congreve.records.errors import CorruptRecordError, RecordError
+from congreve.records.filtersyntax import FilterCompiler
 from congreve.records.properties import KEY_SEPARATOR
 from congreve.spark.errors import DataLossError, OptionError, SparkError, lost
 from congreve.spark.keyindex import KeyIndex
@@ -102,7 +103,8 @@ class StoreSource:
         if (start < low or stop > high) and scan.fail_on_data_loss:
             raise lost(part, low, high)
         start, stop = max(start, low), min(stop, high)
-        rows = QueueRows(scan, queue)
+        records = None if scan.sql is None else FilterCompiler().compile(scan.sql)
+        rows = QueueRows(scan, queue, records)
         if scan.entries_suffice:
             yield from self._read_entries(rows, queue, start, stop, scan)
             return

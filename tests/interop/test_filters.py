@@ -13,11 +13,11 @@ from harness.drivers import Driver, DriverError, body, message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from congreve.broker.errors import FilterSyntaxError
-from congreve.broker.filterprogram import Outcome
-from congreve.broker.filtersyntax import FilterCompiler
+from congreve.records.errors import FilterSyntaxError
+from congreve.records.filterprogram import Outcome
+from congreve.records.filtersyntax import FilterCompiler
 
-TABLE = Path(__file__).parents[1] / "broker" / "filter_results.json"
+TABLE = Path(__file__).parents[1] / "records" / "filter_results.json"
 
 NAMES = ["a", "b", "c", "_x$1"]
 VALUES = [

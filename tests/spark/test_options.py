@@ -41,7 +41,10 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"propertiesFormat": "xml"}, "option propertiesFormat is 'xml'"),
         ({"tags": "A||"}, r"option tags is 'A\|\|'"),
         ({"expressionType": "SQL92"}, "option subExpression is missing"),
-        ({"expressionType": "SQL92", "subExpression": "a > 1"}, "SQL92 is evaluated by brokers"),
+        (
+            {"expressionType": "SQL92", "subExpression": "a >"},
+            "subExpression is 'a >': it ends too",
+        ),
         ({"commitOffsetsToGroup": "true"}, "name the group in option group"),
         ({"commitOffsetsToGroup": "true", "group": "g"}, "needs nameServer"),
         (

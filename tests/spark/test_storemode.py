@@ -107,6 +107,17 @@ def test_one_tag_touches_entries_and_its_own_records(store: Path) -> None:
     assert rows(reader(store, tags="Tag33")) == []
 
 
+def test_sql92_is_evaluated_over_the_files(store: Path) -> None:
+    expression = "TAGS IN ('Tag3', 'Tag4') AND TAGS <> 'Tag4'"
+    sql = {"expressionType": "SQL92", "subExpression": expression}
+    with pytest.raises(OptionError, match=r"subExpression is 'TAGS ='.*line 1, column"):
+        reader(store, expressionType="SQL92", subExpression="TAGS =")
+    found = rows(reader(store, tags="Tag3"))
+    assert rows(reader(store, **sql)) == found
+    places = rows(reader(store, columns="queueOffset", **sql))
+    assert [row["queueOffset"] for row in places] == [row["queueOffset"] for row in found]
+
+
 def test_equal_hashes_are_told_apart(tmp_path: Path) -> None:
     from congreve.records.message import Record
 

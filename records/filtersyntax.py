@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
-from congreve.broker.errors import FilterSyntaxError
-from congreve.broker.filterprogram import FilterProgram, Op
+from congreve.records.errors import FilterSyntaxError
+from congreve.records.filterprogram import FilterProgram, Op
 
 SQL92 = "SQL92"
 

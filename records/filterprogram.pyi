@@ -2,7 +2,7 @@ import enum
 from collections.abc import Sequence
 from typing import final
 
-from congreve.engine.reader import RecordFilter
+from congreve.records.recordfilter import RecordFilter
 
 class Op(enum.IntEnum):
     """Instructions of a FilterProgram, and the argument that each one takes.

@@ -11,15 +11,9 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from congreve.broker.filternumbers cimport compare_reals, read_integer, read_real
-from congreve.engine.reader cimport RecordFilter
-from congreve.records.cursor cimport load_i64
-from congreve.records.layout cimport (
-    AT_PHYSICAL_OFFSET,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
-)
-from congreve.records.record cimport RECORD_OK, RecordView, check
+from congreve.records.filternumbers cimport compare_reals, read_integer, read_real
+from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from congreve.records.recordfilter cimport RecordFilter
 
 import enum
 
@@ -136,12 +130,8 @@ cdef class FilterProgram(RecordFilter):
         self.take_properties(properties, <int32_t> len(properties))
         return Outcome(self.run())
 
-    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil:
-        cdef RecordView view
-        cdef int64_t offset = load_i64(record + AT_PHYSICAL_OFFSET)
-        if check(record, size, offset, False, &view) != RECORD_OK:
-            return False
-        self.take_properties(view.properties, view.properties_length)
+    cdef bint accepts_properties(self, const uint8_t *properties, int32_t length) noexcept nogil:
+        self.take_properties(properties, length)
         return self.run() == OUTCOME_TRUE
 
     cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.engine.reader cimport RecordFilter
+from congreve.records.recordfilter cimport RecordFilter
 
 # Numbers of Op.
 cdef enum OpCode:
