@@ -20,6 +20,7 @@ from congreve.records.arrow import TYPES
 from congreve.spark.session import local_session
 from sparkspeed.broker import serving
 from sparkspeed.ceiling import RepeatedSource
+from sparkspeed.processors import seconds_of_children
 from sparkspeed.report import Figure, write_json, write_plot
 from sparkspeed.rowreader import RowSource
 from sparkspeed.same import digest, own_frame
@@ -83,7 +84,7 @@ class Bench:
             frame = self._read(self._files, **options)
             self._rate(f"storePath, {name}", lambda frame=frame: drain(frame))
         self._rate("storePath, tags, count by tag", lambda: self._by_tag("tags"), aim=6)
-        self._rate("storePath, preset metadata, count by tag", lambda: self._by_tag("metadata"))
+        self._rate("storePath, metadata, count by tag", lambda: self._by_tag("metadata"), aim=6)
         self._rate("storePath, queueOffset and storeSize, sum", self._sum)
 
     def filters(self) -> None:
@@ -144,18 +145,22 @@ class Bench:
         self, name: str, work: Callable[[], Any], aim: float | None = None, rows: int | None = None
     ) -> float:
         """The median of ROUNDS in seconds."""
-        times = []
+        rows = rows or self._messages
+        times, spent = [], []
         for _ in range(ROUNDS):
-            started = time.perf_counter()
+            started, before = time.perf_counter(), seconds_of_children()
             work()
             times.append(time.perf_counter() - started)
-        self._note(Figure(name, (rows or self._messages) / median(times) / 1e6, aim=aim))
+            spent.append(seconds_of_children() - before)
+        cpu_us = median(spent) * 1e6 / rows
+        self._note(Figure(name, rows / median(times) / 1e6, aim=aim, cpu_us=cpu_us))
         return median(times)
 
     def _note(self, figure: Figure) -> None:
         self.figures.append(figure)
-        aim = "" if figure.aim is None else f"(to be reached: {figure.aim:g})"
-        print(f"{figure.work:58s} {figure.value:8.2f} {figure.unit:9s} {aim}", flush=True)
+        aim = "" if figure.aim is None else f" (to be reached: {figure.aim:g})"
+        cpu = "" if figure.cpu_us is None else f" {figure.cpu_us:6.2f} us of CPU a row"
+        print(f"{figure.work:62s} {figure.value:8.2f} {figure.unit}{cpu}{aim}", flush=True)
 
 
 def drain(frame: Any) -> None:

@@ -18,6 +18,8 @@ class Figure:
     aim: float | None = None
     least: bool = True
     """Whether the value must be above the aim (rows a second) or below it (a share)."""
+    cpu_us: float | None = None
+    """Processor time a row of all processes: what a busy machine disturbs least."""
 
     @property
     def reached(self) -> bool | None:
