@@ -59,13 +59,18 @@ def backend_of(name: str) -> Backend:
     return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
 
 
+def opened(config: StoreConfig, backend: str) -> MessageStore:
+    """How full the machine's disk is must not end the test."""
+    return MessageStore(config, backend=backend_of(backend), disk_use=lambda _: 0.5)
+
+
 def write_until_killed(root: str, number: int, backend: str, policy: str) -> None:
     """Prints a line for each message that may be called safe, after the disk said so.
 
     With ASYNC_FLUSH nobody asks the disk but the flush timer; of mmap the kernel has every byte at
     once, and only a power cut could take it.
     """
-    with MessageStore(config_of(root, policy), backend=backend_of(backend)) as store:
+    with opened(config_of(root, policy), backend) as store:
         print("ready", flush=True)
         while True:
             lines, end = "", 0
@@ -135,7 +140,7 @@ def keys_found(store: MessageStore, key: str) -> list[bytes]:
 def check(root: Path, acknowledged: list[Acknowledged], backend: str) -> int:
     """All promises after a kill; the number that the next round may begin with."""
     highest = -1
-    with MessageStore(config_of(str(root)), backend=backend_of(backend)) as store:
+    with opened(config_of(str(root)), backend) as store:
         for queue_id, queue_offset, physical_offset, number in acknowledged:
             found = store.get(TOPIC, queue_id, queue_offset, 1)
             record = decode_record(b"".join(found.buffers))
@@ -176,9 +181,9 @@ def test_no_acknowledged_message_is_lost(
     for _ in range(rounds):
         acknowledged += write_and_kill(tmp_path, first, dice.uniform(0.0, 0.15), backend, policy)
         first = check(tmp_path, acknowledged[-500:], backend)
+        campaign(f"R1 kill -9, {backend}, {policy}", 1)
     assert len(acknowledged) > rounds
     check(tmp_path, acknowledged, "mmap")
-    campaign(f"R1 kill -9, {backend}, {policy}", rounds)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,11 @@ def config_of(root: Path) -> StoreConfig:
     )
 
 
+def store_of(config: StoreConfig) -> MessageStore:
+    """How full the machine's disk is must not end the test."""
+    return MessageStore(config, disk_use=lambda _: 0.5)
+
+
 class Image:
     """A store in the middle of its life, copied as a crash would leave it."""
 
@@ -54,9 +59,9 @@ class Image:
         self.messages: Messages = {}
         self.ends: dict[int, tuple[int, int]] = {}
         """Where a record ends -> its queue and queue offset, of records behind the checkpoint."""
-        with MessageStore(config_of(folder / "store")) as store:
+        with store_of(config_of(folder / "store")) as store:
             self._append(store, 40, 100)
-        with MessageStore(config_of(folder / "store")) as store:
+        with store_of(config_of(folder / "store")) as store:
             self.safe = store.log.max_offset
             while store.log.max_offset < self.safe + TAIL:
                 self._append(store, 1, random.Random(store.log.max_offset).randrange(1, 900))
@@ -98,7 +103,7 @@ def opened(image: Image, folder: Path, log: bytes) -> Iterator[MessageStore]:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(image.folder, folder)
     (folder / image.log).write_bytes(log)
-    with MessageStore(config_of(folder)) as store:
+    with store_of(config_of(folder)) as store:
         yield store
 
 
@@ -155,7 +160,7 @@ def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
         while whole_end < image.end and image.bytes[whole_end] == 0:
             whole_end += 1
         assert_consistent(image, tmp_path / "cut", log, image.whole_below(whole_end))
-    campaign("R4 tail cut at a byte", len(places(image, kill_rounds)))
+        campaign("R4 tail cut at a byte", 1)
 
 
 @pytest.mark.crash
@@ -206,7 +211,7 @@ def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
         log[byte] ^= 1 << bit
         kept = image.whole_below(max(end for end in ends if end <= byte))
         assert_bodies_are_right(image, tmp_path / "flip", bytes(log), kept)
-    campaign("R5 bit of the last 16 messages flipped", len(bits))
+        campaign("R5 bit of the last 16 messages flipped", 1)
 
 
 @pytest.mark.crash
@@ -228,7 +233,7 @@ def test_bytes_behind_the_cut_never_come_back(
             again = tmp_path / "again"
             shutil.rmtree(again, ignore_errors=True)
             shutil.copytree(folder, again)
-        with MessageStore(config_of(again)) as store:
+        with store_of(config_of(again)) as store:
             assert store.log.max_offset == end
         assert not any((again / image.log).read_bytes()[end:])
     campaign("R6 stale tail", max(1, kill_rounds // 5))

@@ -1,0 +1,162 @@
+"""Every step of persistence: the process ends before or after it, or the step fails.
+
+The store's process is real and so are its files; failpoints/failpoints.c stands between it and the
+C library.
+"""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+from failpoints import writer
+
+from congreve.engine.statefile import StateFile
+from congreve.engine.store import MessageStore
+from congreve.engine.verify import StoreExaminer
+from congreve.io_backends.probe import uring_refusal
+from congreve.records.record import decode_record
+
+HERE = Path(writer.__file__).parent
+BACKENDS = ("mmap", "pool", "uring")
+STEPS = [
+    *(("open", name) for name in ("commitlog", "consumequeue", "index")),
+    ("fallocate", "commitlog"),
+    ("ftruncate", "consumequeue"),
+    *(("write", name) for name in ("commitlog", "checkpoint", "config")),
+    *(("sync", name) for name in ("commitlog", "consumequeue", "index", "checkpoint", "config")),
+    ("rename", "commitlog"),
+    ("rename", "config"),
+    ("link", "config"),
+    ("ftruncate", "index"),
+    ("unlink", "abort"),
+]
+SIDES = ("before", "after")
+FAILING = {"open", "fallocate", "ftruncate", "write", "sync", "rename"}
+ERRORS = (errno.EIO, errno.ENOSPC)
+ENDED, REFUSED, NOT_STARTED, EXITED = 0, 3, 4, 9
+
+Count = Callable[[str, int], None]
+
+
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled failpoints."""
+    library = tmp_path_factory.mktemp("failpoints") / "failpoints.so"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "failpoints.c")]
+    subprocess.run([*command, "-ldl"], check=True)
+    return library
+
+
+class Life:
+    """A store whose processes meet failpoints one after the other."""
+
+    def __init__(self, root: Path, backend: str, library: Path) -> None:
+        if backend == "uring" and (refusal := uring_refusal(str(root))) is not None:
+            pytest.skip(refusal)
+        self.root = root / "store"
+        self.backend = backend
+        self._library = library
+        self._acknowledged: list[writer.Line] = []
+        self._state = 0
+        self._next = 0
+
+    def run(self, call: str, file: str, nth: int, does: str, times: int = 1) -> int:
+        """One process; its exit code."""
+        failpoint = {
+            "LD_PRELOAD": str(self._library),
+            "FAILPOINT_ROOT": str(self.root),
+            "FAILPOINT_CALL": call,
+            "FAILPOINT_FILE": file,
+            "FAILPOINT_NTH": str(nth),
+            "FAILPOINT_DOES": does,
+            "FAILPOINT_TIMES": str(times),
+        }
+        done = subprocess.run(
+            [sys.executable, writer.__file__, str(self.root), str(self._next), self.backend],
+            env={**os.environ, **failpoint},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode in (ENDED, REFUSED, NOT_STARTED, EXITED), done.stderr
+        for line in done.stdout[: done.stdout.rfind("\n") + 1].splitlines():
+            if line.startswith("state"):
+                self._state = int(line.split()[1])
+            else:
+                self._acknowledged.append(
+                    tuple(map(int, line.split()))  # type: ignore[arg-type]
+                )
+        return done.returncode
+
+    def check(self) -> None:
+        """Without a fault the store opens, serves all that was acknowledged, and is whole."""
+        backend = writer.backend_of(self.backend)
+        with MessageStore(
+            writer.config_of(str(self.root)), backend=backend, disk_use=lambda _: 0.5
+        ) as store:
+            for queue_id, queue_offset, physical_offset, number in self._acknowledged[-500:]:
+                found = store.get(writer.TOPIC, queue_id, queue_offset, 1)
+                record = decode_record(b"".join(found.buffers))
+                assert record.physical_offset == physical_offset
+                assert record.body == writer.body_of(number)
+            for queue_id in range(writer.QUEUES):
+                end = store.max_offset(writer.TOPIC, queue_id)
+                if end:
+                    found = store.get(writer.TOPIC, queue_id, end - 1, 1)
+                    body = decode_record(b"".join(found.buffers)).body
+                    number = int(body.split(b",")[0])
+                    assert body == writer.body_of(number)
+                    self._next = max(self._next, number + 1)
+        assert StoreExaminer(str(self.root)).verify().problems == []
+        if self._state:
+            state = StateFile(str(self.root / "config" / "state.json")).load(int)
+            assert state is not None and state >= self._state
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
+    tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
+) -> None:
+    """1,000 rounds meet each of the 36 failpoints nine times."""
+    life = Life(tmp_path, backend, preloaded)
+    dice = random.Random(36)
+    points = [*product(STEPS, SIDES)]
+    dice.shuffle(points)
+    reached = set()
+    for number in range(max(4, kill_rounds // 3)):
+        (call, file), side = points[number % len(points)]
+        # The first pass takes the first call, in which a store is made or recovered.
+        nth = 1 if number < len(points) else dice.randrange(1, 12)
+        if life.run(call, file, nth, side) == EXITED:
+            reached.add((call, file, side))
+        life.check()
+        campaign(f"R2 failpoint, {backend}", 1)
+    campaign(f"R2 different failpoints that ended a process, {backend}", len(reached))
+    assert len(reached) > min(kill_rounds // 3, len(points)) // 2
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_call_that_fails_acknowledges_nothing_and_leaves_a_store_that_opens(
+    tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
+) -> None:
+    life = Life(tmp_path, backend, preloaded)
+    dice = random.Random(7)
+    steps = [step for step in STEPS if step[0] in FAILING]
+    for number in range(max(4, kill_rounds // 3)):
+        call, file = dice.choice(steps)
+        does = str(dice.choice(ERRORS))
+        if call == "write" and number % 3 == 0:
+            does = "short"
+        ended = life.run(call, file, dice.randrange(1, 40), does, times=dice.choice((1, 1000)))
+        assert ended != EXITED
+        life.check()
+        campaign(f"R7 N-th call fails, {backend}", 1)
