@@ -12,6 +12,13 @@ IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CQ_ENTRY = 20
 _MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
+_MAX_SEGMENT = (1 << 31) - 1
+# Sizes, and intervals of loops that would turn without a rest.
+_POSITIVE = frozenset(
+    {"transient_store_pool_size", "mapped_file_size_consume_queue", "max_hash_slot_num"}
+    | {"max_index_num", "flush_interval_commit_log", "commit_interval_commit_log"}
+    | {"flush_interval_consume_queue", "sync_flush_timeout"}
+)
 
 
 @lru_cache(maxsize=16)
@@ -103,19 +110,16 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
                 f"flushDiskType is {self.flush_disk_type!r}: SYNC_FLUSH or ASYNC_FLUSH are known"
             )
         self._choose_backend()
-        if self.mapped_file_size_commit_log < _MIN_SEGMENT:
+        if not _MIN_SEGMENT <= self.mapped_file_size_commit_log <= _MAX_SEGMENT:
             raise StoreConfigError(
                 f"mappedFileSizeCommitLog is {self.mapped_file_size_commit_log}: "
-                f"at least {_MIN_SEGMENT} bytes are needed"
+                f"{_MIN_SEGMENT} to {_MAX_SEGMENT} bytes are possible"
             )
-        for name in (
-            "transient_store_pool_size",
-            "mapped_file_size_consume_queue",
-            "max_hash_slot_num",
-            "max_index_num",
-        ):
-            if getattr(self, name) <= 0:
-                raise StoreConfigError(f"{name} is {getattr(self, name)}: it must be positive")
+        for field in msgspec.structs.fields(self):
+            if field.name in _POSITIVE and getattr(self, field.name) <= 0:
+                raise StoreConfigError(
+                    f"{field.encode_name} is {getattr(self, field.name)}: it must be positive"
+                )
         entries = -(-self.mapped_file_size_consume_queue // _CQ_ENTRY)
         self.mapped_file_size_consume_queue = entries * _CQ_ENTRY
         self.disk_max_used_space_ratio = min(max(self.disk_max_used_space_ratio, 10), 95)

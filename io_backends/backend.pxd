@@ -36,6 +36,7 @@ cdef class Backend:
     cdef readonly bint prewrites
     cdef int64_t durable
     cdef int failure
+    cdef int bus_errors     # of the process when this backend was made
     cdef pthread_mutex_t lock
     cdef pthread_cond_t moved
 
@@ -45,6 +46,8 @@ cdef class Backend:
     # Tells how far appends are, about once a MiB: a backend may ready the memory in front of them.
     cdef void reached(self, int64_t position) noexcept nogil
 
-    # For subclasses, with `lock` held: what became of a group.
+    # For subclasses, with `lock` held: whether a mapped page was lost to SIGBUS, which then is the
+    # failure, and what became of a group.
+    cdef bint lost_page(self) noexcept nogil
     cdef void succeed(self, int64_t durable) noexcept nogil
     cdef void fail(self, int error) noexcept nogil

@@ -1,6 +1,6 @@
 """The seam between the store and the disk: what every backend shares."""
 
-from libc.errno cimport ETIMEDOUT, errno
+from libc.errno cimport EIO, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cpython.buffer cimport (
@@ -12,6 +12,7 @@ from posix.unistd cimport close as c_close, write as c_write
 from congreve.io_backends.atomic cimport (
     load_acquire, load_acquire_int, store_release, store_release_int,
 )
+from congreve.io_backends.buserror cimport bus_errors
 from congreve.io_backends.pthread cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_timedwait,
     pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
@@ -79,6 +80,7 @@ cdef class Backend:
         pthread_condattr_init(&attributes)
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         pthread_cond_init(&self.moved, &attributes)
+        self.bus_errors = bus_errors()
         self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         if self.event_fd < 0:
             raise BackendError(f"cannot make an eventfd: {os.strerror(errno)}")
@@ -95,6 +97,10 @@ cdef class Backend:
 
     @property
     def failure_errno(self):
+        if self.failure == 0 and bus_errors() != self.bus_errors:
+            pthread_mutex_lock(&self.lock)
+            self.lost_page()
+            pthread_mutex_unlock(&self.lock)
         return load_acquire_int(&self.failure)
 
     cdef void request_durable(self, int64_t upto) noexcept nogil:
@@ -103,7 +109,16 @@ cdef class Backend:
     cdef void reached(self, int64_t position) noexcept nogil:
         pass
 
+    cdef bint lost_page(self) noexcept nogil:
+        if bus_errors() == self.bus_errors:
+            return False
+        self.fail(EIO)
+        return True
+
     cdef void succeed(self, int64_t durable) noexcept nogil:
+        # A sync of a page that is no file's any more succeeds.
+        if self.lost_page():
+            return
         if self.failure == 0 and durable > self.durable:
             store_release(&self.durable, durable)
             announce(self)

@@ -12,6 +12,8 @@ from posix.mman cimport (
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
+from congreve.io_backends.buserror cimport forget, watch
+
 import os
 
 import numpy
@@ -76,6 +78,7 @@ cdef class Mapping:
             if at == MAP_FAILED:
                 raise BackendError(f"cannot map {path} ({size} bytes): {os.strerror(errno)}")
             self.data = <uint8_t *> at
+            watch(self.data, size)
         except BackendError:
             if create:
                 unlink(name)
@@ -85,6 +88,7 @@ cdef class Mapping:
 
     def __dealloc__(self):
         if self.data != NULL:
+            forget(self.data)
             munmap(self.data, self.size)
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):

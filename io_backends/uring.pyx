@@ -401,7 +401,7 @@ cdef class UringBackend(Backend):
             else:
                 self.fail(-cqe.res if cqe.res < 0 else EIO)
             io_uring_cqe_seen(&self.ring, cqe)
-        if self.failure != 0:
+        if self.failure != 0 or self.lost_page():
             return
         while self.count > 0 and self.writes[self.oldest].state == WRITE_DONE:
             # Who listens to the eventfd was told by the completion itself.

@@ -125,13 +125,13 @@ class Life:
 def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
-    """1,000 rounds meet each of the 36 failpoints nine times."""
+    """1,000 rounds meet each of the 36 failpoints three times."""
     life = Life(tmp_path, backend, preloaded)
     dice = random.Random(36)
     points = [*product(STEPS, SIDES)]
     dice.shuffle(points)
     reached = set()
-    for number in range(max(4, kill_rounds // 3)):
+    for number in range(max(4, kill_rounds // 9)):
         (call, file), side = points[number % len(points)]
         # The first pass takes the first call, in which a store is made or recovered.
         nth = 1 if number < len(points) else dice.randrange(1, 12)
@@ -140,7 +140,7 @@ def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
         life.check()
         campaign(f"R2 failpoint, {backend}", 1)
     campaign(f"R2 different failpoints that ended a process, {backend}", len(reached))
-    assert len(reached) > min(kill_rounds // 3, len(points)) // 2
+    assert len(reached) > min(kill_rounds // 9, len(points)) // 2
 
 
 @pytest.mark.crash
@@ -151,7 +151,7 @@ def test_a_call_that_fails_acknowledges_nothing_and_leaves_a_store_that_opens(
     life = Life(tmp_path, backend, preloaded)
     dice = random.Random(7)
     steps = [step for step in STEPS if step[0] in FAILING]
-    for number in range(max(4, kill_rounds // 3)):
+    for number in range(max(4, kill_rounds // 9)):
         call, file = dice.choice(steps)
         does = str(dice.choice(ERRORS))
         if call == "write" and number % 3 == 0:
