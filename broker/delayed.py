@@ -35,7 +35,7 @@ class DelayedMessages:
         return self._path
 
     def config_changed(self) -> None:
-        """Follow the table of levels and the limits of deliver times."""
+        """Follow the limits of deliver times; the table of levels is that of the start."""
         if self._path is not None:
             self._path.config_changed()
 

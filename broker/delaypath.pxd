@@ -36,4 +36,3 @@ cdef class DelayPath:
     cdef bint for_time(self, Message *message, const DeliveryWish *wish,
                        int64_t now) noexcept nogil
     cdef int64_t due_time(self, const DeliveryWish *wish, int64_t now) noexcept nogil
-    cdef void forget(self) noexcept

@@ -13,4 +13,4 @@ class DelayPath:
     def __init__(self, store: MessageStore, cluster: str) -> None:
         """`cluster` is stored with each message, as with those that do not wait."""
     def config_changed(self) -> None:
-        """Follow messageDelayLevel, timerWheelEnable, timerMaxDelaySec, timerRollWindowSlot."""
+        """Follow timerWheelEnable, timerMaxDelaySec and timerRollWindowSlot; levels are fixed."""

@@ -29,12 +29,20 @@ cdef int64_t FURTHEST_S = 1 << 40   # beyond any limit, and its milliseconds are
 @cython.final
 cdef class DelayPath:
     def __cinit__(self, store, str cluster):
+        delays = store.config.delay_levels_ms
         self.store = store
         self.log = store.log
         self.cluster = b"CLUSTER\x01" + cluster.encode()
+        self.levels = <int32_t> len(delays)
+        self.kept = [None] * (len(delays) + 1)
         self.more = <uint8_t *> PyMem_Malloc(len(self.cluster) + TARGET_MAX + NUMBERS_MAX)
-        if self.more == NULL:
+        self.delays_ms = <int64_t *> PyMem_Malloc((len(delays) + 1) * sizeof(int64_t))
+        self.queues = <void **> PyMem_Malloc((len(delays) + 1) * sizeof(void *))
+        if self.more == NULL or self.delays_ms == NULL or self.queues == NULL:
             raise MemoryError()
+        memset(self.queues, 0, (len(delays) + 1) * sizeof(void *))
+        for level, delay_ms in enumerate(delays):
+            self.delays_ms[level] = delay_ms
         self.config_changed()
 
     def __dealloc__(self):
@@ -44,27 +52,9 @@ cdef class DelayPath:
 
     def config_changed(self):
         config = self.store.config
-        delays = config.delay_levels_ms
         self.takes_times = config.timer_wheel_enable
         self.furthest_ms = config.timer_max_delay_sec * 1000
         self.roll_ms = config.timer_roll_ms
-        self.forget()
-        self.delays_ms = <int64_t *> PyMem_Malloc(max(len(delays), 1) * sizeof(int64_t))
-        self.queues = <void **> PyMem_Malloc((len(delays) + 1) * sizeof(void *))
-        if self.delays_ms == NULL or self.queues == NULL:
-            raise MemoryError()
-        memset(self.queues, 0, (len(delays) + 1) * sizeof(void *))
-        self.kept = [None] * (len(delays) + 1)
-        for level, delay_ms in enumerate(delays):
-            self.delays_ms[level] = delay_ms
-        self.levels = <int32_t> len(delays)
-
-    cdef void forget(self) noexcept:
-        self.levels = 0
-        PyMem_Free(self.delays_ms)
-        PyMem_Free(self.queues)
-        self.delays_ms = NULL
-        self.queues = NULL
 
     cdef int open_queue(self) except -1:
         """The queue that the last park() missed."""

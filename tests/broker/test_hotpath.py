@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from congreve.broker.broker import Broker
-from congreve.broker.config import BrokerConfig
+from congreve.broker.config import BrokerConfig, load_config
 from congreve.engine.config import StoreConfig
 from congreve.records.record import decode_record, decode_records, string_hash
 from congreve.remoting.client import RemotingClient
@@ -210,6 +210,36 @@ async def test_both_store_and_answer_the_same(
         # Five ordinary sends, the made topic's second, a batch of three, six for later.
         assert broker._hot_path.put_messages == 5 + 1 + 3 + 6
         await client.close()
+
+
+async def test_limits_of_deliver_times_count_as_soon_as_they_change(tmp_path: Path) -> None:
+    async with Broker(config_of(tmp_path)) as broker:
+        client = RemotingClient()
+        ports = Ports(broker, client)
+        await ports.ask(17, CREATE)
+        await send_both_ways(ports, "s from now", SerializeType.JSON)
+        for change in (b"timerMaxDelaySec=60", b"timerMaxDelaySec=90000\ntimerWheelEnable=false"):
+            assert (await ports.ask(25, {}, change)).code == 0
+            await send_both_ways(ports, "s from now", SerializeType.JSON)
+            assert broker.store.max_offset("rmq_sys_wheel_timer", 0) == 2
+        await client.close()
+
+
+async def test_a_new_table_of_delay_levels_waits_for_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("messageDelayLevel=1s 1m\n")
+    config = config_of(tmp_path / "store")
+    config.store.message_delay_level = "1s 1m"
+    async with Broker(config, config_path=path) as broker:
+        client = RemotingClient()
+        ports = Ports(broker, client)
+        await ports.ask(17, CREATE)
+        change = await ports.ask(25, {}, b"messageDelayLevel=1s 1m 1h")
+        assert (change.code, change.remark) == (0, "after a restart: messageDelayLevel")
+        await send_both_ways(ports, "a level above the highest", SerializeType.JSON)
+        assert broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 2
+        await client.close()
+    assert load_config(path).config.store.message_delay_level == "1s 1m 1h"
 
 
 async def test_pulls_of_any_size_come_back_as_they_were_sent(tmp_path: Path) -> None:
