@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import os
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +48,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("crash campaign: what was gone through")
         for name in sorted(counts):
             terminalreporter.write_line(f"{counts[name]:>9,}  {name}")
+
+
+@pytest.fixture(scope="session")
+def image_folder() -> Iterator[Path]:
+    """For images of crashed stores, in memory where there is a file system in it.
+
+    What a power cut left is in the image: no sync of its recovery can be tried by it.
+    """
+    memory = Path("/dev/shm")
+    in_memory = memory.is_dir() and os.access(memory, os.W_OK)
+    with tempfile.TemporaryDirectory(dir=memory if in_memory else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

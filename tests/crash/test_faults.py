@@ -2,6 +2,8 @@
 
 import errno
 import random
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from congreve.records.message import Record
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
+BACKENDS = ("mmap", "pool", "uring")
 SEGMENT = 64 << 10
 SECTORS = (512, 4096)
 WAIT_S = 20.0
@@ -75,7 +78,7 @@ def assert_served(store: MessageStore, numbers: Iterator[int] | range) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
     tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
@@ -106,7 +109,40 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
         with store_of(config_of(root)) as store:
             assert_served(store, range(safe))
             assert put(store, store.max_offset(TOPIC, 0)) > 0
-        campaign(f"R8 failed sync, {backend}", 1)
+        campaign(f"R8 failed sync, {backend}, SYNC_FLUSH", 1)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_failed_sync_that_nobody_waited_for_ends_all_writes_too(
+    tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
+) -> None:
+    """With ASYNC_FLUSH messages were answered before: from the failure on they are refused."""
+    for round_ in range(max(3, kill_rounds // 20)):
+        failing = random.Random(round_).randrange(4)
+        root = tmp_path / str(round_)
+        faulty = FaultBackend(
+            inner_backend(backend, tmp_path), FaultPlan(groups={failing: Fault(error=errno.EIO)})
+        )
+        config = config_of(
+            root,
+            flush_disk_type="ASYNC_FLUSH",
+            flush_interval_commit_log=1,
+            flush_commit_log_least_pages=0,
+        )
+        ends: list[int] = []
+        with store_of(config, backend=faulty) as store:
+            while (end := put(store, len(ends))) > 0:
+                ends.append(end)
+                time.sleep(0.001)
+            assert faulty.groups == failing + 1
+            durable = store.backend.durable_offset
+            assert "disk failed" in (store.read_only_reason or "")
+            assert_served(store, range(len(ends)))
+        with store_of(config_of(root)) as store:
+            assert_served(store, range(sum(end <= durable for end in ends)))
+            assert put(store, store.max_offset(TOPIC, 0)) > 0
+        campaign(f"R8 failed sync, {backend}, ASYNC_FLUSH", 1)
 
 
 @pytest.mark.crash
@@ -179,9 +215,9 @@ def torn_group(group: Group, sector: int, dice: random.Random) -> bytes:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_every_crash_image_of_a_run_has_what_was_acknowledged(
-    tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
+    tmp_path: Path, image_folder: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """1,000 rounds replay 20,000 images."""
     images = 0
@@ -192,7 +228,8 @@ def test_every_crash_image_of_a_run_has_what_was_acknowledged(
         for cut in range(len(groups)):
             if images == wanted:
                 return
-            root = tmp_path / "image" / str(images)
+            root = image_folder / "replayed"
+            shutil.rmtree(root, ignore_errors=True)
             torn = torn_group(groups[cut], SECTORS[images % 2], dice)
             write_image(root, groups[:cut], torn)
             safe = sum(end <= groups[cut].start for end in ends.values())

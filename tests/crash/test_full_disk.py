@@ -8,6 +8,10 @@ import pytest
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.engine.verify import StoreExaminer
+from congreve.io_backends.backend import Backend
+from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.pool import PoolBackend
+from congreve.io_backends.probe import uring_refusal
 from congreve.records.message import Record
 from congreve.records.record import decode_record
 
@@ -27,9 +31,17 @@ def config_of(folder: Path) -> StoreConfig:
     )
 
 
-def opened(folder: Path) -> MessageStore:
+def opened(folder: Path, backend: str) -> MessageStore:
     """The share of the disk that is used must not end the test before the disk is really full."""
-    return MessageStore(config_of(folder), disk_use=lambda _: 0.5)
+    return MessageStore(config_of(folder), backend=backend_of(backend), disk_use=lambda _: 0.5)
+
+
+def backend_of(name: str) -> Backend:
+    if name == "mmap":
+        return MmapBackend()
+    if name == "pool":
+        return PoolBackend()
+    return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
 
 
 def body_of(number: int) -> bytes:
@@ -54,15 +66,21 @@ def assert_all_served(store: MessageStore, acknowledged: dict[int, int]) -> None
 
 
 @pytest.mark.crash
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
 def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
-    small_disk: Callable[[int], Path], kill_rounds: int, campaign: Callable[[str, int], None]
+    small_disk: Callable[[int], Path],
+    kill_rounds: int,
+    backend: str,
+    campaign: Callable[[str, int], None],
 ) -> None:
-    for cycle in range(max(1, kill_rounds // 25)):
+    for cycle in range(max(1, kill_rounds // 50)):
         disk = small_disk(DISK)
+        if backend == "uring" and (refusal := uring_refusal(str(disk))) is not None:
+            pytest.skip(refusal)
         ballast = disk / "ballast"
         ballast.write_bytes(bytes(DISK // 2 + cycle % 20 * 100_000))
         acknowledged: dict[int, int] = {}
-        with opened(disk) as store:
+        with opened(disk, backend) as store:
             assert fill(store, acknowledged) is PutStatus.CREATE_MAPEDFILE_FAILED
             assert fill(store, acknowledged) is PutStatus.CREATE_MAPEDFILE_FAILED
             full = len(acknowledged)
@@ -71,7 +89,7 @@ def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
             fill(store, acknowledged)
             assert len(acknowledged) > full
             assert_all_served(store, acknowledged)
-        with opened(disk) as store:
+        with opened(disk, backend) as store:
             assert_all_served(store, acknowledged)
         assert StoreExaminer(str(disk / "store")).verify().problems == []
-        campaign("R9 full disk", 1)
+        campaign(f"R9 full disk, {backend}", 1)

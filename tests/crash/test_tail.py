@@ -93,8 +93,8 @@ class Image:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return Image(tmp_path_factory.mktemp("tail"))
+def image(image_folder: Path) -> Image:
+    return Image(image_folder / "tail")
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def places(image: Image, kill_rounds: int) -> list[int]:
 
 @pytest.mark.crash
 def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
-    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
+    image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     for end in places(image, kill_rounds):
         log = image.bytes[:end].ljust(SEGMENT, b"\0")
@@ -159,14 +159,14 @@ def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
         whole_end = end
         while whole_end < image.end and image.bytes[whole_end] == 0:
             whole_end += 1
-        assert_consistent(image, tmp_path / "cut", log, image.whole_below(whole_end))
+        assert_consistent(image, image_folder / "cut", log, image.whole_below(whole_end))
         campaign("R4 tail cut at a byte", 1)
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("sector", SECTORS)
 def test_sectors_that_never_reached_the_disk_end_the_log(
-    image: Image, tmp_path: Path, kill_rounds: int, sector: int, campaign: Count
+    image: Image, image_folder: Path, kill_rounds: int, sector: int, campaign: Count
 ) -> None:
     dice = random.Random(sector)
     first = image.safe // sector + 1
@@ -177,7 +177,7 @@ def test_sectors_that_never_reached_the_disk_end_the_log(
         for number in lost:
             log[number * sector : (number + 1) * sector] = bytes(sector)
         kept = image.whole_below(min(lost) * sector)
-        assert_bodies_are_right(image, tmp_path / "torn", bytes(log), kept)
+        assert_bodies_are_right(image, image_folder / "torn", bytes(log), kept)
     campaign(f"R3 sectors of {sector} B lost", kill_rounds)
 
 
@@ -200,7 +200,7 @@ def assert_bodies_are_right(
 
 @pytest.mark.crash
 def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
-    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
+    image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     ends = sorted(image.ends)[-17:]
     bits = [(byte, bit) for byte in range(ends[0], image.end) for bit in range(8)]
@@ -210,18 +210,18 @@ def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
         log = bytearray(image.bytes)
         log[byte] ^= 1 << bit
         kept = image.whole_below(max(end for end in ends if end <= byte))
-        assert_bodies_are_right(image, tmp_path / "flip", bytes(log), kept)
+        assert_bodies_are_right(image, image_folder / "flip", bytes(log), kept)
         campaign("R5 bit of the last 16 messages flipped", 1)
 
 
 @pytest.mark.crash
 def test_bytes_behind_the_cut_never_come_back(
-    image: Image, tmp_path: Path, kill_rounds: int, campaign: Count
+    image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     """A torn record ends the log; whole records lie behind it. A shorter message written over the
     torn one must not let a second recovery run into those."""
     dice = random.Random(10666)
-    folder = tmp_path / "stale"
+    folder = image_folder / "stale"
     ends = sorted(end for end in image.ends if end > image.safe)
     for _ in range(max(1, kill_rounds // 5)):
         torn = dice.randrange(len(ends) - 17)
@@ -230,7 +230,7 @@ def test_bytes_behind_the_cut_never_come_back(
         with opened(image, folder, bytes(log)) as store:
             goes_on(store)
             end = store.log.max_offset
-            again = tmp_path / "again"
+            again = image_folder / "again"
             shutil.rmtree(again, ignore_errors=True)
             shutil.copytree(folder, again)
         with store_of(config_of(again)) as store:

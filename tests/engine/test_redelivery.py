@@ -142,6 +142,8 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
     assert (run.delivered, run.skipped) == (1, 4)
     assert bodies(store) == [b"message 0"]
     assert store.queues.find("RMQ_SYS_TRANS_HALF_TOPIC", 0) is None
+    # Else the store waits at its end until the log is durable up to where that entry points.
+    queue.truncate_to(4)
 
 
 def test_queues_that_somebody_waits_for_are_told(store):
