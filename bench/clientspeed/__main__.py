@@ -13,9 +13,10 @@ import click
 import uvloop
 from harness import servers
 from harness.drivers import Driver
-from rich.console import Console
-from rich.table import Table
 
+from clientspeed import report
+from clientspeed.imports import imports
+from clientspeed.report import Figure
 from congreve.client import AdminClient, Message, Producer, SyncProducer
 
 SIZE = 128
@@ -24,6 +25,9 @@ THREADS = 64
 MANY = 500_000
 WARMUP_S = 3.0
 TOPIC = "clients"
+JAVA_MANY, ASYNCIO = f"Java client, {THREADS} threads", f"asyncio, {IN_FLIGHT} in flight"
+JAVA_ONE, SYNC = "Java client, one at a time", "sync, one at a time"
+SEND_MANY = "send_many"
 Measured = dict[str, float]
 
 
@@ -106,11 +110,11 @@ def play(kind: str, folder: Path, seconds: float, rounds: int) -> dict[str, list
         address = namesrv.address
         asyncio.run(create_topic(address))
         cases: dict[str, Callable[[], Measured]] = {
-            f"Java client, {THREADS} threads": lambda: java(driver, address, THREADS, seconds),
-            f"asyncio, {IN_FLIGHT} in flight": lambda: uvloop.run(asynchronous(address, seconds)),
-            "send_many": lambda: uvloop.run(many(address, seconds)),
-            "Java client, one at a time": lambda: java(driver, address, 1, seconds),
-            "sync, one at a time": lambda: one_at_a_time(address, seconds),
+            JAVA_MANY: lambda: java(driver, address, THREADS, seconds),
+            ASYNCIO: lambda: uvloop.run(asynchronous(address, seconds)),
+            SEND_MANY: lambda: uvloop.run(many(address, seconds)),
+            JAVA_ONE: lambda: java(driver, address, 1, seconds),
+            SYNC: lambda: one_at_a_time(address, seconds),
         }
         found: dict[str, list[Measured]] = {name: [] for name in cases}
         for _ in range(rounds):
@@ -123,24 +127,51 @@ def play(kind: str, folder: Path, seconds: float, rounds: int) -> dict[str, list
         namesrv.kill()
 
 
+def figures(found: dict[str, list[Measured]], bounded: bool) -> list[Figure]:
+    """Medians of the rounds, and of what one client is to the other within a round.
+
+    The rates that are to be reached are asked for where `bounded`: Apache RocketMQ's broker may be
+    slower than they are.
+    """
+
+    def middle(name: str, key: str) -> float:
+        return median(one[key] for one in found[name])
+
+    def beside(name: str, other: str, key: str) -> float:
+        pairs = zip(found[name], found[other], strict=True)
+        return median(one[key] / another[key] for one, another in pairs)
+
+    def rate(name: str, least: float | None = None) -> Figure:
+        cpu = middle(name, "cpu") if "cpu" in found[name][0] else None
+        wanted = least if bounded else None
+        return Figure(name, middle(name, "rate"), "msg/s", least=wanted, cpu_us=cpu)
+
+    return [
+        rate(JAVA_MANY),
+        rate(ASYNCIO, 60_000),
+        Figure("  beside the Java client's rate", beside(ASYNCIO, JAVA_MANY, "rate"), "x", least=1),
+        rate(SEND_MANY, 1_000_000),
+        Figure(f"{JAVA_ONE}, p50", middle(JAVA_ONE, "p50"), "us"),
+        Figure(f"{SYNC}, p50", middle(SYNC, "p50"), "us"),
+        Figure("  beside the Java client's p50", beside(SYNC, JAVA_ONE, "p50"), "x", most=1.3),
+    ]
+
+
 @click.command()
 @click.option("--seconds", type=float, default=4.0, show_default=True, help="Of each case.")
-@click.option("--rounds", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--broker", "kinds", type=click.Choice(["congreve", "java"]), multiple=True)
-def main(seconds: float, rounds: int, kinds: tuple[str, ...]) -> None:
-    """Sends of 128 bytes by our client and by the Java client; medians of the rounds."""
-    table = Table("broker", "client", "msg/s", "p50 us", "our CPU us/msg")
+@click.option("--results", type=click.Path(path_type=Path), default=report.RESULTS)
+def main(seconds: float, rounds: int, kinds: tuple[str, ...], results: Path) -> None:
+    """Sends of 128 bytes by our client and by the Java client, and what an import costs."""
+    found = {"none": imports()}
+    report.show("Imports", found["none"])
     for kind in kinds or ("congreve", "java"):
         with tempfile.TemporaryDirectory(prefix="clientspeed-") as folder:
-            found = play(kind, Path(folder), seconds, rounds)
-        for name, results in found.items():
-            row = {key: median(one[key] for one in results) for key in results[0]}
-            table.add_row(
-                *(kind, name, f"{row['rate']:,.0f}"),
-                f"{row['p50']:,.0f}" if "p50" in row else "",
-                f"{row['cpu']:.2f}" if "cpu" in row else "",
-            )
-    Console(width=100).print(table)
+            measured = play(kind, Path(folder), seconds, rounds)
+        found[kind] = figures(measured, bounded=kind == "congreve")
+        report.show(f"Sends of {SIZE} B, broker: {kind}", found[kind])
+    report.write(results / "client-sending.json", found)
 
 
 if __name__ == "__main__":

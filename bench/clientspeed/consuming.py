@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
@@ -16,9 +17,9 @@ from statistics import median
 import click
 import uvloop
 from harness import servers
-from rich.console import Console
-from rich.table import Table
 
+from clientspeed import report
+from clientspeed.report import Figure
 from congreve.client import (
     AdminClient,
     ConsumeFrom,
@@ -109,13 +110,31 @@ async def fill(namesrv: str, messages: int) -> None:
         await producer.send_many(TOPIC, [bytes(SIZE)] * messages)
 
 
+BOUNDS = {("listener", 32): 300_000, ("Arrow batches", 4096): 3_000_000}
+CASES = {"listener": listen, "iteration": iterate, "Arrow batches": arrow}
+
+
+def measure(namesrv: str, messages: int, pull: int, rounds: int, name: str) -> Figure:
+    clocks = [
+        uvloop.run(consume(namesrv, messages, pull, CASES[name], f"g-{uuid.uuid4().hex[:8]}"))
+        for _ in range(rounds)
+    ]
+    return Figure(
+        f"{name}, {pull:,} a pull",
+        median(clock.rate for clock in clocks),
+        "msg/s",
+        least=BOUNDS.get((name, pull)),
+        cpu_us=median(clock.cpu_us for clock in clocks),
+    )
+
+
 @click.command()
 @click.option("--messages", type=int, default=1_000_000, show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--pull", "pulls", type=int, multiple=True, default=(32, 1024, 4096))
-def main(messages: int, rounds: int, pulls: tuple[int, ...]) -> None:
+@click.option("--results", type=click.Path(path_type=Path), default=report.RESULTS)
+def main(messages: int, rounds: int, pulls: tuple[int, ...], results: Path) -> None:
     """Messages of 128 bytes through one process; medians of the rounds."""
-    table = Table("a pull", "consumer", "msg/s", "our CPU us/msg", "msg/s of CPU")
     with tempfile.TemporaryDirectory(prefix="consuming-") as name:
         folder = Path(name)
         namesrv = servers.namesrv("congreve", folder / "namesrv")
@@ -129,27 +148,16 @@ def main(messages: int, rounds: int, pulls: tuple[int, ...]) -> None:
             namesrv.start()
             broker.start()
             asyncio.run(fill(namesrv.address, messages))
-            for pull in pulls:
-                for work in (listen, iterate, arrow):
-                    clocks = [
-                        uvloop.run(
-                            consume(
-                                *(namesrv.address, messages, pull, work),
-                                f"{work.__name__}-{pull}-{i}",
-                            )
-                        )
-                        for i in range(rounds)
-                    ]
-                    cpu_us = median(clock.cpu_us for clock in clocks)
-                    rate = median(clock.rate for clock in clocks)
-                    table.add_row(
-                        *(str(pull), work.__name__, f"{rate:,.0f}"),
-                        *(f"{cpu_us:.2f}", f"{1e6 / cpu_us:,.0f}"),
-                    )
+            found = [
+                measure(namesrv.address, messages, pull, rounds, case)
+                for pull in pulls
+                for case in CASES
+            ]
         finally:
             broker.kill()
             namesrv.kill()
-    Console(width=100).print(table)
+    report.show("Consuming 128 B, one process, broker: congreve", found)
+    report.write(results / "client-consuming.json", {"congreve": found})
 
 
 if __name__ == "__main__":
