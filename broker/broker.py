@@ -93,6 +93,7 @@ class Broker:
         try:
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
+            self.managers.stats.sample()
             await self._listen(answer_refusals(self._handlers()))
             await self.managers.start()
             await self._registration.start()

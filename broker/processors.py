@@ -94,7 +94,7 @@ class Processors:
                 gate=gate,
                 clock=self._clock,
             ),
-            QueryMessageProcessor(store, self._managers.consumers),
+            QueryMessageProcessor(store, self._managers.consumers, self._managers.filters),
         )
 
     def _client_processors(self) -> tuple[Processor, ...]:

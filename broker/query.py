@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
+from congreve.broker.filters import ConsumerFilterManager
 from congreve.engine.store import MessageStore
+from congreve.remoting import fastjson
 from congreve.remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from congreve.remoting.codes import RequestCode, ResponseCode
 from congreve.remoting.command import RemotingCommand
@@ -26,9 +28,12 @@ ENTRIES_MAX = 10_000  # of one answer
 class QueryMessageProcessor:
     """Messages by key and by id; offsets by time; ends and entries of queues."""
 
-    def __init__(self, store: MessageStore, consumers: ConsumerManager) -> None:
+    def __init__(
+        self, store: MessageStore, consumers: ConsumerManager, filters: ConsumerFilterManager
+    ) -> None:
         self._store = store
         self._consumers = consumers
+        self._filters = filters
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -110,16 +115,23 @@ class QueryMessageProcessor:
             return request.reply(ResponseCode.SUCCESS, remark)
         count = min(max(header.count, 0), ENTRIES_MAX)
         entries = queue.entries(header.index, header.index + count).tolist()
-        subscription = None
-        if header.consumer_group is not None:
-            subscription = self._consumers.find_subscription(header.consumer_group, topic)
         body = QueryConsumeQueueResponseBody(
             min_queue_index=queue.min,
             max_queue_index=queue.max,
-            subscription_data=subscription,
             queue_data=[
                 ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=tags_code)
                 for offset, size, tags_code in entries
             ],
         )
+        if header.consumer_group is not None:
+            self._add_subscription(body, header.consumer_group, topic)
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    def _add_subscription(
+        self, body: QueryConsumeQueueResponseBody, group: str, topic: str
+    ) -> None:
+        body.subscription_data = self._consumers.find_subscription(group, topic)
+        if body.subscription_data is None:
+            body.filter_data = f"{group}@{topic} is not online!"
+        else:
+            body.filter_data = fastjson.dumps_pretty(self._filters.find(topic, group))

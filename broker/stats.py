@@ -91,7 +91,10 @@ class BrokerStats:
         return self._totals(sum(queue.max for queue in self._queues()))
 
     def sample(self) -> None:
-        """Called every SAMPLE_INTERVAL_S: what rates and windows are made from."""
+        """What rates and windows are made from: called at the start, then each SAMPLE_INTERVAL_S.
+
+        What a topic holds at the start was put before; a counter that appears later began at 0.
+        """
         by_topic: dict[str, int] = {}
         for queue in self._queues():
             by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.max
@@ -105,10 +108,11 @@ class BrokerStats:
         for key, counter in self._counters.items():
             windows = self._windows.get(key)
             if windows is None:
-                self._windows[key] = [_Window(length, now, counter) for length in WINDOWS_MS]
-            else:
-                for window in windows:
-                    window.roll(now, counter)
+                since, before = (self._samples[-1].time_ms, 0) if self._samples else (now, counter)
+                windows = [_Window(length, since, before) for length in WINDOWS_MS]
+                self._windows[key] = windows
+            for window in windows:
+                window.roll(now, counter)
         self._samples.append(totals)
         self._new_day(totals)
 
@@ -162,6 +166,8 @@ class BrokerStats:
         today = datetime.fromtimestamp(totals.time_ms / 1000).astimezone().date()
         if today == self._day:
             return
+        if self._day is None:  # the start: what was before counts for no day
+            self.put_today_morning = totals.put
         self._day = today
         self.put_yesterday_morning = self.put_today_morning
         self.put_today_morning = totals.put

@@ -1,0 +1,67 @@
+"""What statsAll, clusterList and brokerStatus are told about how much goes in and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from congreve.broker.stats import GROUP_GET_NUMS, SAMPLE_INTERVAL_S, TOPIC_PUT_NUMS, BrokerStats
+from congreve.engine.clock import ManualClock
+
+DAY_MS = 86_400_000
+
+
+@dataclass
+class Queue:
+    """As much of a consume queue as is counted."""
+
+    topic: str
+    max: int
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_700_000_000_000)
+
+
+@pytest.fixture
+def queues():
+    return [Queue("old", 100)]
+
+
+@pytest.fixture
+def stats(clock, queues):
+    started = BrokerStats(clock, lambda: queues)
+    started.sample()
+    return started
+
+
+def test_the_first_messages_of_a_new_topic_count(stats, clock, queues):
+    queues.append(Queue("new", 5))
+    stats.pull_counter("g", "new").add(3, 300)
+    clock.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    put, got = stats.view(TOPIC_PUT_NUMS, "new"), stats.view(GROUP_GET_NUMS, "new@g")
+    assert (put.stats_minute.sum, put.stats_minute.tps, put.stats_day.sum) == (5, 0.5, 5)
+    assert (got.stats_minute.sum, got.stats_hour.sum) == (3, 3)
+    assert stats.group_get_tps("g", "new") == 0.3
+
+
+def test_what_a_topic_held_before_the_start_is_not_counted(stats, clock, queues):
+    queues[0].max = 107
+    clock.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    assert stats.view(TOPIC_PUT_NUMS, "old").stats_minute.sum == 7
+    now = stats.totals().put
+    assert (now - stats.put_today_morning, stats.put_yesterday_morning) == (7, 100)
+
+
+def test_a_new_day_begins_with_what_the_last_one_left(stats, clock, queues):
+    queues[0].max = 107
+    clock.advance(DAY_MS)
+    stats.sample()
+    queues[0].max = 108
+    now = stats.totals().put
+    assert now - stats.put_today_morning == 1
+    assert stats.put_today_morning - stats.put_yesterday_morning == 7
