@@ -8,7 +8,10 @@ from congreve.client.checks import check_topic
 from congreve.client.errors import BrokerNotFoundError, ClientError
 from congreve.client.instance import ClientInstance
 from congreve.client.route import CREATE_TOPIC_KEY, MASTER_ID
+from congreve.client.subscription import SQL92
+from congreve.remoting.admin_bodies import SubscriptionData
 from congreve.remoting.bodies import (
+    CheckClientRequestBody,
     ClusterInfo,
     ConsumeQueueData,
     MessageQueue,
@@ -166,6 +169,18 @@ class AdminClient(ClientInstance):
         if not answer.body:
             return []
         return QueryConsumeQueueResponseBody.decode(answer.body).queue_data
+
+    async def check_filter(self, broker_name: str, topic: str, group: str, sql: str) -> None:
+        """Have a broker say that it evaluates SQL92 filters, and this one; else BrokerError."""
+        self.check_running()
+        await self.routes.find(topic)
+        body = CheckClientRequestBody(
+            client_id=self.client_id,
+            group=group,
+            subscription_data=SubscriptionData(topic=topic, sub_string=sql, expression_type=SQL92),
+        )
+        address = self.routes.address(broker_name)
+        await self.demand(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
         """Brokers that serve a topic. Raises RouteNotFoundError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY, FILLER_SIZE
+from congreve.engine.livetail import readable_end
+from congreve.engine.lock import is_held
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapping import Mapping
 
@@ -20,7 +22,7 @@ class QueueFile:
     """The entries of one queue, offsets [min_offset, max_offset), read while a broker may append.
 
     What the log has no more and filler lie before `min_offset`; `max_offset` is as it was when the
-    object was made.
+    object was made, or when what is not readable yet was cut off.
     """
 
     def __init__(self, files: Sequence[tuple[int, Path]], log_begin: int) -> None:
@@ -63,6 +65,10 @@ class QueueFile:
 
         return _first(there, self.min_offset, self.max_offset)
 
+    def cut_off(self, end: int) -> None:
+        """Have the queue end at an offset at or before its end."""
+        self.max_offset = min(self.max_offset, end)
+
     def _at(self, offset: int) -> Any:
         for base, entries in reversed(self._files):
             if base <= offset:
@@ -90,7 +96,8 @@ class StoreFiles:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look for segments that came or went."""
+        """Look for segments that came or went, and whether a broker has the store."""
+        self.live = is_held(str(self.root / "lock"))
         self._segments = dict(_numbered(self._folder))
         bases = list(self._segments)
         self.log_begin = bases[0] if bases else 0
@@ -125,15 +132,34 @@ class StoreFiles:
         return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
 
     def queue(self, topic: str, queue_id: int) -> QueueFile:
-        """A queue as it is now; one without files is empty."""
+        """A queue as it is now; one without files is empty.
+
+        While a broker has the store, without messages that it has not written to the log's files.
+        """
         folder = self.root / "consumequeue" / topic / str(queue_id)
-        return QueueFile(_numbered(folder) if folder.is_dir() else [], self.log_begin)
+        queue = QueueFile(_numbered(folder) if folder.is_dir() else [], self.log_begin)
+        if self.live:
+            queue.cut_off(readable_end(self, queue))
+        return queue
 
     def segment_base(self, physical_offset: int) -> int:
         """Where the segment begins that a physical offset lies in."""
         if not self._segment_size:
             raise StoreFormatError(f"{self._folder} has no segment")
         return physical_offset - (physical_offset - self.log_begin) % self._segment_size
+
+    def runs(self, physical_offsets: Any) -> Iterator[tuple[int, slice]]:
+        """Ascending physical offsets by the segment that they lie in: where it begins, and which.
+
+        An offset behind the last segment counts to that which would follow.
+        """
+        start = 0
+        while start < len(physical_offsets):
+            base = self.segment_base(int(physical_offsets[start]))
+            beyond = physical_offsets[start:] >= base + self._segment_size
+            stop = start + int(np.argmax(beyond)) if beyond.any() else len(physical_offsets)
+            yield base, slice(start, stop)
+            start = stop
 
     def segment(self, base: int) -> Mapping:
         """The bytes of the segment that begins there; a torn last one has fewer than the others.

@@ -58,7 +58,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         source = open_source(self._options)
         try:
-            return [RangePartition(part) for part in self.plan(source)]
+            parts = self.plan(source)
+            source.check(parts, self.scan())
+            return [RangePartition(part) for part in parts]
         finally:
             source.close()
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 from congreve.client.admin import AdminClient
 from congreve.client.bulkreader import BulkReader, OffsetMovedError, Pulled
 from congreve.client.consumer import PullConsumer
-from congreve.client.errors import ClientError, NoNameServerError, RouteNotFoundError
+from congreve.client.errors import BrokerError, ClientError, NoNameServerError, RouteNotFoundError
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.errors import CongreveError
 from congreve.records.arrow import schema
 from congreve.records.errors import RecordError
 from congreve.records.properties import KEY_SEPARATOR
-from congreve.spark.errors import DataLossError, OptionError, SparkError, lost
+from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import DEFAULT_GROUP, Options
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
@@ -139,8 +139,21 @@ class ClusterSource:
             self._consumer.run(client.announce())
             self._announced = True
 
+    def check(self, parts: list[Range], scan: Scan) -> None:
+        """OptionError where a broker does not evaluate the SQL92 expression."""
+        for broker, queue in {part.queue.broker: part.queue for part in parts}.items():
+            if scan.sql is None:
+                return
+            admin = self._administrator()
+            try:
+                admin.run(admin.client.check_filter(broker, queue.topic, self._group, scan.sql))
+            except BrokerError as error:
+                raise OptionError(
+                    f"option subExpression is {scan.sql!r}: broker {broker} refuses it: {error}"
+                ) from error
+
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """Batches of a range; DataLossError or SparkError names the queue and what is wrong."""
+        """Batches of a range; DataLossError or DamagedError names the queue and what is wrong."""
         queue, start, stop = part
         low, high = self.bounds(queue)
         if (start < low or stop > high) and scan.fail_on_data_loss:
@@ -160,7 +173,7 @@ class ClusterSource:
             if rows.gather.rows:
                 yield rows.take()
         except RecordError as error:
-            raise SparkError(
+            raise DamagedError(
                 f"{queue}: {error}. Ask for the column _corrupt to get a row for it"
             ) from error
         finally:

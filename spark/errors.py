@@ -19,6 +19,10 @@ class DataLossError(SparkError):
     """Messages that were to be read are no longer there; failOnDataLoss=false passes over them."""
 
 
+class DamagedError(SparkError):
+    """What lies in a store or came from a broker is no record."""
+
+
 class QueueGoneError(SparkError):
     """A queue that a stream reads is not there, for a while or for good."""
 

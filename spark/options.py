@@ -24,6 +24,8 @@ DEFAULT_GROUP = "spark-congreve"
 
 #: Spark's own words that may stand among the options.
 IGNORED = {"path", "checkpointlocation", "queryname"}
+#: A stream has no index to look into, and Spark pushes no filters to one.
+BATCH_ONLY = ("key", "pushdown")
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,16 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         raise OptionError("a stream has no end: leave out the ending... options, or use read")
     if streaming is False and starting == LATEST:
         raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
+    for name in BATCH_ONLY if streaming else ():
+        if given.text(name) not in (None, "false"):
+            raise OptionError(f"option {name} is {given.text(name)!r}: only batches have it")
+    if None not in (starting.timestamp_ms, ending.timestamp_ms) and (
+        (starting.timestamp_ms or 0) > (ending.timestamp_ms or 0)
+    ):
+        raise OptionError(
+            f"options startingTimestamp {starting.timestamp_ms} and endingTimestamp "
+            f"{ending.timestamp_ms} are the wrong way round"
+        )
     if ending == EARLIEST:
         raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
     return Options(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from congreve.records.columns import RecordColumns
 from congreve.records.errors import CorruptRecordError, RecordError
 from congreve.records.filtersyntax import FilterCompiler
 from congreve.records.properties import KEY_SEPARATOR
-from congreve.spark.errors import DataLossError, OptionError, SparkError, lost
+from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
 from congreve.spark.keyindex import KeyIndex
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import Options
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
+from congreve.spark.schema import CORRUPT
 
 ENTRY_BYTES = 20
 EXT_ADDRESS = -(2**31)
@@ -96,8 +98,18 @@ class StoreSource:
         """Bytes of the records in a range."""
         return int(self._entries(queue, start, stop)["size"].sum(dtype=np.int64))
 
+    def check(self, parts: list[Range], scan: Scan) -> None:
+        """DamagedError where a range ends in what is no record: a torn tail."""
+        if scan.entries_suffice or CORRUPT in scan.schema.names:
+            return
+        for queue, _, stop in parts:
+            for _ in self.read(
+                Range(queue, stop - 1, stop), replace(scan, fail_on_data_loss=False)
+            ):
+                pass
+
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """Batches of a range; DataLossError or SparkError names the queue and what is wrong."""
+        """Batches of a range; DataLossError or DamagedError names the queue and what is wrong."""
         queue, start, stop = part
         low, high = self.bounds(queue)
         if (start < low or stop > high) and scan.fail_on_data_loss:
@@ -111,11 +123,12 @@ class StoreSource:
         try:
             yield from self._read_records(rows, queue, start, stop, scan)
         except CorruptRecordError as error:
-            raise SparkError(
-                f"{queue} in {self._path}: {error}. Ask for the column _corrupt to get a row for it"
+            raise DamagedError(
+                f"option storePath is {self._path!r}: {queue}: {error}. "
+                "Ask for the column _corrupt to get a row for it"
             ) from error
         except StoreFormatError as error:
-            raise DataLossError(f"{queue}: {error}") from error
+            raise DataLossError(f"option storePath is {self._path!r}: {queue}: {error}") from error
         finally:
             self.bytes_touched += rows.gather.bytes_touched
 
@@ -187,16 +200,10 @@ class StoreSource:
 
     def _gather(self, gather: RecordColumns, window: list[Any]) -> None:
         """Records of entries, segment by segment."""
-        physical = window[0]
-        start = 0
-        while start < len(physical):
-            base = self._files.segment_base(int(physical[start]))
-            segment = self._files.segment(base)
-            beyond = physical[start:] >= base + segment.size
-            stop = start + int(np.argmax(beyond)) if beyond.any() else len(physical)
-            stop = max(stop, start + 1)
-            gather.add_entries(segment, base, *(column[start:stop] for column in window))
-            start = stop
+        for base, part in self._files.runs(window[0]):
+            gather.add_entries(
+                self._files.segment(base), base, *(column[part] for column in window)
+            )
 
     def _window(self, queue: Queue, start: int, stop: int, scan: Scan) -> tuple[Any, Any, Any, Any]:
         """Physical offsets, sizes, offsets, tags codes of entries that may pass the filter."""

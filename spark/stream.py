@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from congreve.errors import CongreveError
 from congreve.spark.admission import within_bytes, within_rows
 from congreve.spark.batch import RangePartition, scan_of
-from congreve.spark.errors import DataLossError, OptionError, QueueGoneError
+from congreve.spark.errors import DamagedError, DataLossError, OptionError, QueueGoneError
 from congreve.spark.offsets import Offsets, Queue, from_json, to_json
 from congreve.spark.options import Options
 from congreve.spark.planning import Source, between, chosen_queues, cut, open_source, resolve
@@ -80,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = between(from_json(start), from_json(end))
         pieces = cut(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        scan = scan_of(self._options, self._schema, Limits())
+        self._patiently(lambda source: source.check(pieces, scan))
         return [RangePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -113,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 source = self._open()
                 source.refresh()
                 return ask(source)
-            except (DataLossError, OptionError):
+            except (DamagedError, DataLossError, OptionError):
                 raise
             except CongreveError as error:
                 if time.monotonic() >= deadline:

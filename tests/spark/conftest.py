@@ -76,6 +76,7 @@ class Cluster:
                 **{"brokerName": "broker-a", "flushDiskType": "ASYNC_FLUSH"},
                 **{"mappedFileSizeCommitLog": str(64 << 10), "maxIndexNum": "1000"},
                 **{"maxHashSlotNum": "100", "defaultTopicQueueNums": "4"},
+                "enablePropertyFilter": "true",
             }
         )
         self.broker = Broker(config)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import datasource as ds
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from congreve.records.record import decode_record
@@ -17,6 +18,7 @@ from congreve.spark.errors import DataLossError, OptionError, SchemaError, Spark
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
 from congreve.spark.storemode import StoreSource
+from congreve.spark.stream import StreamReader
 
 from .stores import BEGIN_MS, TINY, open_store, put, write, write_tiny
 
@@ -275,8 +277,18 @@ def test_a_torn_tail_is_an_error_or_a_row(store: Path, tmp_path: Path) -> None:
     end = max(row["commitLogOffset"] + row["storeSize"] for row in whole) - int(last.name)
     with last.open("r+b") as file:
         file.truncate(end - 10)  # in the middle of the last record
-    with pytest.raises(SparkError, match=r"queue 3 of topic T on store .* no record.*_corrupt"):
-        rows(reader(tmp_path / "s"))
+    told = r"option storePath is '.*': queue 3 of topic T on store: .* no record.*_corrupt"
+    with pytest.raises(SparkError, match=told):
+        reader(tmp_path / "s").partitions()  # before a task starts
+    assert len(rows(reader(tmp_path / "s", columns="queueOffset,storeSize"))) == 1000
+    parsed = parse(
+        {"storePath": str(tmp_path / "s"), "topic": "T", "startingOffsets": "earliest"},
+        streaming=True,
+    )
+    stream = StreamReader(parsed, checked_schema(wanted_schema(parsed), parsed))
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    with pytest.raises(SparkError, match=told):
+        stream.partitions(stream.initialOffset(), end)
     found = rows(reader(tmp_path / "s", columns="queueOffset,body,_corrupt"))
     assert [row["queueOffset"] for row in found if row["_corrupt"]] == [249]
     assert [row["body"] for row in found if row["_corrupt"]] == [None]
