@@ -40,10 +40,10 @@ cdef class CommitLog:
     # get no entry and queue offset 0.
     cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
                              Appended *appended) noexcept nogil
-    # A whole batch body (storage.md 2.7), all or nothing within one segment. `message` gives
-    # everything but body, properties, flag and tags code. APPEND_QUEUE_ROOM asks for the disk's
-    # room for all of its entries; behind it only a queue's next stretch or file is mapped, with
-    # the GIL.
+    # A whole batch body (storage.md 2.7), all or nothing within one segment, also when the process
+    # is killed meanwhile. `message` gives all but body, properties, flag and tags code.
+    # APPEND_QUEUE_ROOM asks for the disk's room for all of its entries, and for a later file;
+    # behind it only a queue's next stretch is taken, with the GIL.
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
                                    int32_t length, ConsumeQueue queue,
                                    Appended *appended) noexcept nogil
@@ -57,5 +57,7 @@ cdef class CommitLog:
     cdef bint has_room(self, int64_t size) noexcept nogil
     cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
                     int64_t store_timestamp) noexcept nogil
+    cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
+                           const Appended *appended) noexcept nogil
     cdef void pass_milestone(self) noexcept nogil
     cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1

@@ -100,17 +100,38 @@ cdef class CommitLog:
         appended.physical_offset = self.max_offset
         appended.queue_offset = queue.max_offset
         appended.store_timestamp = self.clock.now_ms()
-        appended.count = 0
-        position = 0
-        while position < length:
-            if queue.room == 0 and not made_room(queue):
-                return APPEND_QUEUE_ROOM
-            position += read_batch_element(batch + position, length - position, &element)
-            element.tags_code = element_tags_code(&element)
-            self.write(&element, encoded_size(&element), queue, appended.store_timestamp)
-            appended.count += 1
-        appended.end = self.max_offset
+        appended.count = <int32_t> count
+        appended.end = self.max_offset + total
+        self.encode_batch(&element, batch, length, appended)
+        self.active.publish(appended.end - self.active.base_offset)
+        store_release(&self.max_offset, appended.end)
+        self.last_store_timestamp = appended.store_timestamp
+        if not put_batch(queue, &element, batch, length, appended.physical_offset):
+            return APPEND_QUEUE_ROOM
+        if self.max_offset >= self.milestone:
+            self.pass_milestone()
         return APPEND_OK
+
+    # The first record last: a kill before that leaves a log that ends where the batch begins.
+    cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
+                           const Appended *appended) noexcept nogil:
+        cdef uint8_t *first = (
+            self.active.data + (appended.physical_offset - self.active.base_offset)
+        )
+        cdef int32_t position = read_batch_element(batch, length, element)
+        cdef int64_t size = encoded_size(element)
+        cdef int64_t at = 0
+        cdef int64_t number = 0
+        while position < length:
+            at += size
+            number += 1
+            position += read_batch_element(batch + position, length - position, element)
+            size = encoded_size(element)
+            encode(first + at, element, size, appended.queue_offset + number,
+                   appended.physical_offset + at, appended.store_timestamp)
+        read_batch_element(batch, length, element)
+        encode(first, element, encoded_size(element), appended.queue_offset,
+               appended.physical_offset, appended.store_timestamp)
 
     # Ends the open segment with a blank where `size` bytes and a later blank do not fit.
     cdef bint has_room(self, int64_t size) noexcept nogil:
@@ -319,6 +340,21 @@ cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
                      &length) != NULL:
         return hash_tags(element.properties_more, element.properties_more_length)
     return hash_tags(element.properties, element.properties_length)
+
+
+# Entries of a batch whose records are in the log, from `physical_offset` on.
+cdef bint put_batch(ConsumeQueue queue, Message *element, const uint8_t *batch, int32_t length,
+                    int64_t physical_offset) noexcept nogil:
+    cdef int32_t position = 0
+    cdef int64_t size
+    while position < length:
+        position += read_batch_element(batch + position, length - position, element)
+        size = encoded_size(element)
+        if queue.room == 0 and not made_room(queue):
+            return False
+        queue.put(physical_offset, <int32_t> size, element_tags_code(element))
+        physical_offset += size
+    return True
 
 
 # False leaves the reason to the caller, who makes room itself and meets it again.

@@ -24,6 +24,8 @@ cdef class ConsumeQueue:
     cdef QueueFiles on_disk
     cdef Mapping active         # the file that next points into
     cdef int64_t active_base
+    cdef Mapping ahead          # a later file that make_room() mapped for a batch
+    cdef int64_t ahead_base
 
     # Appends one entry; the caller has made sure that room > 0. One writer.
     cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil
@@ -31,6 +33,7 @@ cdef class ConsumeQueue:
     # for `wanted` entries: the way through them meets no full disk. BackendError.
     cpdef make_room(self)
     cdef reserve_upto(self, int64_t offset)
+    cdef Mapping file_for(self, int64_t base)
     # What recovery does with a record found in the log: True when an entry was appended.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1

@@ -92,8 +92,9 @@ cdef class ConsumeQueue:
         self.wanted = 0
         if self.room == 0:
             if self.active is None or base != self.active_base:
-                self.active = self.on_disk.writable(base)
+                self.active = self.file_for(base)
                 self.active_base = base
+                self.ahead = None
             position -= base
             end = position + max(STRETCH_MIN, min(position, STRETCH_MAX))
             if self.reserved > self.max_offset:
@@ -107,6 +108,11 @@ cdef class ConsumeQueue:
         if self.reserved < wanted:
             self.reserve_upto(wanted)
 
+    cdef Mapping file_for(self, int64_t base):
+        if self.ahead is not None and self.ahead_base == base:
+            return self.ahead
+        return self.on_disk.writable(base)
+
     cdef reserve_upto(self, int64_t offset):
         cdef int64_t position, base, end
         cdef Mapping mapping
@@ -114,9 +120,11 @@ cdef class ConsumeQueue:
             position = self.reserved * CQ_ENTRY
             base = position - position % self.file_size
             end = min(offset * CQ_ENTRY, base + self.file_size)
-            mapping = self.active if base == self.active_base else self.on_disk.writable(base)
+            mapping = self.active if base == self.active_base else self.file_for(base)
             mapping.reserve(position - base, end - base)
-            if mapping is self.active:
+            if mapping is not self.active:
+                self.ahead, self.ahead_base = mapping, base
+            else:
                 self.room = end // CQ_ENTRY - self.max_offset
                 self.next = mapping.data + self.max_offset * CQ_ENTRY - base
             self.reserved = end // CQ_ENTRY
@@ -252,7 +260,8 @@ cdef class ConsumeQueue:
         cdef int64_t each = self.file_size // CQ_ENTRY
         cdef int64_t valid, base
         cdef Mapping mapping
-        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
+        self.active, self.ahead, self.next = None, None, NULL
+        self.room, self.reserved = 0, 0
         self.max_offset = self.max_physical = 0
         bases = self.on_disk.scan()
         self.min_offset = bases[0] // CQ_ENTRY if bases else 0
@@ -281,7 +290,8 @@ cdef class ConsumeQueue:
                 f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}: "
                 f"it cannot be cut at {offset}"
             )
-        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
+        self.active, self.ahead, self.next = None, None, NULL
+        self.room, self.reserved = 0, 0
         last = base if position > base or self._only_file(base) else base - self.file_size
         for later in [found for found in self.on_disk.scan() if found > last]:
             self.on_disk.remove(later)
@@ -374,7 +384,8 @@ cdef class ConsumeQueue:
         if self.active is not None:
             unused = [base for base in self.on_disk.bases if base >= self.max_offset * CQ_ENTRY]
         self.flush()
-        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
+        self.active, self.ahead, self.next = None, None, NULL
+        self.room, self.reserved = 0, 0
         for base in unused:
             if not self._only_file(base):
                 self.on_disk.remove(base)
@@ -385,7 +396,8 @@ cdef class ConsumeQueue:
 
     def destroy(self):
         """Remove the queue from disk; it is empty afterwards."""
-        self.active, self.room, self.reserved, self.next = None, 0, 0, NULL
+        self.active, self.ahead, self.next = None, None, NULL
+        self.room, self.reserved = 0, 0
         for base in self.on_disk.scan():
             self.on_disk.remove(base)
         self.min_offset = self.max_offset = self.flushed = self.max_physical = 0

@@ -65,7 +65,8 @@ cdef bint is_legal(const Message *message) noexcept nogil
 # Bytes that encode() will write.
 cdef int64_t encoded_size(const Message *message) noexcept nogil
 
-# Writes one record at `at` (encoded_size() bytes). The one writer of the record layout.
+# Writes one record at `at` (encoded_size() bytes), its size last: in a file that was zero there
+# is no record before it is whole. The one writer of the record layout.
 cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queue_offset,
                  int64_t physical_offset, int64_t store_timestamp) noexcept nogil
 

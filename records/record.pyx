@@ -16,6 +16,12 @@ from congreve.records.errors import RecordError
 from congreve.records.host import offset_message_id, parse_offset_message_id
 from congreve.records.message import Record
 
+cdef extern from * nogil:
+    """
+    #define congreve_stores_so_far() __atomic_signal_fence(__ATOMIC_RELEASE)
+    """
+    void stores_so_far "congreve_stores_so_far"()
+
 __all__ = [
     "crc32", "decode_properties", "decode_record", "decode_records", "encode_properties",
     "encode_record", "index_hash", "offset_message_id", "parse_offset_message_id", "string_hash",
@@ -69,7 +75,6 @@ cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queu
         sys_flag |= layout.SYS_BORN_HOST_V6
     if is_v6(&message.store_host):
         sys_flag |= layout.SYS_STORE_HOST_V6
-    store_i32(p + layout.AT_SIZE, <int32_t> size)
     store_i32(p + layout.AT_MAGIC, layout.RECORD_MAGIC)
     store_i32(p + layout.AT_BODY_CRC, checksum.body_crc(message.body, message.body_length))
     store_i32(p + layout.AT_QUEUE_ID, message.queue_id)
@@ -93,6 +98,8 @@ cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queu
         p[0] = layout.PROPERTY_SEPARATOR
         p += 1
     put_bytes(p, message.properties_more, message.properties_more_length)
+    stores_so_far()
+    store_i32(at + layout.AT_SIZE, <int32_t> size)
 
 
 cdef void encode_blank(uint8_t *at, int64_t remaining) noexcept nogil:

@@ -1,11 +1,10 @@
-"""kill -9 under batches: what was acknowledged is there, whole and in its place."""
+"""kill -9 under batches: what was acknowledged is there, and no batch is there in part."""
 
 import random
 import struct
 import threading
 import time
-import uuid
-from collections import deque
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ TOPIC = "KilledBatches"
 QUEUES = 3
 SENDERS = 2
 IN_FLIGHT = 4
+MEMBERS_MAX = 40
 
 #: (queue id, offset of the first) -> bodies of all
 Acknowledged = dict[tuple[int, int], list[bytes]]
@@ -30,29 +30,43 @@ def batch_of(bodies: list[bytes]) -> bytes:
     )
 
 
+def members(batch: str, chance: random.Random) -> list[bytes]:
+    """Bodies that say which batch they are of, where they stand in it and how many there are."""
+    count = chance.randrange(1, MEMBERS_MAX)
+    return [
+        f"{batch}|{number}|{count}|".encode() + chance.randbytes(chance.randrange(900))
+        for number in range(count)
+    ]
+
+
 def send_until_killed(address: str, seed: int, acknowledged: Acknowledged) -> None:
     chance = random.Random(seed)
-    waiting: deque[tuple[int, list[bytes]]] = deque()
+    waiting: dict[int, list[bytes]] = {}  # opaque -> bodies
+    sent = 0
     try:
         with Wire(address) as wire:
             while True:
                 while len(waiting) < IN_FLIGHT:
-                    bodies = [
-                        uuid.UUID(int=chance.getrandbits(128)).bytes * chance.randrange(1, 60)
-                        for _ in range(chance.randrange(1, 40))
-                    ]
+                    bodies = members(f"{seed}-{sent}", chance)
+                    sent += 1
                     fields = {**send_fields(TOPIC, chance.randrange(QUEUES), {}), "m": "true"}
-                    waiting.append(
-                        (wire.send(SEND_BATCH_MESSAGE, fields, batch_of(bodies)), bodies)
-                    )
+                    waiting[wire.send(SEND_BATCH_MESSAGE, fields, batch_of(bodies))] = bodies
                 answer = wire.receive()
-                _, bodies = waiting.popleft()
+                bodies = waiting.pop(answer.opaque)
                 if answer.code == 0:
                     assert answer.fields["msgId"].count(",") == len(bodies) - 1
                     at = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
                     acknowledged[at] = bodies
     except OSError:
         return
+
+
+def assert_none_in_part(bodies: list[bytes]) -> None:
+    """Each batch of a queue is there from its first member to its last, one behind the other."""
+    for batch, found in groupby((body.split(b"|", 3) for body in bodies), lambda parts: parts[0]):
+        parts = list(found)
+        count = int(parts[0][2])
+        assert [int(one[1]) for one in parts] == list(range(count)), f"{batch!r} of {count}"
 
 
 def stored(address: str, queue_id: int) -> list[bytes]:
@@ -69,7 +83,9 @@ def stored(address: str, queue_id: int) -> list[bytes]:
 
 
 @pytest.mark.crash
-def test_every_acknowledged_batch_is_there_whole(tmp_path: Path, kill_rounds: int) -> None:
+def test_every_acknowledged_batch_is_there_and_none_in_part(
+    tmp_path: Path, kill_rounds: int
+) -> None:
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     broker = servers.broker(
         *("congreve", tmp_path / "broker", namesrv.address),
@@ -100,6 +116,8 @@ def test_every_acknowledged_batch_is_there_whole(tmp_path: Path, kill_rounds: in
                 sender.join(30)
         broker.start()
         found = [stored(broker.address, queue_id) for queue_id in range(QUEUES)]
+        for bodies in found:
+            assert_none_in_part(bodies)
         for (queue_id, offset), bodies in acknowledged.items():
             assert found[queue_id][offset : offset + len(bodies)] == bodies
         assert len(acknowledged) > kill_rounds
