@@ -1,9 +1,10 @@
 """What every client has: connections, routes, heartbeats (RocketMQ: MQClientInstance)."""
 
 import asyncio
+import ssl as tls
 from collections.abc import Awaitable, Callable, Mapping
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from congreve.client.acl import Credentials
 from congreve.client.checks import check_seconds, check_topic, check_type
@@ -20,9 +21,6 @@ from congreve.remoting.connection import Handler
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.headers import UnregisterClientRequestHeader
 from congreve.remoting.localaddress import local_address
-
-if TYPE_CHECKING:
-    import ssl as tls
 
 log = Log(__name__)
 
@@ -46,12 +44,13 @@ class ClientInstance:
         *,
         timeout_s: float = 3.0,
         credentials: Credentials | None = None,
-        ssl: "tls.SSLContext | None" = None,
+        ssl: tls.SSLContext | None = None,
         namespace: str | None = None,
     ) -> None:
         check_type("namesrv", namesrv, str)
         check_seconds("timeout_s", timeout_s)
         check_type("credentials", credentials, Credentials, NoneType)
+        check_type("ssl", ssl, tls.SSLContext, NoneType)
         check_type("namespace", namespace, str, NoneType)
         if namespace:
             check_topic(namespace)

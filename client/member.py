@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from congreve.client.checks import check_type
 from congreve.client.consumer import PullConsumer
 from congreve.client.consumestats import ConsumerMetrics, ConsumeStats
 from congreve.client.errors import BrokerError, RouteNotFoundError
@@ -73,6 +74,7 @@ class GroupMember(PullConsumer):
         **connection: Any,
     ) -> None:
         check_member(model, consume_from, consume_timestamp_ms, strategy, settings, topics)
+        check_type("orderly", orderly, bool)
         self._running_info = RunningInfo(self)
         self.stats = ConsumeStats(metrics)
         super().__init__(namesrv, group=group, timeout_s=timeout_s, **connection)
@@ -88,7 +90,7 @@ class GroupMember(PullConsumer):
         self.offset_store: OffsetStore
         if model is MessageModel.BROADCASTING:
             self.client_id = f"{self.address}@{instance_name}"
-            self.offset_store = LocalOffsetStore(local_offsets.expanduser(), self.client_id, group)
+            self.offset_store = LocalOffsetStore(local_offsets, self.client_id, group)
         else:
             self.subscriptions[RETRY_PREFIX + group] = subscribe(RETRY_PREFIX + group)
             self.offset_store = RemoteOffsetStore(self.committed, self.commit)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from congreve.client.errors import OffsetFileError
+from congreve.client.checks import check_type
+from congreve.client.errors import InvalidSettingError, OffsetFileError
 from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
 from congreve.errors import CongreveError
@@ -65,11 +66,17 @@ class LocalOffsetStore:
     """Offsets of one broadcasting client in a file, with its predecessor beside it as .bak.
 
     The path is that of the Java client: ``<folder>/<client id>/<group>/offsets.json``; `folder` is
-    ``~/.rocketmq_offsets`` there. A file that cannot be read falls back to .bak.
+    ``~/.rocketmq_offsets`` there. A file that cannot be read falls back to .bak. Raises
+    InvalidSettingError.
     """
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
-        self.path = folder / client_id / group / "offsets.json"
+        check_type("local_offsets", folder, Path)
+        if "/" in client_id:
+            raise InvalidSettingError(
+                f"client id {client_id!r} names a folder: '/' cannot be in it"
+            )
+        self.path = folder.expanduser() / client_id / group / "offsets.json"
         self.backup_path = self.path.with_name("offsets.json.bak")
         self._offsets: dict[MessageQueue, int] | None = None
 

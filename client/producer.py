@@ -85,11 +85,16 @@ class Producer(ClientInstance):
         check_number("max_message_size", max_message_size, 1)
         check_number("compress_from", compress_from, 0)
         check_type("compression", compression, CompressionType)
+        check_type("retry_when_not_stored_ok", retry_when_not_stored_ok, bool)
+        check_type("latency_faults", latency_faults, bool)
+        check_type("vip_channel", vip_channel, bool)
+        check_type("hooks", hooks, Sequence)
         for hook in hooks:
             check_type("hook", hook, SendHook)
         check_available(compression)
         super().__init__(namesrv, timeout_s=send_timeout_s, **connection)
         self.group = wrap(self.namespace, group)
+        check_group(self.group, DEFAULT_GROUP)
         self.max_message_size = max_message_size
         self.compress_from = compress_from
         self.compression = compression

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from congreve.client.checks import check_type
 from congreve.client.concurrent import ConcurrentConsumption
 from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
 from congreve.client.hooks import ConsumeHook
@@ -98,6 +99,9 @@ class PushConsumer(GroupMember):
                 raise InvalidSettingError(f"listener is {call!r}: a function is needed")
         if hooks and listener is None and batch_listener is None:
             raise ClientStateError("hooks see calls of a listener, and there is none")
+        check_type("hooks", hooks, Sequence)
+        for hook in hooks:
+            check_type("hook", hook, ConsumeHook)
         self.hooks = tuple(hooks)
         self._listener = listener
         self._batch_listener = batch_listener

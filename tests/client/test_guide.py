@@ -4,12 +4,18 @@ import ast
 import asyncio
 import inspect
 import re
+import shutil
+import ssl
+import subprocess
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import fakeredis
 import pytest
+import redis
 
+import congreve.client
 from congreve.broker.broker import Broker
 from congreve.console.serve import local_config
 from congreve.namesrv.server import NameServer
@@ -18,35 +24,114 @@ from congreve.remoting.loopthread import LoopThread
 GUIDE = Path(__file__).parents[2] / "docs" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 SECONDS = 60
+CHECKS = {"transactionTimeOut": "300", "transactionCheckInterval": "300"}
+STRATEGIES = (
+    *("averagely", "by_circle", "by_config", "by_machine_room", "consistent_hash"),
+    "machine_room_nearby",
+)
+HELPERS = (
+    *("TraceHook", "ConsumeTraceHook", "PrometheusHook", "PrometheusConsumerMetrics"),
+    *("OpenTelemetryHook", "OpenTelemetryConsumeHook", "Idempotence", "SqliteClaims"),
+    *("RedisClaims", "arrow_batches", "send_many", "send_soon", "send_oneway", "send_batch"),
+    *("assign", "seek", "seek_to_begin", "pause", "commit_polled", "ZLIB", "LZ4", "ZSTD"),
+)
 
 
 @pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server and a broker on a thread of their own: an example may block."""
-    thread = LoopThread("guide")
-    servers = AsyncExitStack()
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a server's key.pem and its certificate, which is its own authority.pem."""
+    folder = tmp_path_factory.mktemp("certificate")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=guide", "-addext", "subjectAltName=IP:127.0.0.1,IP:127.0.0.2"]
+    command += ["-keyout", "key.pem", "-out", "authority.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder
 
-    async def start() -> str:
-        namesrv = await servers.enter_async_context(NameServer(host="127.0.0.1", port=0))
-        folder = tmp_path_factory.mktemp("guide")
-        config = local_config(folder, "127.0.0.1", 0, namesrv.address, "async")
-        config.apply({"enablePropertyFilter": "true"})
-        await servers.enter_async_context(Broker(config))
-        return namesrv.address
 
-    yield thread.run(start())
-    thread.run(servers.aclose())
-    thread.stop()
+class Encrypted:
+    """Takes TLS connections and passes what they bring on to a server that knows no TLS."""
+
+    def __init__(self, certificate: Path, port: int) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate / "authority.pem", certificate / "key.pem")
+        self._behind = port
+
+    async def start(self, host: str, port: int = 0) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, host, port, ssl=self._context)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._behind)
+        await asyncio.gather(
+            self._pass_on(reader, inner_writer), self._pass_on(inner_reader, writer)
+        )
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+
+class Servers:
+    """A name server and a broker on a thread of their own: an example may block.
+
+    With a certificate they are reached by TLS alone; the broker is known by another address then.
+    """
+
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
+        self._folder = folder
+        self._certificate = certificate
+        self._thread = LoopThread("guide")
+        self._servers = AsyncExitStack()
+        self.address: str = self._thread.run(self._start())
+
+    async def _start(self) -> str:
+        namesrv = await self._servers.enter_async_context(NameServer(host="127.0.0.1", port=0))
+        config = local_config(self._folder, "127.0.0.1", 0, namesrv.address, "async")
+        config.apply({"enablePropertyFilter": "true", **CHECKS})
+        if self._certificate is None:
+            await self._servers.enter_async_context(Broker(config))
+            return namesrv.address
+        config.apply({"brokerIP1": "127.0.0.2"})
+        broker = await self._servers.enter_async_context(Broker(config))
+        await Encrypted(self._certificate, broker.port).start("127.0.0.2", broker.port)
+        outside = await Encrypted(self._certificate, namesrv.port).start("127.0.0.2")
+        return f"127.0.0.2:{outside.sockets[0].getsockname()[1]}"
+
+    def stop(self) -> None:
+        self._thread.run(self._servers.aclose())
+        self._thread.stop()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    servers = Servers(tmp_path_factory.mktemp("guide"))
+    yield servers.address
+    servers.stop()
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[str]:
+    servers = Servers(tmp_path_factory.mktemp("guide-tls"), certificate)
+    yield servers.address
+    servers.stop()
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example(
-    number: int, namesrv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int,
+    request: pytest.FixtureRequest,
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    example = EXAMPLES[number]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(redis, "Redis", fakeredis.FakeRedis)
+    shutil.copy(certificate / "authority.pem", tmp_path)
+    namesrv = request.getfixturevalue("encrypted" if "import ssl" in example else "plain")
     code = compile(
-        EXAMPLES[number], f"{GUIDE.name}, example {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        example, f"{GUIDE.name}, example {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     )
     names = {"namesrv": namesrv, "__name__": "example"}
     if not code.co_flags & inspect.CO_COROUTINE:
@@ -60,5 +145,6 @@ def test_example(
     asyncio.run(run())
 
 
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) > 10
+@pytest.mark.parametrize("name", [*congreve.client.__all__, *STRATEGIES, *HELPERS])
+def test_each_name_has_an_example(name: str) -> None:
+    assert any(re.search(rf"\b{name}\b", example) for example in EXAMPLES)
