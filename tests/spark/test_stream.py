@@ -20,8 +20,10 @@ from .conftest import Cluster
 from .stores import open_store, put
 
 
-def stream_reader(root: Path, **options: str) -> StreamReader:
-    given = {"storePath": str(root), "startingOffsets": "earliest", "topic": "T", **options}
+def stream_reader(where: Path | str, **options: str) -> StreamReader:
+    """A reader of a store's folder, or of the cluster of a name server's address."""
+    way = {"storePath": str(where)} if isinstance(where, Path) else {"nameServer": where}
+    given = {**way, "startingOffsets": "earliest", "topic": "T", **options}
     if "subscribePattern" in given or "subscribe" in given:
         del given["topic"]
     parsed = parse(given, streaming=True)
@@ -158,6 +160,58 @@ def test_pieces_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
     assert all(isinstance(part, RangePartition) for part in parts)
 
 
+def test_new_queues_and_topics_of_a_cluster_are_read_from_their_beginning(
+    cluster: Cluster,
+) -> None:
+    cluster.topic("grows", queues=2)
+    cluster.send("grows", range(20))
+    reader = stream_reader(cluster.address, subscribePattern="grow.*")
+    everything = ReadAllAvailable()
+    start = reader.initialOffset()
+    offsets = reader.latestOffset(start, everything)
+    taken = rows(reader, start, offsets)
+    cluster.topic("grows", queues=4)
+    cluster.topic("grown")
+    cluster.send("grows", range(20, 60))
+    cluster.send("grown", range(60, 80))
+    for _ in range(3):
+        end = reader.latestOffset(offsets, everything)
+        taken += rows(reader, offsets, end)
+        offsets = end
+    reader.stop()
+    assert sorted(int(row["keys"].split("-")[1]) for row in taken) == list(range(80))
+    assert {(row["topic"], row["queueId"]) for row in taken} == {
+        (topic, queue) for topic in ("grows", "grown") for queue in range(4)
+    }
+
+
+def test_messages_that_a_broker_expired_are_an_error_that_counts_them_or_passed_over(
+    cluster: Cluster,
+) -> None:
+    cluster.topic("expires")
+    cluster.send("expires", range(800), size=400)
+    reader = stream_reader(cluster.address, topic="expires")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+    cluster.stop()
+    log = cluster.root / "store" / "commitlog"
+    for segment in sorted(log.iterdir())[:-3]:
+        segment.unlink()
+    cluster.start()
+    with pytest.raises(DataLossError, match=r"queue \d .* read on from 0, .*\d+ messages are gone"):
+        reader.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="failOnDataLoss=false"):
+        rows(reader, start, end)
+    lenient = stream_reader(cluster.address, topic="expires", failOnDataLoss="false")
+    assert lenient.latestOffset(start, ReadAllAvailable()) == end
+    left = rows(lenient, start, end)
+    assert 0 < len(left) < 800
+    assert max(int(row["keys"].split("-")[1]) for row in left) == 799
+    reader.stop()
+    lenient.stop()
+
+
 def query(spark: Any, cluster: Cluster, topic: str, out: Path, **options: str) -> Any:
     given = {
         **{"nameServer": cluster.address, "topic": topic, "startingOffsets": "earliest"},
@@ -193,6 +247,38 @@ def test_a_query_resumes_exactly_and_commits_its_group(
     second.trigger(availableNow=True).start().awaitTermination(120)
     assert numbers(spark, tmp_path) == list(range(150))
     assert sum(cluster.committed("spark-group", "resumed")) == 150
+
+
+def test_a_batch_that_was_cut_off_comes_again_as_it_was(spark: Any, tmp_path: Path) -> None:
+    root, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
+    taken: dict[int, list[list[int]]] = {}
+
+    def take(frame: Any, batch: int) -> None:
+        found = frame.select("commitLogOffset").collect()
+        taken.setdefault(batch, []).append(sorted(row[0] for row in found))
+
+    def run() -> None:
+        messages = spark.readStream.format("rocketmq").options(
+            storePath=str(root), topic="T", startingOffsets="earliest", maxOffsetsPerTrigger="70"
+        )
+        running = messages.load().writeStream.foreachBatch(take)
+        running.option("checkpointLocation", str(checkpoint)).trigger(
+            availableNow=True
+        ).start().awaitTermination(120)
+
+    with open_store(root) as store:
+        for number in range(100):
+            put(store, number)
+        run()
+        assert [len(batches[0]) for batches in taken.values()] == [70, 30]
+        # as after a crash between the batch's end and its note of it
+        for name in ("1", ".1.crc"):
+            (checkpoint / "commits" / name).unlink()
+        for number in range(100, 130):
+            put(store, number)
+        run()
+    assert taken[1][0] == taken[1][1]
+    assert sum(len(batches[-1]) for batches in taken.values()) == 130
 
 
 def test_a_query_from_the_latest_offsets_reads_only_what_comes(
