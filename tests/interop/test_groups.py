@@ -15,6 +15,7 @@ from harness.wire import PULL_MESSAGE, Wire, pull_fields
 from congreve.remoting.codes import RequestCode, ResponseCode
 
 SENT = 40
+QUEUES = 4
 WAIT: Json = {"timeoutMs": 60_000, "quietMs": 200}
 
 
@@ -164,3 +165,57 @@ def test_the_slowest_group_is_found_for_correction(consumed: Group) -> None:
         asked = {"topic": consumed.topic, "compareGroup": consumed.name, "filterGroups": "nobody"}
         answer = wire.call(RequestCode.QUERY_CORRECTION_OFFSET, asked)
     assert re.search(rb"0:1[,}]", answer.body), answer.body
+
+
+def test_the_monitor_is_told_of_lag_members_and_lost_offsets(consumed: Group) -> None:
+    consumed.send(3)
+    behind = {"consumerGroup": "behind", "commitOffset": str(SENT)}
+    with Wire(consumed.cluster.broker.address) as wire:
+        beyond = wire.call(PULL_MESSAGE, pull_fields(consumed.topic, 0, 10 * SENT, 1) | behind)
+    assert beyond.code == ResponseCode.PULL_OFFSET_MOVED
+    consumed.start(failures=1_000)
+    where = {"namesrv": consumed.cluster.namesrv.address}
+    told = consumed.java.call("monitor", timeoutMs=20_000, **where)["told"]
+    calls = {one["call"] for one in told}
+    assert {"beginRound", "reportUndoneMsgs", "reportDeleteMsgsEvent", "endRound"} <= calls
+    lag = {
+        one["of"]["consumerGroup"]: one["of"]["undoneMsgsTotal"]
+        for one in told
+        if one["call"] == "reportUndoneMsgs" and one["of"]["topic"] == consumed.topic
+    }
+    assert consumed.name in lag
+    members = [one["of"] for one in told if one["call"] == "reportConsumerRunningInfo"]
+    assert any(consumed.client_id() in member for member in members)
+    (moved,) = (
+        one["of"]["offsetMovedEvent"]
+        for one in told
+        if one["call"] == "reportDeleteMsgsEvent"
+        and one["of"]["offsetMovedEvent"]["messageQueue"]["topic"] == consumed.topic
+    )
+    assert (moved["consumerGroup"], moved["offsetRequest"]) == ("behind", 10 * SENT)
+    consumed.stop()
+
+
+def test_a_go_member_is_reset_asked_and_given_a_message(group: Group, go: Driver) -> None:
+    sent = group.send()
+    member: Json = {"id": group.name, "group": group.name, "topic": group.topic, "instances": 1}
+    go.call("consumerStart", namesrv=group.cluster.namesrv.address, **member)
+    assert go.call("consumerWait", id=group.name, expected=SENT, **WAIT)["distinct"] == SENT
+    name = group.client_id()
+    running = group.mqadmin("consumerStatus", "-g", group.name, "-i", name)
+    assert group.topic in running, running
+    given = ("-i", sent[0]["offsetMsgId"], "-g", group.name, "-d", name)
+    eventually(lambda: group.mqadmin("queryMsgById", *given), r"consumeResult=(CR_SUCCESS|0)")
+    # The Go client would commit within 5 s.
+    with Wire(group.cluster.broker.address) as wire:
+        for queue in range(QUEUES):
+            fields = {"consumerGroup": group.name, "topic": group.topic}
+            fields |= {"queueId": str(queue), "commitOffset": str(SENT // QUEUES)}
+            assert wire.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    out = group.mqadmin("resetOffsetByTime", "-g", group.name, "-t", group.topic, "-s", "0")
+    assert len(re.findall(r"^broker-a +\d +0 *$", out, re.MULTILINE)) == QUEUES, out
+    now: Json = {"expected": 0, "timeoutMs": 0, "quietMs": 0}
+    eventually(
+        lambda: str(go.call("consumerWait", id=group.name, **now)["total"] >= 2 * SENT), "True"
+    )
+    go.call("consumerStop", id=group.name)

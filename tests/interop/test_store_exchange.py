@@ -16,6 +16,7 @@ from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body, message
 
 from congreve.io_backends.probe import uring_refusal
+from congreve.remoting import fastjson
 
 TOPICS = 12
 MESSAGES = 1500
@@ -240,13 +241,14 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
 ) -> None:
     other = OTHER[kind] if kind == "congreve" else "java"
     writer, reader = (kind, other) if direction == "from-server" else (other, kind)
-    exchange.hand_to(writer)
+    exchange.hand_to(writer, enablePropertyFilter="true")
     exchange.create_topics(["groups-0"])
     namesrv = ("-n", exchange.namesrv.address)
     assert exchange.broker is not None
     broker = ("-b", exchange.broker.address)
     exchange.java.mqadmin("updateSubGroup", *namesrv, *broker, "-g", "made", "-r", "9")
     consumer: Json = {"id": exchange.name, "group": "readers", "topic": "groups-0", "instances": 1}
+    consumer["sql"] = "UNIQ_KEY IS NOT NULL"
     wait: Json = {"id": exchange.name, "timeoutMs": 30_000, "quietMs": 500}
     load: Json = {"topic": "groups-0", "mode": "sync", "size": 20}
     exchange.call("load", count=60, **load)
@@ -254,8 +256,9 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
     assert exchange.call("consumerWait", expected=60, **wait)["total"] == 60
     exchange.call("consumerStop", id=exchange.name)
     exchange.end("stop")
+    written = stored_filter(exchange)
 
-    exchange.hand_to(reader)
+    exchange.hand_to(reader, enablePropertyFilter="true")
     shown = exchange.java.mqadmin("getConsumerConfig", *namesrv, "-g", "made")
     assert "retryMaxTimes" in shown
     assert " 9" in next(line for line in shown.splitlines() if "retryMaxTimes" in line)
@@ -264,3 +267,17 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
     seen = exchange.call("consumerWait", expected=30, **wait)
     exchange.call("consumerStop", id=exchange.name)
     assert (seen["distinct"], seen["total"]) == (30, 30), seen
+    exchange.end("stop")
+    kept = stored_filter(exchange)
+    # The same since its birth, although the group came back with a newer version of it.
+    assert kept.pop("clientVersion") > written.pop("clientVersion")
+    assert kept.pop("deadTime") > written.pop("deadTime")
+    assert kept == written
+
+
+def stored_filter(exchange: Exchange) -> Json:
+    """The readers' entry of consumerFilter.json."""
+    text = (exchange.folder / "store" / "config" / "consumerFilter.json").read_text()
+    topics: Json = fastjson.loads(text)["filterDataByTopic"]
+    entry: Json = topics["groups-0"]["groupFilterData"]["readers"]
+    return entry

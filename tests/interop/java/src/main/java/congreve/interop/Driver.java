@@ -25,6 +25,7 @@ public final class Driver {
 
     private static final Consumers CONSUMERS = new Consumers();
     private static final Orderly ORDERLY = new Orderly();
+    private static final LitePulls LITE_PULLS = new LitePulls();
     private static final Transactions TRANSACTIONS = new Transactions();
     private static final Requests REQUESTS = new Requests();
 
@@ -50,6 +51,9 @@ public final class Driver {
         Map.entry("drain", Pulls::drain),
         Map.entry("longPoll", Pulls::longPoll),
         Map.entry("offsets", Pulls::offsets),
+        Map.entry("litePullStart", LITE_PULLS::start),
+        Map.entry("litePullPoll", LITE_PULLS::poll),
+        Map.entry("litePullStop", LITE_PULLS::stop),
         Map.entry("view", Queries::view),
         Map.entry("viewUnique", Queries::viewUnique),
         Map.entry("query", Queries::query),
@@ -61,6 +65,7 @@ public final class Driver {
         Map.entry("endToEnd", Latencies::endToEnd),
         Map.entry("orderlyStart", ORDERLY::start),
         Map.entry("orderlyStop", ORDERLY::stop),
+        Map.entry("monitor", Monitor::run),
         Map.entry("mqadmin", Mqadmin::run));
 
     private Driver() {
