@@ -14,7 +14,6 @@ from congreve.broker.clients import CHANNEL_EXPIRED_MS
 from congreve.broker.config import BrokerConfig
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import BrokerError
-from congreve.broker.hold import PullRequestHold
 from congreve.broker.hotpath import HotPath
 from congreve.broker.hotsettings import follow_topics, host_bytes, hot_path_settings
 from congreve.broker.managers import Managers
@@ -67,7 +66,7 @@ class Broker:
         )
         self.managers = Managers(self.config, self.store, self._clock)
         self._registration = NameServerRegistration(self.config, self.managers.topics)
-        self._hold: PullRequestHold | None = None
+        self._pulls: PullMessageProcessor | None = None
         self._gate: DurabilityGate | None = None
         self._hot_path: HotPath | None = None
         self._servers: list[RemotingServer] = []
@@ -112,7 +111,7 @@ class Broker:
             periodic.stop()
         await self._registration.stop()
         for server in self._servers:
-            await server.stop(None if self._hold is None else self._hold.stop)
+            await server.stop(None if self._pulls is None else self._pulls.stop)
         self._servers.clear()
         if self._gate is not None:
             self._gate.stop()
@@ -133,7 +132,7 @@ class Broker:
             stats=self.managers.stats,
             clock=self._clock,
         )
-        self._gate, self._hold = gate, pulls.hold
+        self._gate, self._pulls = gate, pulls
         gate.start()
         fast_topics = TopicTable()
         follow_topics(self.managers.topics, fast_topics)
@@ -207,13 +206,13 @@ class Broker:
 
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
-        if self._hold is not None:
-            self._hold.arrived(queue)
+        if self._pulls is not None:
+            self._pulls.hold.arrived(queue)
 
     def _connection_closed(self, connection: Connection) -> None:
         self.managers.connection_closed(connection)
-        if self._hold is not None:
-            self._hold.connection_closed(connection)
+        if self._pulls is not None:
+            self._pulls.hold.connection_closed(connection)
 
     def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()

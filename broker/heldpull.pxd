@@ -10,6 +10,7 @@ cdef class HeldPull:
     cdef readonly PullTicket ticket
     cdef public double deadline
     cdef public bint done
+    cdef int64_t cold_offset    # of the log, waited for; -1: nothing was
     cdef int64_t offset         # moves over entries that were looked at and did not match
     cdef int32_t max_count
     cdef int32_t serialize_type
@@ -20,6 +21,8 @@ cdef class PullWaker:
     cdef PullTickets tickets
     cdef Gather gather
     cdef object resume
+    cdef object wait_for_disk
+    cdef bint suspend(self, HeldPull held) except -1
     cdef bint look(self, HeldPull held) except -1
 
 

@@ -45,9 +45,18 @@ class PullWaker:
     """
 
     def __init__(
-        self, *, tickets: PullTickets, store: MessageStore, resume: Callable[[HeldPull], None]
+        self,
+        *,
+        tickets: PullTickets,
+        store: MessageStore,
+        resume: Callable[[HeldPull], None],
+        wait_for_disk: Callable[[HeldPull, int], bool],
     ) -> None: ...
     def wake(self, held: HeldPull) -> bool:
-        """False where nothing matches it yet: then it was not answered."""
+        """False where nothing matches it yet: then it was not answered.
+
+        True also where it has to wait for the log's bytes at a physical offset, as
+        `wait_for_disk` was told.
+        """
     def release_segments(self) -> None:
         """Hold no segment beyond the next look."""

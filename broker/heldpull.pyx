@@ -6,6 +6,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from congreve.engine.reader cimport (
+    GET_COLD,
     GET_FOUND,
     GET_NO_MATCHED_MESSAGE,
     GET_NO_MESSAGE_IN_QUEUE,
@@ -30,6 +31,7 @@ cdef class HeldPull:
         self.max_count = max(max_count, 1)
         self.serialize_type = serialize_type
         self.opaque = opaque
+        self.cold_offset = -1
 
     @property
     def queue(self):
@@ -38,19 +40,31 @@ cdef class HeldPull:
 
 @cython.final
 cdef class PullWaker:
-    def __init__(self, *, PullTickets tickets not None, store, resume):
+    def __init__(self, *, PullTickets tickets not None, store, resume, wait_for_disk):
         self.tickets = tickets
-        self.gather = Gather(store.log, store.limits)
+        self.gather = Gather(store.log, store.limits, spares_disk=True)
         self.resume = resume
+        self.wait_for_disk = wait_for_disk
 
     def wake(self, HeldPull held not None):
         if self.tickets.unchanged(held.ticket):
             if self.look(held):
                 return True
+            if self.gather.status == GET_COLD and self.suspend(held):
+                return True
             if may_wait(self.gather.status, held.offset):
                 return False
         self.resume(held)
         return True
+
+    cdef bint suspend(self, HeldPull held) except -1:
+        """Let it wait for the disk, once for each place: what was taken back meanwhile is read
+        again by whoever answers it."""
+        if held.cold_offset == self.gather.cold_offset:
+            return False
+        held.cold_offset = self.gather.cold_offset
+        held.offset = self.gather.next_offset
+        return self.wait_for_disk(held, held.cold_offset)
 
     cdef bint look(self, HeldPull held) except -1:
         """Answer it where something matches; what does not is not looked at again."""

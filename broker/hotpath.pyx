@@ -42,7 +42,7 @@ from congreve.engine.commitlog cimport (
     AppendStatus,
 )
 from congreve.engine.consumequeue cimport ConsumeQueue
-from congreve.engine.reader cimport GET_FOUND, Gather
+from congreve.engine.reader cimport GET_COLD, GET_FOUND, Gather
 from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_message_id
 from congreve.records.layout cimport (
@@ -131,7 +131,7 @@ cdef class HotPath(FrameSink):
         self.cluster = slice_of(self.kept[0])
         self.constants[0] = slice_of(self.kept[1])
         self.constants[1] = slice_of(self.kept[2])
-        self.gather = Gather(store.log, store.limits)
+        self.gather = Gather(store.log, store.limits, spares_disk=True)
         self.tickets = pulls.tickets
         self.set_store_host(settings.store_host)
 
@@ -268,16 +268,18 @@ cdef class HotPath(FrameSink):
         return True
 
     cdef bint hold_pull(self, object connection, PullTicket ticket) except -1:
-        """Let a pull wait that may."""
-        if not self.pull.sys_flag & SUSPEND:
-            return False
-        if not may_wait(self.gather.status, self.pull.queue_offset):
+        """Let a pull wait that may: for a message, or for the disk."""
+        cdef bint cold = self.gather.status == GET_COLD
+        if not cold and not (self.pull.sys_flag & SUSPEND
+                             and may_wait(self.gather.status, self.pull.queue_offset)):
             return False
         held = HeldPull(
             connection, self.frame_bytes(), ticket,
             offset=self.pull.queue_offset, max_count=self.pull.max_count,
             serialize_type=self.frame.serialize_type, opaque=self.header.opaque,
         )
+        if cold:
+            return self.pulls.cold.suspend(held, self.gather.cold_offset)
         return self.pulls.suspend(held, self.pull.suspend_timeout_ms)
 
     # ---- a chunk, without it -------------------------------------------------------------------

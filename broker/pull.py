@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+from congreve.broker.coldpulls import ColdPulls
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.consumers import ConsumerManager
 from congreve.broker.errors import RefusedError
@@ -89,7 +90,15 @@ class PullMessageProcessor:
             topics=topics.table,
             consumers=consumers.groups,
         )
-        self.waker = PullWaker(tickets=self.tickets, store=store, resume=self._resume)
+        self.cold = ColdPulls(
+            fetch=store.cold_reads.fetch, answer=self._answer_cold, dismiss=self._dismiss
+        )
+        self.waker = PullWaker(
+            tickets=self.tickets,
+            store=store,
+            resume=self._resume,
+            wait_for_disk=self.cold.suspend,
+        )
         self.hold = PullRequestHold(
             wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
         )
@@ -165,6 +174,11 @@ class PullMessageProcessor:
         except RefusedError as refused:
             answer = request.reply(refused.code, str(refused))
         held.connection.send(answer)
+
+    def _answer_cold(self, held: HeldPull) -> None:
+        """Its messages are in memory now. A filter may have refused all: the client asks again."""
+        if not self.waker.wake(held):
+            self._resume(held)
 
     def _dismiss(self, held: HeldPull) -> None:
         """An error, at which clients wait for a while: by then the connection is closed."""
@@ -333,6 +347,11 @@ class PullMessageProcessor:
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         return self.hold.suspend(held, max(timeout_ms, 0) / 1000)
+
+    def stop(self) -> None:
+        """Nobody waits any more; the connections of those who did are closed next."""
+        self.hold.stop()
+        self.cold.stop()
 
     def _offset_moved(self, header: PullMessageRequestHeader, found: GetResult) -> None:
         """Leave an OFFSET_MOVED_EVENT message for whoever watches that topic."""

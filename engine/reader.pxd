@@ -15,6 +15,7 @@ cdef enum GetCode:
     GET_OFFSET_TOO_SMALL
     GET_NO_MATCHED_LOGIC_QUEUE
     GET_NO_MESSAGE_IN_QUEUE
+    GET_COLD                # the next message is on disk only: fetch from `cold_offset` on
 
 # Neighbouring records of one segment.
 cdef struct Span:
@@ -43,8 +44,23 @@ cdef class Limits:
     cdef readonly int64_t memory_window
 
 
+# A chunk of the log that was in memory at that time.
+cdef struct WarmChunk:
+    int64_t number
+    int64_t seen_ms
+
+cdef enum:
+    WARM_CHUNKS = 1024
+
+
 cdef class Gather:
-    # One look into one queue, and what it found; used again and again by one thread.
+    # One look into one queue, and what it found; used again and again by one thread. One that
+    # `spares_disk` never reads the log from disk: it says GET_COLD, and finds more once somebody
+    # has had that fetched.
+    cdef bint spares_disk
+    cdef int64_t cold_below         # nothing is on disk only from here on
+    cdef int64_t warm_number        # of the chunk that was found in memory last
+    cdef WarmChunk warm[WARM_CHUNKS]
     cdef CommitLog log
     cdef Limits limits
     cdef tuple segments             # that `table` was made of
@@ -62,6 +78,7 @@ cdef class Gather:
     cdef readonly int64_t size      # bytes found
     cdef readonly int32_t count     # messages found
     cdef readonly bint suggest_slave
+    cdef readonly int64_t cold_offset
 
     # Looks from `offset` on for at most `max_count` messages; a filter that is None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
@@ -79,5 +96,7 @@ cdef class Gather:
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
     cdef const uint8_t *find(self, int64_t physical_offset, int32_t size,
                              int32_t *segment) noexcept nogil
+    cdef bint is_warm(self, int64_t physical_offset, int32_t size) noexcept nogil
+    cdef bint is_chunk_warm(self, int64_t number) noexcept nogil
     cdef void take(self, const uint8_t *record, int32_t size, int32_t segment) noexcept nogil
     cdef int refresh(self) except -1

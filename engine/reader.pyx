@@ -11,6 +11,7 @@ from congreve.engine.consumequeue cimport ConsumeQueue
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.pages cimport in_memory
 from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.layout cimport (
     AT_MAGIC,
@@ -33,6 +34,11 @@ cdef int64_t VIEW_MIN = 4096
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void *at) noexcept nogil
+
+# What was written last is in memory, behind every backend.
+cdef int64_t WARM_TAIL = 32 << 20
+cdef int64_t CHUNK = 256 << 10  # of the log: the kernel is asked about so much at once,
+cdef int64_t WARM_MS = 500  # and believed for so long
 
 cdef enum:
     AHEAD = 4       # entries between the one looked at and the one whose record is fetched
@@ -92,9 +98,10 @@ cdef class Limits:
 
 @cython.final
 cdef class Gather:
-    def __cinit__(self, CommitLog log, Limits limits):
+    def __cinit__(self, CommitLog log, Limits limits, *, bint spares_disk=False):
         self.log = log
         self.limits = limits
+        self.spares_disk = spares_disk
         self.spans = <Span *> PyMem_Malloc(
             max(limits.memory_count, limits.disk_count) * sizeof(Span)
         )
@@ -138,6 +145,8 @@ cdef class Gather:
         cdef const uint8_t *entries
         self.status = GET_NO_MATCHED_MESSAGE
         self.refresh()
+        self.cold_below = self.log_end - WARM_TAIL if self.spares_disk else 0
+        self.warm_number = -1
         while self.next_offset < stop:
             mapping = queue.mapping_at(self.next_offset // per_file * queue.file_size)
             if mapping is None:
@@ -174,6 +183,10 @@ cdef class Gather:
             if self.count and self.full(physical_offset, size, max_count):
                 return i
             if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
+                if physical_offset < self.cold_below and not self.is_warm(physical_offset, size):
+                    if self.count == 0:
+                        self.status = GET_COLD
+                    return i
                 record = self.find(physical_offset, size, &segment)
                 if record == NULL:
                     if self.count == 0:
@@ -224,6 +237,37 @@ cdef class Gather:
         ):
             return NULL
         return record
+
+    cdef bint is_warm(self, int64_t physical_offset, int32_t size) noexcept nogil:
+        """Whether a record can be read without waiting for the disk."""
+        cdef int64_t number = physical_offset // CHUNK
+        cdef int64_t last = (physical_offset + max(size, 1) - 1) // CHUNK
+        if number == last == self.warm_number or physical_offset < self.log_begin:
+            return True
+        while number <= last:
+            if not self.is_chunk_warm(number):
+                self.cold_offset = max(number * CHUNK, self.log_begin)
+                return False
+            number += 1
+        self.warm_number = last
+        return True
+
+    cdef bint is_chunk_warm(self, int64_t number) noexcept nogil:
+        cdef WarmChunk *warm = &self.warm[number % WARM_CHUNKS]
+        cdef int64_t now_ms = self.log.clock.now_ms()
+        cdef int64_t start = max(number * CHUNK - self.log_begin, 0)
+        cdef int64_t segment = start // self.log.segment_size
+        cdef int64_t at = start % self.log.segment_size
+        if warm.number == number and 0 <= now_ms - warm.seen_ms < WARM_MS:
+            return True
+        if segment >= self.segment_count:
+            return True
+        # A chunk never begins in one segment and ends in the next where sizes are powers of two;
+        # elsewhere the rest is read as it comes.
+        if not in_memory(self.table[segment].data + at, min(CHUNK, self.log.segment_size - at)):
+            return False
+        warm.number, warm.seen_ms = number, now_ms
+        return True
 
     cdef void take(self, const uint8_t *record, int32_t size, int32_t segment) noexcept nogil:
         cdef Span *last = &self.spans[self.span_count - 1]

@@ -10,6 +10,7 @@ from typing import Self
 from congreve.engine.backends import make_backend
 from congreve.engine.checkpoint import Checkpointer
 from congreve.engine.clock import Clock
+from congreve.engine.coldreads import ColdReads
 from congreve.engine.commitlog import AppendResult, CommitLog
 from congreve.engine.config import StoreConfig
 from congreve.engine.consumequeue import ConsumeQueue
@@ -77,6 +78,7 @@ class MessageStore:
         self.index = KeyIndex(config, self.log) if config.message_index_enable else None
         self.health = Health(self.backend)
         self.recovery: RecoveryReport | None = None
+        self.cold_reads = ColdReads(self.log)
         self._reader = Reader(config, self.log)
         self._disk_use = disk_use
         self._lock = StoreLock(config.lock_path)
@@ -182,6 +184,7 @@ class MessageStore:
         self._open = False
         self._housekeeping.stop()
         self._flush_timer.stop()
+        self.cold_reads.stop()
         if self.index is not None:
             self.index.stop()
         healthy = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -111,6 +112,15 @@ class Running:
                 ((_, body),) = record_bodies(answer.body)
                 found.append(int.from_bytes(answer.body[STORE_TIME], "big") - int(body))
         return found
+
+    def restart_cold(self) -> None:
+        """Restart it with nothing of its log in memory."""
+        self.server.stop()
+        for path in (self.server.store / "commitlog").iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self.server.start()
 
     def restart(self, **settings: str) -> None:
         """Stop it and start it with other settings."""

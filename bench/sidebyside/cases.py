@@ -24,6 +24,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     timed_messages: int  # pending, each at a time of its own within TIMES_SPAN_S
     punctual_messages: int  # soon due, while those are pending
     memory_messages: int  # stored before memory is read the second time
+    cold_bytes: int  # read from disk while others send
     restart_bytes: int  # of the store that a killed broker opens again
     topics: int
     queues_per_topic: int
@@ -47,6 +48,7 @@ SIZES = {
         timed_messages=10_000_000,
         punctual_messages=1_000,
         memory_messages=10_000_000,
+        cold_bytes=4 << 30,
         restart_bytes=5_000_000_000,
         topics=1_000,
         queues_per_topic=8,
@@ -67,6 +69,7 @@ SIZES = {
         timed_messages=1_000_000,
         punctual_messages=1_000,
         memory_messages=1_000_000,
+        cold_bytes=1 << 30,
         restart_bytes=1_000_000_000,
         topics=1_000,
         queues_per_topic=8,
@@ -87,6 +90,7 @@ SIZES = {
         timed_messages=4_000,
         punctual_messages=20,
         memory_messages=20_000,
+        cold_bytes=48 << 20,
         restart_bytes=10_000_000,
         topics=20,
         queues_per_topic=8,
@@ -120,6 +124,10 @@ PULLS = {
     "pull-32x1KiB": Load(mode="pull", connections=8, inflight=1, batch=32, size=KIB, queues=8),
     "pull-32x128B": Load(mode="pull", connections=8, inflight=1, batch=32, size=128, queues=8),
 }
+COLD_PULL = PULLS["pull-32x1KiB"]
+SEND_ALONE = "send-before-cold-read"
+SEND_BESIDE = "send-beside-cold-read"
+COLD_READ = "cold-read"
 # All that the generator sends passes, so that both brokers answer with the same messages.
 FILTERED_PULL = msgspec.structs.replace(
     PULLS["pull-32x128B"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ SIGNIFICANT_DIGITS = 3
 DRAIN_S = 60.0
 COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
+_SUMS = ("requests", "messages", "bytes", "all_requests", "all_messages", "broken", "seconds")
 DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), ("sql", None))
 
 
@@ -116,6 +118,36 @@ def run(port: int, load: Load) -> LoadResult:
     if done.returncode != 0:
         raise GeneratorError(done.stderr.strip())
     return msgspec.json.decode(done.stdout, type=LoadResult)
+
+
+@contextmanager
+def running(port: int, load: Load) -> Iterator[subprocess.Popen[str]]:
+    """The same beside other work; it is ended with the block. Read it with result()."""
+    command = [str(build()), f"--port={port}", *load.options()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def result(process: subprocess.Popen[str]) -> LoadResult:
+    """What it counted, when it is done."""
+    out, _ = process.communicate(timeout=COUNT_LIMIT_S)
+    return msgspec.json.decode(out, type=LoadResult)
+
+
+def together(results: list[LoadResult]) -> LoadResult:
+    """Runs of the same load as one."""
+    whole = results[0]
+    for more in results[1:]:
+        latency = Counter(dict(whole.latency)) + Counter(dict(more.latency))
+        sums = {name: getattr(whole, name) + getattr(more, name) for name in _SUMS}
+        errors = Counter(whole.errors) + Counter(more.errors)
+        whole = msgspec.structs.replace(
+            whole, latency=sorted(latency.items()), errors=dict(errors), **sums
+        )
+    return whole
 
 
 @contextmanager

@@ -130,6 +130,13 @@ def _share_of_raw(medians: Medians, driver: str) -> float | None:
     return None if raw is None or bodies is None else 100.0 * bodies / raw
 
 
+def _beside_cold_read(medians: Medians, driver: str) -> float | None:
+    """How many times the p99.9 of sends without a cold read they have with one."""
+    alone = medians.get(driver, cases.SEND_ALONE, lambda r: r.latency["999"])
+    beside = medians.get(driver, cases.SEND_BESIDE, lambda r: r.latency["999"])
+    return None if alone is None or beside is None else beside / alone
+
+
 def _sync_beside_async(medians: Medians, driver: str) -> float | None:
     workload = "sync-4x64" if driver == OURS else cases.ASYNC_64
     return medians.get(driver, workload, lambda r: r.rate)
@@ -175,6 +182,9 @@ ROWS = [
     Row("  beside RocketMQ's ASYNC_FLUSH", _sync_beside_async, "msg/s", least=5),
     Row("SYNC_FLUSH, batch of 32 x 1 KiB, 4 x 8", _rate("sync-batch-32x1KiB"), "msg/s", least=3),
     Row("  of the disk's raw bandwidth", _share_of_raw, "%"),
+    Row("send 128 B beside a cold read, p99.9", _latency(cases.SEND_BESIDE, "999"), "ms"),
+    Row("  over that without the reader", _beside_cold_read, "x", limit=3),
+    Row("  the reader, 32 x 1 KiB from disk", _rate(cases.COLD_READ), "msg/s"),
 ]
 
 

@@ -207,6 +207,41 @@ class Session:
             f" {result.latency['99']:.3f} ms"
         )
 
+    def cold_read(self, load: Load) -> None:
+        """Sends alone, then while somebody reads what only the disk has."""
+        messages = self.size.cold_bytes // cases.COLD_PULL.size
+        filled = cases.fill(cases.COLD_READ, messages, cases.COLD_PULL.size, cases.COLD_PULL.queues)
+        self.broker.create_topics(filled)
+        self._count(filled, generator.run(self.broker.port, filled))
+        self.broker.restart_cold()
+        self.heat_by(load)
+        self.send(cases.SEND_ALONE, load)
+        cold = msgspec.structs.replace(
+            cases.COLD_PULL, topic=cases.COLD_READ, count=max(1, messages // cases.COLD_PULL.batch)
+        )
+        beside = cases.timed(load, self.size, cases.SEND_BESIDE)
+        beside = msgspec.structs.replace(beside, warmup=0, duration=min(1.0, beside.duration))
+        self.broker.create_topics(beside)
+        sent = []
+        with generator.running(self.broker.port, cold) as reader:
+            while not sent or reader.poll() is None:
+                sent.append(generator.run(self.broker.port, beside))
+            read = generator.result(reader)
+        found = generator.together(sent)
+        self._count(beside, found)
+        self._keep_load(cases.SEND_BESIDE, beside, found, 0.0)
+        self._keep(
+            self._result(
+                cases.COLD_READ,
+                message_size=cold.size,
+                messages=read.messages,
+                consume_rate=read.rate,
+                errors=read.failures,
+                seconds=read.seconds,
+            )
+        )
+        self._tell(f"{read.rate:12,.0f} msg/s from disk in {read.seconds:.1f} s")
+
     def disk(self, name: str, group: int, depth: int) -> None:
         """O_DIRECT writes with RWF_DSYNC beside the broker's store, which rests meanwhile."""
         folder = self.broker.server.config.parent
@@ -259,6 +294,9 @@ class Session:
         spent = process.cpu_seconds(self.broker.pid) - before
         if load.mode == "send":
             self._count(load, found, stored)
+        self._keep_load(name, load, found, spent)
+
+    def _keep_load(self, name: str, load: Load, found: LoadResult, spent: float) -> None:
         rate = "publish_rate" if load.mode == "send" else "consume_rate"
         levels = found.percentiles_ms(*PERCENTILES.values())
         result = self._result(
@@ -364,6 +402,12 @@ def unsynced(session: Session) -> None:
     session.send(cases.ASYNC_64, cases.SYNC_SENDS["sync-4x64"])
 
 
+def cold(session: Session) -> None:
+    """ASYNC_FLUSH beside a reader of old messages."""
+    session.heat()
+    session.cold_read(cases.ASYNC_SENDS["send-128B"])
+
+
 def restart(session: Session) -> None:
     """A store of some size, kill -9, and back."""
     session.fill("store", session.size.restart_bytes // 1250, cases.KIB)
@@ -400,6 +444,7 @@ SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "transactions": (transactions, "ASYNC_FLUSH"),
     "async": (unsynced, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),
+    "cold": (cold, "ASYNC_FLUSH"),
 }
 
 

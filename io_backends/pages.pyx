@@ -1,0 +1,46 @@
+"""Which pages of a mapped segment are in memory, and what the kernel is told about them."""
+
+from libc.stdint cimport int64_t, uint8_t
+from posix.mman cimport MADV_WILLNEED
+
+from congreve.io_backends.backend cimport Segment
+
+cdef extern from "<sys/mman.h>" nogil:
+    int mincore(void *addr, size_t length, unsigned char *vec)
+    int madvise(void *addr, size_t length, int advice)
+
+cdef enum:
+    PAGE = 4096
+    PAGES_MAX = 65          # 256 KiB that begin anywhere
+    MADV_COLD = 20
+    MADV_POPULATE_READ = 22
+
+
+cdef bint in_memory(const uint8_t *data, int64_t length) noexcept nogil:
+    cdef unsigned char there[PAGES_MAX]
+    cdef int64_t before = <int64_t> (<size_t> data % PAGE)
+    cdef int64_t pages = min((before + length + PAGE - 1) // PAGE, PAGES_MAX)
+    cdef int64_t i
+    if mincore(<void *> (data - before), pages * PAGE, there) != 0:
+        return True
+    for i in range(pages):
+        if not there[i] & 1:
+            return False
+    return True
+
+
+def fetch(Segment segment not None, int64_t start, int64_t end):
+    cdef uint8_t *at = segment.data + start - start % PAGE
+    cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
+    if length > 0:
+        with nogil:
+            # The first asks for all of it at once, the second waits for it.
+            madvise(at, length, MADV_WILLNEED)
+            madvise(at, length, MADV_POPULATE_READ)
+
+
+def retire(Segment segment not None, int64_t start, int64_t end):
+    cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
+    if length > 0:
+        with nogil:
+            madvise(segment.data + start - start % PAGE, length, MADV_COLD)
