@@ -55,8 +55,8 @@ final class LitePulls {
             }
         }
         consumer.commitSync();
-        return new JSONObject().fluentPut("seen", new JSONArray(seen.stream().map(Object.class::cast)
-            .toList()));
+        return new JSONObject().fluentPut("seen", new JSONArray(seen.stream()
+            .map(Object.class::cast).toList()));
     }
 
     JSONObject stop(JSONObject request) {
