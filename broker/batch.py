@@ -32,7 +32,13 @@ def batch_fault(record: Record, body: bytes) -> str | None:
     for number, stored in enumerate(members):
         if fault := _fault(stored):
             return f"a batch whose member {number} has {fault}"
+        if _waits(stored) != _waits(members[0]):
+            return f"a batch whose member {number} differs from the first one in {properties.WAIT}"
     return None
+
+
+def _waits(stored: dict[str, str]) -> bool:
+    return stored.get(properties.WAIT, "true").lower() == "true"
 
 
 def _fault(stored: dict[str, str]) -> str | None:

@@ -51,6 +51,28 @@ def test_a_member_with_a_delay_or_a_transaction_spoils_its_batch(bench, forbidde
     assert next(iter(forbidden)) in answer.remark
 
 
+@pytest.mark.parametrize(
+    "flags", [["true", "false"], ["false", "true"], ["false", None], [None, "FALSE"]]
+)
+def test_members_that_wait_for_the_disk_and_members_that_do_not_make_no_batch(bench, flags) -> None:
+    body = batch_body(
+        *(
+            (b"body", b"TAGS\x01a" + (b"\x02WAIT\x01" + flag.encode() if flag else b""))
+            for flag in flags
+        )
+    )
+    assert not is_ordinary(body)
+    answer = refused(bench, body)
+    assert (answer.code, "member 1" in answer.remark, "WAIT" in answer.remark) == (13, True, True)
+
+
+@pytest.mark.parametrize("flags", [[b"true", b"TRUE"], [b"false", b"no"], [b"false\x02k\x01v"] * 2])
+def test_members_of_one_mind_about_waiting_make_a_batch(bench, flags) -> None:
+    body = batch_body(*((b"body", b"WAIT\x01" + flag) for flag in flags))
+    assert is_ordinary(body)
+    assert bench.send(body, code=320, batch=True).code == 0
+
+
 @pytest.mark.parametrize("forbidden", FORBIDDEN)
 def test_a_batch_with_a_delay_or_a_transaction_is_refused(bench, forbidden) -> None:
     answer = refused(bench, batch_body((b"body", b"")), properties=text(**forbidden))

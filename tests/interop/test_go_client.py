@@ -38,6 +38,10 @@ def test_what_go_sends_java_reads(
     if mode in ("sync", "batch"):
         ids = {one["offsetMsgId"] for one in got}
         assert set(sent["offsetMsgIds"]) == ids
+        stored = {(one["queueId"], one["queueOffset"]): one["offsetMsgId"] for one in got}
+        step = 32 if mode == "batch" else 1
+        firsts = [stored[at] for at in zip(sent["queueIds"], sent["offsets"], strict=True)]
+        assert firsts == sent["offsetMsgIds"][::step]
 
 
 def test_two_go_consumers_share_a_topic(

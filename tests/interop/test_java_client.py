@@ -149,6 +149,9 @@ def test_a_batch_gets_an_id_for_each_message(client: Driver, cluster: Cluster, t
     ids = sent["offsetMsgId"].split(",")
     got = drain(client, cluster, topic)
     assert [one["offsetMsgId"] for one in got] == ids
+    assert [one["msgId"] for one in got] == sent["msgId"].split(",")
+    assert {one["queueId"] for one in got} == {sent["queueId"]}
+    assert [one["queueOffset"] - sent["queueOffset"] for one in got] == list(range(5))
     assert numbers(got) == list(range(5))
     assert [one["properties"]["KEYS"] for one in got] == [f"batch-{i}" for i in range(5)]
     viewed = client.call("view", namesrv=cluster.namesrv.address, ids=ids)["messages"]

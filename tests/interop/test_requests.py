@@ -89,8 +89,9 @@ def test_a_requester_that_gave_up_and_went_away_is_told_to_the_responder(asking:
     assert "not found" in sent["error"]
 
 
-def test_a_reply_finds_its_requester_after_the_broker_was_killed(
-    java: Driver, namesrv: servers.Server, kind: str, tmp_path: Path
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_reply_finds_its_requester_after_the_broker_was_away(
+    java: Driver, namesrv: servers.Server, kind: str, how: str, tmp_path: Path
 ) -> None:
     broker = servers.broker(kind, tmp_path, namesrv.address, broker_name="broker-requests")
     broker.start()
@@ -100,7 +101,7 @@ def test_a_reply_finds_its_requester_after_the_broker_was_killed(
     with ThreadPoolExecutor(1) as pool:
         replies = pool.submit(asking.ask, "survivor", timeout_ms=30_000)
         time.sleep(1)
-        broker.kill()
+        broker.kill() if how == "kill" else broker.stop()
         broker.start()
         assert [body(one) for one in replies.result(60)] == [b"re: survivor"]
     asking.call("responderStop")

@@ -65,6 +65,8 @@ func load(r request) (answer, error) {
 func sendSync(p rocketmq.Producer, messages []*primitive.Message, batch int) (answer, error) {
 	ok := 0
 	ids := []string{}
+	queueIDs := []int{}
+	offsets := []int64{}
 	for from := 0; from < len(messages); from += batch {
 		part := messages[from:min(from+batch, len(messages))]
 		result, err := p.SendSync(context.Background(), part...)
@@ -75,8 +77,10 @@ func sendSync(p rocketmq.Producer, messages []*primitive.Message, batch int) (an
 			ok += len(part)
 		}
 		ids = append(ids, strings.Split(result.OffsetMsgID, ",")...)
+		queueIDs = append(queueIDs, result.MessageQueue.QueueId)
+		offsets = append(offsets, result.QueueOffset)
 	}
-	return answer{"ok": ok, "offsetMsgIds": ids}, nil
+	return answer{"ok": ok, "offsetMsgIds": ids, "queueIds": queueIDs, "offsets": offsets}, nil
 }
 
 func sendAsync(p rocketmq.Producer, messages []*primitive.Message) (answer, error) {

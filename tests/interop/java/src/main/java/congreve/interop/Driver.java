@@ -33,6 +33,7 @@ public final class Driver {
         Map.entry("send", Producers::send),
         Map.entry("load", Producers::load),
         Map.entry("batch", Producers::batch),
+        Map.entry("batchesFor", Producers::batchesFor),
         Map.entry("consumerStart", CONSUMERS::start),
         Map.entry("consumerAssignment", CONSUMERS::assignment),
         Map.entry("consumerWait", CONSUMERS::await),

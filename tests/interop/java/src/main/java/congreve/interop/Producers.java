@@ -10,12 +10,15 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /** Sends through DefaultMQProducer. */
 final class Producers {
@@ -71,6 +74,33 @@ final class Producers {
         List<Message> messages = Messages.fromJson(request.getJSONArray("messages"));
         return with(request, producer ->
             new JSONObject().fluentPut("result", Messages.toJson(producer.send(messages))));
+    }
+
+    /**
+     * Batches of numbered messages for so many ms, some hundred a second, whatever becomes of the
+     * broker meanwhile: those that were acknowledged, and how many were not. No number is sent twice.
+     */
+    static JSONObject batchesFor(JSONObject request) throws Exception {
+        String topic = request.getString("topic");
+        int size = request.getIntValue("size");
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(request.getLongValue("ms"));
+        return with(request, producer -> {
+            JSONArray results = new JSONArray();
+            int failed = 0;
+            for (int number = 0; System.nanoTime() < end; number += size) {
+                List<Message> batch = new ArrayList<>(size);
+                for (int i = number; i < number + size; i++) {
+                    batch.add(new Message(topic, Messages.numberedBody(i, i % 97)));
+                }
+                try {
+                    results.add(Messages.toJson(producer.send(batch)).fluentPut("first", number));
+                } catch (RemotingException | MQBrokerException | MQClientException e) {
+                    failed++;
+                }
+                Thread.sleep(4);
+            }
+            return new JSONObject().fluentPut("results", results).fluentPut("failed", failed);
+        });
     }
 
     /**
