@@ -7,6 +7,7 @@ from congreve.broker.transactionpath cimport TransactionPath
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
 from congreve.engine.reader cimport Gather
+from congreve.records.host cimport MESSAGE_ID_MAX
 from congreve.records.record cimport Host, Message
 from congreve.remoting.frame cimport Frame, Header
 from congreve.remoting.headerdecoder cimport HeaderDecoder
@@ -62,6 +63,8 @@ cdef class HotPath(FrameSink):
     # Constants of this broker.
     cdef tuple kept                     # the bytes that slices below and in `message` point into
     cdef Slice cluster                  # the property CLUSTER
+    cdef uint8_t id_host[MESSAGE_ID_MAX]
+    cdef Py_ssize_t id_host_length      # message ids begin with our address, in hex
     cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
 
     # The chunk at hand.
@@ -70,6 +73,7 @@ cdef class HotPath(FrameSink):
     cdef Py_ssize_t out_capacity
     cdef Py_ssize_t out_used
     cdef int64_t appended_end
+    cdef int64_t now_ms                 # a chunk is stored at one time
     cdef void *touched[TOUCHED_MAX]     # borrowed ConsumeQueues; topics do not change during a run
     cdef int32_t touched_count
 
@@ -79,7 +83,7 @@ cdef class HotPath(FrameSink):
 
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop serve_frame(self) noexcept nogil
-    cdef Stop serve_send(self, bint short_names) noexcept nogil
+    cdef Stop serve_send(self) noexcept nogil
     cdef bint is_half(self) noexcept nogil
     cdef Stop serve_end(self) noexcept nogil
     cdef Stop touch(self, void *queue) noexcept nogil

@@ -44,7 +44,7 @@ from congreve.engine.commitlog cimport (
 from congreve.engine.consumequeue cimport ConsumeQueue
 from congreve.engine.reader cimport GET_COLD, GET_FOUND, Gather
 from congreve.records.cursor cimport load_i32
-from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_message_id
+from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
 from congreve.records.layout cimport (
     BATCH_ELEMENT_FIXED,
     PROPERTIES_MAX,
@@ -67,17 +67,15 @@ from congreve.remoting.frame cimport (
     next_frame,
 )
 from congreve.remoting.headerdecoder cimport HeaderDecoder
-from congreve.remoting.hotheaders cimport read_pull_header, read_send_header
+from congreve.remoting.hotheaders cimport is_send, read_pull_header
+from congreve.remoting.inbox cimport FrameReader
 from congreve.remoting.slices cimport Slice
 
 from congreve.errors import CongreveError
 from congreve.remoting.errors import FrameError
 
 cdef enum:
-    SEND_MESSAGE = 10
     PULL_MESSAGE = 11
-    SEND_MESSAGE_V2 = 310
-    SEND_BATCH_MESSAGE = 320
     END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
     SUSPEND = 2                     # of a pull's sysFlag
@@ -137,6 +135,7 @@ cdef class HotPath(FrameSink):
 
     def set_store_host(self, bytes host):
         fill(&self.message.store_host, host)
+        self.id_host_length = put_id_host(self.id_host, &self.message.store_host) - self.id_host
         self.transactions.set_store_host(host)
 
     def release_segments(self):
@@ -146,11 +145,12 @@ cdef class HotPath(FrameSink):
 
     # ---- a chunk, with the GIL -----------------------------------------------------------------
 
-    cdef Py_ssize_t take(self, object connection, const uint8_t *data,
+    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
                          Py_ssize_t available) except -1:
         cdef Stop stop
         fill(&self.message.born_host, connection.peer_bytes)
         self.accepting = self.store.writable
+        self.now_ms = self.log.clock.now_ms()
         self.at = 0
         self.out_used = 0
         self.appended_end = 0
@@ -186,6 +186,7 @@ cdef class HotPath(FrameSink):
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
+        self.now_ms = self.log.clock.now_ms()
         return 0
 
     cdef bint room_made(self, bint in_log) except -1:
@@ -300,29 +301,26 @@ cdef class HotPath(FrameSink):
 
     cdef Stop serve_frame(self) noexcept nogil:
         cdef int32_t code
-        if self.headers.decode(&self.frame, &self.header) != HEADER_OK:
+        if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
             return STOP_COLD
         if self.header.flag & FLAG_RESPONSE:
             return STOP_COLD
         code = self.header.code
-        if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE:
-            return self.serve_send(True)
-        if code == SEND_MESSAGE:
-            return self.serve_send(False)
+        if is_send(code):
+            return self.serve_send()
         if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
             return STOP_PULL
         if code == END_TRANSACTION:
             return self.serve_end()
         return STOP_COLD
 
-    cdef Stop serve_send(self, bint short_names) noexcept nogil:
+    cdef Stop serve_send(self) noexcept nogil:
         cdef SendHeader *send = &self.send
         cdef AppendStatus status
         cdef ParkStatus parked
         cdef void *queue
         cdef SendKind kind
         cdef bint waits = False
-        read_send_header(&self.header, short_names, send)
         if not (send.complete and self.accepting) or self.log.backend.failure:
             return STOP_COLD
         if self.frame.body.length > self.max_message_size:
@@ -362,10 +360,12 @@ cdef class HotPath(FrameSink):
         if send.batch:
             status = self.log.append_batch(
                 &self.message, self.frame.body.data, self.frame.body.length,
-                <ConsumeQueue> queue, &self.appended,
+                <ConsumeQueue> queue, self.now_ms, &self.appended,
             )
         else:
-            status = self.log.append(&self.message, <ConsumeQueue> queue, &self.appended)
+            status = self.log.append(
+                &self.message, <ConsumeQueue> queue, self.now_ms, &self.appended
+            )
         if status == APPEND_NEXT_SEGMENT:
             return STOP_SEGMENT
         if status == APPEND_QUEUE_ROOM:
@@ -472,7 +472,8 @@ cdef class HotPath(FrameSink):
         cdef int64_t offset = self.appended.physical_offset
         cdef uint8_t *start = at
         while True:
-            at = put_message_id(at, &self.message.store_host, offset)
+            memcpy(at, self.id_host, self.id_host_length)
+            at = put_id_offset(at + self.id_host_length, offset)
             offset += load_i32(log + offset)
             if offset >= self.appended.end:
                 return at - start

@@ -178,8 +178,9 @@ cdef class TransactionPath:
         if not self.log.has_room(size):
             return END_SEGMENT
         if self.queue != NULL:
-            self.log.append(&self.committed, <ConsumeQueue> self.queue, appended)
-        self.log.append(&self.op, self.op_queue, appended)
+            self.log.append(&self.committed, <ConsumeQueue> self.queue, self.op.born_timestamp,
+                            appended)
+        self.log.append(&self.op, self.op_queue, self.op.born_timestamp, appended)
         self.window.settle(ask.half_offset)
         return END_DONE
 

@@ -36,16 +36,16 @@ cdef class CommitLog:
     cdef object preparation
 
     # Encodes one record into the open segment and its entry into `queue`, in one pass: offset,
-    # queue offset, store time and CRC are given here. Prepared and rolled-back transaction types
-    # get no entry and queue offset 0.
-    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
+    # queue offset and CRC are given here; `now_ms` is its store time. Prepared and rolled-back
+    # transaction types get no entry and queue offset 0.
+    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue, int64_t now_ms,
                              Appended *appended) noexcept nogil
     # A whole batch body (storage.md 2.7), all or nothing within one segment, also when the process
     # is killed meanwhile. `message` gives all but body, properties, flag and tags code.
     # APPEND_QUEUE_ROOM asks for the disk's room for all of its entries, and for a later file;
     # behind it only a queue's next stretch is taken, with the GIL.
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
-                                   int32_t length, ConsumeQueue queue,
+                                   int32_t length, ConsumeQueue queue, int64_t now_ms,
                                    Appended *appended) noexcept nogil
     # Opens the next segment (prepared ahead where possible). BackendError; also where append()
     # asked for it because the backend has no memory for more until the disk has caught up.

@@ -53,7 +53,7 @@ cdef class CommitLog:
 
     # --- appending
 
-    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue,
+    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue, int64_t now_ms,
                              Appended *appended) noexcept nogil:
         cdef int64_t size = encoded_size(message)
         if not is_legal(message):
@@ -66,14 +66,14 @@ cdef class CommitLog:
             return APPEND_NEXT_SEGMENT
         appended.physical_offset = self.max_offset
         appended.queue_offset = queue.max_offset if has_entry(message) else 0
-        appended.store_timestamp = self.clock.now_ms()
+        appended.store_timestamp = now_ms
         appended.count = 1
         self.write(message, size, queue, appended.store_timestamp)
         appended.end = self.max_offset
         return APPEND_OK
 
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
-                                   int32_t length, ConsumeQueue queue,
+                                   int32_t length, ConsumeQueue queue, int64_t now_ms,
                                    Appended *appended) noexcept nogil:
         cdef Message element = message[0]
         cdef int64_t total = 0
@@ -99,7 +99,7 @@ cdef class CommitLog:
             return APPEND_QUEUE_ROOM
         appended.physical_offset = self.max_offset
         appended.queue_offset = queue.max_offset
-        appended.store_timestamp = self.clock.now_ms()
+        appended.store_timestamp = now_ms
         appended.count = <int32_t> count
         appended.end = self.max_offset + total
         self.encode_batch(&element, batch, length, appended)
@@ -281,7 +281,7 @@ cdef class CommitLog:
         if tags_code is not None:
             outgoing.message.tags_code = tags_code
         while True:
-            status = self.append(&outgoing.message, queue, &appended)
+            status = self.append(&outgoing.message, queue, self.clock.now_ms(), &appended)
             if not self.retry(status, queue):
                 return result(status, &appended, &outgoing.message, self.segment_size)
 
@@ -298,7 +298,8 @@ cdef class CommitLog:
                 raise MessageIllegalError(f"a batch of {body.len} bytes is over 2147483647")
             while True:
                 status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
-                                           <int32_t> body.len, queue, &appended)
+                                           <int32_t> body.len, queue, self.clock.now_ms(),
+                                           &appended)
                 if not self.retry(status, queue):
                     return result(status, &appended, &outgoing.message, self.segment_size)
         finally:

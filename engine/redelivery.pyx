@@ -207,7 +207,8 @@ cdef class Redelivery:
         if known.queue == NULL:
             self.skipped += 1
             return REDELIVER_NEXT
-        status = self.log.append(&self.message, <ConsumeQueue> known.queue, &self.appended)
+        status = self.log.append(&self.message, <ConsumeQueue> known.queue,
+                                 self.log.clock.now_ms(), &self.appended)
         if status == APPEND_NEXT_SEGMENT:
             return REDELIVER_SEGMENT
         if status == APPEND_QUEUE_ROOM:

@@ -1,6 +1,6 @@
 """Hosts as records hold them, and the message ids that are made of a host and an offset."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -52,15 +52,36 @@ cdef int32_t host_text(uint8_t *at, const uint8_t *host, int32_t length) noexcep
     return end + snprintf(text + end, HOST_TEXT_MAX - end, "]:%d", port)
 
 
-cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil:
-    cdef uint8_t raw[28]
-    cdef int32_t length = host.length + 12
+cdef uint8_t *put_id_host(uint8_t *at, const Host *host) noexcept nogil:
+    cdef uint8_t raw[20]
+    cdef int32_t length = <int32_t> (put_host(raw, host) - raw)
     cdef int32_t i
-    store_i64(put_host(raw, host), physical_offset)
     for i in range(length):
         at[2 * i] = HEX[raw[i] >> 4]
         at[2 * i + 1] = HEX[raw[i] & 15]
     return at + 2 * length
+
+
+cdef inline uint64_t hex_of(uint32_t value) noexcept nogil:
+    """Its eight digits, the first in the highest byte."""
+    cdef uint64_t x = value
+    cdef uint64_t letters
+    # One digit a byte, the last of the value in the lowest.
+    x = (x | x << 16) & 0x0000FFFF0000FFFFU
+    x = (x | x << 8) & 0x00FF00FF00FF00FFU
+    x = (x | x << 4) & 0x0F0F0F0F0F0F0F0FU
+    letters = (x + 0x0606060606060606U) >> 4 & 0x0101010101010101U
+    return x + 0x3030303030303030U + letters * 7
+
+
+cdef uint8_t *put_id_offset(uint8_t *at, int64_t physical_offset) noexcept nogil:
+    store_i64(at, <int64_t> hex_of(<uint32_t> (physical_offset >> 32)))
+    store_i64(at + 8, <int64_t> hex_of(<uint32_t> physical_offset))
+    return at + 16
+
+
+cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil:
+    return put_id_offset(put_id_host(at, host), physical_offset)
 
 
 def offset_message_id(host, int64_t physical_offset):

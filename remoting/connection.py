@@ -21,8 +21,8 @@ from congreve.remoting.errors import (
     RequestTimeoutError,
     TooManyRequestsError,
 )
-from congreve.remoting.inbox import FrameSink
-from congreve.remoting.readbuffer import ReadBuffer, Stash
+from congreve.remoting.inbox import FrameReader, FrameSink
+from congreve.remoting.readbuffer import ReadBuffer
 from congreve.remoting.shortpoll import ShortPoll
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that wait to be sent; reading pauses beyond it."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(FrameReader, asyncio.BufferedProtocol):
     """A peer. Reading goes through `sink`, which calls `on_frame` or `on_command`.
 
     `before_request` may add ext fields to requests of this end (RocketMQ: RPCHook).
@@ -59,16 +59,10 @@ class Connection(asyncio.BufferedProtocol):
         "_loop",
         "_next_opaque",
         "_outgoing",
-        "_poll",
-        "_read_buffer",
-        "_reading_paused",
-        "_sink",
-        "_stash",
         "_tasks",
         "_transport",
         "_waiting",
         "_writable",
-        "active",
         "closed",
         "idle_scans",
         "peer",
@@ -86,16 +80,13 @@ class Connection(asyncio.BufferedProtocol):
         poll: ShortPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
+        super().__init__(sink, read_buffer, poll)
         self._handlers = handlers
-        self._sink = sink
-        self._read_buffer = read_buffer
         self._limits = limits
         self._close_callback = on_close
-        self._poll = poll
         self._before_request = before_request
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._stash: Stash | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
         self._expiry: asyncio.Handle | None = None
@@ -103,8 +94,6 @@ class Connection(asyncio.BufferedProtocol):
         self._next_opaque = 0
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
-        self._reading_paused = False
-        self.active = True
         self.idle_scans = 0
         self.closed = False
         self.peer: tuple[str, int] = ("", 0)
@@ -112,11 +101,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer[0]}:{self.peer[1]}{' closed' if self.closed else ''}>"
-
-    @property
-    def reading_paused(self) -> bool:
-        """Whether the peer is ahead of us; a sink takes no further frame then."""
-        return self._reading_paused
 
     # ---- the event loop's calls ----------------------------------------------------------------
 
@@ -129,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        self._stash = None
+        self.drop_stash()
         self._outgoing.clear()
         if self._expiry is not None:
             self._expiry.cancel()
@@ -140,20 +124,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._writable is not None:
             self._writable.set()
         self._close_callback(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if self._stash is None:
-            return self._read_buffer.view
-        return self._stash.room(self._read_buffer)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.active = True
-        if self._stash is None:
-            self._take(self._read_buffer.view, nbytes)
-        else:
-            self._take(*self._stash.arrived(self._read_buffer, nbytes))
-        if self._poll is not None:
-            self._poll.chunk_served(nbytes)
 
     def pause_writing(self) -> None:
         self._writable = asyncio.Event()
@@ -167,31 +137,25 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def _take(self, data: memoryview, end: int) -> None:
-        try:
-            taken = self._sink.feed(self, data, end)
-        except FrameError as error:
-            logger.warning("%r: %s: closing it", self, error)
-            self._stash = None
-            self.close()
-            return
-        self._stash = None if taken == end else Stash(data[taken:end])
+    def on_unframeable(self, error: FrameError) -> None:
+        """Close this connection, and no other."""
+        logger.warning("%r: %s: closing it", self, error)
+        self.close()
 
     def _pause_reading(self) -> None:
         transport = self._transport
-        if not self._reading_paused and transport is not None and not transport.is_closing():
-            self._reading_paused = True
+        if not self.reading_paused and transport is not None and not transport.is_closing():
+            self.reading_paused = True
             transport.pause_reading()
 
     def _resume_reading(self) -> None:
         if self._writable is not None or self._transport is None or self._transport.is_closing():
             return
-        if not self._reading_paused or len(self._tasks) * 2 > self._limits.unanswered_requests:
+        if not self.reading_paused or len(self._tasks) * 2 > self._limits.unanswered_requests:
             return
-        self._reading_paused = False
-        if self._stash is not None:
-            self._take(*self._stash.held())
-        if not self._reading_paused and not self._transport.is_closing():
+        self.reading_paused = False
+        self.read_stash()
+        if not self.reading_paused and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def on_frame(self, frame: bytes) -> None:

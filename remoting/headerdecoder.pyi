@@ -15,10 +15,8 @@ class HeaderDecoder:
     def head(self, data: bytes) -> tuple[int, int, int, int, dict[str, str]] | None:
         """(code, version, opaque, flag, ext fields) (RocketMQ: RemotingCommand)."""
 
-    def send(
-        self, data: bytes, short_names: bool = True
-    ) -> tuple[str | int | bool | None, ...] | None:
-        """The fields of a SendMessageRequestHeaderV2, without short names of a
+    def send(self, data: bytes) -> tuple[str | int | bool | None, ...] | None:
+        """The fields of a SendMessageRequestHeaderV2, of code 10 those of a
         SendMessageRequestHeader; unitMode and maxReconsumeTimes are left out."""
 
     def pull(self, data: bytes) -> tuple[str | int | None, ...] | None:

@@ -3,7 +3,7 @@
 A client writes the same fields in the same order again and again; what differs is the opaque, and
 characters inside string values. So a header of a length that was seen before is compared with that
 one in one vectorised pass, and where nothing but such characters differs, its fields lie where
-they lay. Any other header is decoded from scratch, and remembered.
+they lay, and its escapes too. Any other header is decoded from scratch, and remembered.
 """
 
 cimport cython
@@ -19,12 +19,16 @@ from congreve.remoting.frame cimport (
     next_frame,
 )
 from congreve.remoting.hotheaders cimport (
+    SEND_FIELDS,
     PullHeader,
     SendHeader,
+    fill_send_header,
+    is_send,
     read_pull_header,
     read_send_header,
+    send_places,
 )
-from congreve.remoting.jsontext cimport parse_int32, scan_string, skip_sign
+from congreve.remoting.jsontext cimport parse_int32, skip_sign, unescape
 
 cdef enum:
     SCRATCH_SIZE = 64 * 1024
@@ -50,8 +54,10 @@ cdef bint remember(Slice text, const Header *header, Shape *shape) noexcept nogi
     """Fill the shape; False: this header has something that a shape cannot hold."""
     cdef const uint8_t *end = text.data + text.length
     cdef const Field *field
+    cdef SendHeader send
     cdef int32_t i
     shape.length = 0
+    shape.pieces_count = 0
     if header.opaque_text.data == NULL:
         return False
     memcpy(shape.text, text.data, text.length)
@@ -64,6 +70,11 @@ cdef bint remember(Slice text, const Header *header, Shape *shape) noexcept nogi
         shape.fields[i].key_length = field.key.length
         if not remember_value(text, field, shape, &shape.fields[i]):
             return False
+    shape.is_send = False
+    if is_send(header.code):
+        send_places(header, shape.send)
+        read_send_header(header, &send)
+        shape.is_send = send.complete
     shape.code = header.code
     shape.version = header.version
     shape.flag = header.flag
@@ -83,24 +94,71 @@ cdef bint remember_value(Slice text, const Field *field, Shape *shape,
     cdef const uint8_t *start = at
     if at == NULL:
         return False
-    found.escaped = False
+    found.first_piece = shape.pieces_count
+    found.pieces = 0
     found.value_at = <int32_t> (at - text.data)
     found.value_length = field.value.length
     if at[0] != c'"':
         return True
-    found.value_at += 1
     at += 1
     start = at
+    found.value_at += 1
     while at[0] != c'"':
         if at[0] == c"\\":
-            found.escaped = True
-            at += 6 if at[1] == c"u" else 2
+            at = remember_escape(text, start, at, shape)
+            if at == NULL:
+                return False
+            start = at
         else:
             if not not_plain(at[0]):
                 shape.fixed[at - text.data] = 0
             at += 1
-    found.value_length = <int32_t> (at - start)
+    found.value_length = <int32_t> (at - text.data) - found.value_at
+    if shape.pieces_count == found.first_piece:
+        return True
+    # The run behind the last escape.
+    if shape.pieces_count == PIECES_MAX:
+        return False
+    put_piece(text, start, at, shape)
+    found.pieces = shape.pieces_count - found.first_piece
     return True
+
+
+cdef inline Piece *put_piece(Slice text, const uint8_t *start, const uint8_t *end,
+                             Shape *shape) noexcept nogil:
+    cdef Piece *piece = &shape.pieces[shape.pieces_count]
+    shape.pieces_count += 1
+    piece.at = <int32_t> (start - text.data)
+    piece.length = <int32_t> (end - start)
+    piece.sign_length = 0
+    return piece
+
+
+cdef const uint8_t *remember_escape(Slice text, const uint8_t *start, const uint8_t *at,
+                                    Shape *shape) noexcept nogil:
+    """Behind the escape at `at`, which ends the run from `start`; NULL: no room for it."""
+    cdef Piece *piece
+    cdef uint8_t *out
+    if shape.pieces_count == PIECES_MAX:
+        return NULL
+    piece = put_piece(text, start, at, shape)
+    out = piece.sign
+    at = unescape(at + 1, text.data + text.length, &out)
+    piece.sign_length = <int32_t> (out - piece.sign)
+    return at
+
+
+cdef inline uint8_t *copy_run(uint8_t *out, const uint8_t *run, int32_t length,
+                              const uint8_t *end) noexcept nogil:
+    """Sixteen bytes at a time, where `end` is far enough; `out` has room for as many more."""
+    cdef int32_t done = 0
+    if end - run < length + 16:
+        memcpy(out, run, length)
+    else:
+        while done < length:
+            memcpy(out + done, run + done, 16)
+            done += 16
+    return out + length
 
 
 @cython.final
@@ -116,60 +174,85 @@ cdef class HeaderDecoder:
         PyMem_Free(self.scratch.data)
         PyMem_Free(self.shapes)
 
-    cdef HeaderStatus decode(self, const Frame *frame, Header *header) noexcept nogil:
+    cdef HeaderStatus decode(self, const Frame *frame, Header *header,
+                             SendHeader *send) noexcept nogil:
         cdef HeaderStatus status
-        cdef Shape *shape
+        cdef Shape *shape = NULL
         self.scratch.used = 0
-        if frame.serialize_type == 1 or frame.header.length > SHAPE_MAX:
-            return decode_header(frame, &self.scratch, header)
-        shape = &self.shapes[frame.header.length % SHAPES]
-        if (shape.length == frame.header.length and not differs(frame.header.data, shape)
-                and self.as_before(shape, frame.header, header)):
-            return HEADER_OK
-        self.scratch.used = 0
+        if frame.serialize_type == 0 and frame.header.length <= SHAPE_MAX:
+            shape = &self.shapes[frame.header.length % SHAPES]
+            if shape.length == frame.header.length and not differs(frame.header.data, shape):
+                header.opaque_text.data = frame.header.data + shape.opaque_at
+                header.opaque_text.length = shape.opaque_length
+                if parse_int32(header.opaque_text, &header.opaque):
+                    self.as_before(shape, frame.header, header, send)
+                    return HEADER_OK
         status = decode_header(frame, &self.scratch, header)
-        if status == HEADER_OK:
+        if status != HEADER_OK:
+            return status
+        if shape != NULL:
             self.remembered += remember(frame.header, header, shape)
-        return status
+        if send != NULL and is_send(header.code):
+            read_send_header(header, send)
+        return HEADER_OK
 
-    cdef bint as_before(self, const Shape *shape, Slice text, Header *header) noexcept nogil:
-        cdef const uint8_t *end = text.data + text.length
-        cdef const uint8_t *value
+    cdef void as_before(self, const Shape *shape, Slice text, Header *header,
+                        SendHeader *send) noexcept nogil:
+        cdef Slice values[SEND_FIELDS]
         cdef const ShapeField *known
         cdef int32_t i
-        header.opaque_text.data = text.data + shape.opaque_at
-        header.opaque_text.length = shape.opaque_length
-        if not parse_int32(header.opaque_text, &header.opaque):
-            return False
         header.code = shape.code
         header.version = shape.version
         header.flag = shape.flag
+        if send != NULL and shape.is_send:
+            header.count = 0
+            for i in range(SEND_FIELDS):
+                values[i].data = NULL
+                if shape.send[i] >= 0:
+                    values[i] = self.value(shape, &shape.fields[shape.send[i]], text)
+            fill_send_header(values, send)
+            return
         header.count = shape.count
         for i in range(shape.count):
             known = &shape.fields[i]
-            value = text.data + known.value_at
             header.fields[i].key.data = text.data + known.key_at
             header.fields[i].key.length = known.key_length
-            if known.escaped:
-                if scan_string(value - 1, end, &self.scratch, &header.fields[i].value) == NULL:
-                    return False
-            else:
-                header.fields[i].value.data = value
-                header.fields[i].value.length = known.value_length
-        return True
+            header.fields[i].value = self.value(shape, known, text)
+        if send != NULL and is_send(header.code):
+            read_send_header(header, send)
+
+    cdef Slice value(self, const Shape *shape, const ShapeField *field, Slice text) noexcept nogil:
+        """A field's value where it lies now, unescaped as it was before."""
+        cdef Slice found
+        cdef const Piece *piece
+        cdef uint8_t *out
+        cdef int32_t i
+        found.data = text.data + field.value_at
+        found.length = field.value_length
+        if field.pieces:
+            out = self.scratch.data + self.scratch.used
+            found.data = out
+            for i in range(field.first_piece, field.first_piece + field.pieces):
+                piece = &shape.pieces[i]
+                out = copy_run(out, text.data + piece.at, piece.length, text.data + text.length)
+                memcpy(out, piece.sign, 4)
+                out += piece.sign_length
+            found.length = <int32_t> (out - found.data)
+            self.scratch.used += found.length
+        return found
 
     # ---- what Python sees ----------------------------------------------------------------------
 
-    cdef bint read(self, bytes data, Header *header) except -1:
+    cdef bint read(self, bytes data, Header *header, SendHeader *send) except -1:
         cdef Frame frame
         return (
             next_frame(data, len(data), &frame) == FRAME_WHOLE and frame.size == len(data)
-            and self.decode(&frame, header) == HEADER_OK
+            and self.decode(&frame, header, send) == HEADER_OK
         )
 
     def head(self, bytes data not None):
         cdef Header header
-        if not self.read(data, &header):
+        if not self.read(data, &header, NULL):
             return None
         fields = {
             text_of(header.fields[i].key): text_of(header.fields[i].value)
@@ -177,13 +260,10 @@ cdef class HeaderDecoder:
         }
         return header.code, header.version, header.opaque, header.flag, fields
 
-    def send(self, bytes data not None, bint short_names=True):
+    def send(self, bytes data not None):
         cdef Header header
         cdef SendHeader send
-        if not self.read(data, &header):
-            return None
-        read_send_header(&header, short_names, &send)
-        if not send.complete:
+        if not self.read(data, &header, &send) or not (is_send(header.code) and send.complete):
             return None
         return (
             text_of(send.producer_group), text_of(send.topic), text_of(send.default_topic),
@@ -194,7 +274,7 @@ cdef class HeaderDecoder:
     def pull(self, bytes data not None):
         cdef Header header
         cdef PullHeader pull
-        if not self.read(data, &header):
+        if not self.read(data, &header, NULL):
             return None
         read_pull_header(&header, &pull)
         if not pull.complete:

@@ -1,7 +1,13 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t
 
 from congreve.remoting.frame cimport Header
 from congreve.remoting.slices cimport Slice
+
+cdef enum:
+    SEND_MESSAGE = 10
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    SEND_FIELDS = 13            # short names a to m
 
 cdef struct SendHeader:         # protocol.md 4.1, long and short names alike
     Slice producer_group
@@ -31,5 +37,14 @@ cdef struct PullHeader:         # protocol.md 5.1
     int64_t sub_version
     bint complete
 
-cdef void read_send_header(const Header *header, bint short_names, SendHeader *send) noexcept nogil
+
+cdef inline bint is_send(int32_t code) noexcept nogil:
+    return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
+
+
+# Where in `header.fields` the field of each short name is; -1: nowhere. The last of a name counts.
+cdef void send_places(const Header *header, int8_t *places) noexcept nogil
+# From the values of the short names; no data: the header has no such field.
+cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil
+cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil
 cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil

@@ -4,7 +4,7 @@ A field that is missing, or a number in another form than Java's, leaves a heade
 and Python decides.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memset
 
 from congreve.remoting.jsontext cimport parse_int32, parse_integer
@@ -46,48 +46,50 @@ cdef inline uint8_t short_name(Slice key) noexcept nogil:
     return c"l" if equals(key, b"maxReconsumeTimes", 17) else 0
 
 
-cdef void read_send_header(const Header *header, bint short_names,
-                           SendHeader *send) noexcept nogil:
+cdef void send_places(const Header *header, int8_t *places) noexcept nogil:
+    cdef bint short_names = header.code != SEND_MESSAGE
     cdef int32_t i
     cdef uint8_t name
-    cdef Slice value
-    cdef int32_t ignored
-    cdef bint good = True
-    cdef uint32_t seen = 0
-    memset(send, 0, sizeof(SendHeader))
+    memset(places, -1, SEND_FIELDS)
     for i in range(header.count):
-        value = header.fields[i].value
         if not short_names:
             name = short_name(header.fields[i].key)
         else:
             name = header.fields[i].key.data[0] if header.fields[i].key.length == 1 else 0
-        if name == c"a":
-            send.producer_group = value
-        elif name == c"b":
-            send.topic = value
-        elif name == c"c":
-            send.default_topic = value
-        elif name == c"d":
-            good &= parse_int32(value, &send.default_topic_queues)
-        elif name == c"e":
-            good &= parse_int32(value, &send.queue_id)
-        elif name == c"f":
-            good &= parse_int32(value, &send.sys_flag)
-        elif name == c"g":
-            good &= parse_integer(value, &send.born_timestamp)
-        elif name == c"h":
-            good &= parse_int32(value, &send.flag)
-        elif name == c"i":
-            send.properties = value
-        elif name == c"j":
-            good &= parse_int32(value, &send.reconsume_times)
-        elif name == c"l":
-            good &= parse_int32(value, &ignored)
-        elif name == c"m":
-            send.batch = is_true(value)
-        if c"a" <= name <= c"m":
-            seen |= <uint32_t> 1 << (name - c"a")
-    send.complete = good and (seen & 0xFF) == 0xFF
+        if c"a" <= name < c"a" + SEND_FIELDS:
+            places[name - c"a"] = <int8_t> i
+
+
+cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil:
+    cdef int32_t ignored
+    send.producer_group = values[0]
+    send.topic = values[1]
+    send.default_topic = values[2]
+    send.properties = values[8]
+    send.reconsume_times = 0
+    send.batch = values[12].data != NULL and is_true(values[12])
+    send.complete = (
+        values[0].data != NULL and values[1].data != NULL and values[2].data != NULL
+        and parse_int32(values[3], &send.default_topic_queues)
+        and parse_int32(values[4], &send.queue_id)
+        and parse_int32(values[5], &send.sys_flag)
+        and parse_integer(values[6], &send.born_timestamp)
+        and parse_int32(values[7], &send.flag)
+        and (values[9].data == NULL or parse_int32(values[9], &send.reconsume_times))
+        and (values[11].data == NULL or parse_int32(values[11], &ignored))
+    )
+
+
+cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil:
+    cdef int8_t places[SEND_FIELDS]
+    cdef Slice values[SEND_FIELDS]
+    cdef int32_t i
+    send_places(header, places)
+    memset(values, 0, sizeof(values))
+    for i in range(SEND_FIELDS):
+        if places[i] >= 0:
+            values[i] = header.fields[places[i]].value
+    fill_send_header(values, send)
 
 
 cdef enum PullField:

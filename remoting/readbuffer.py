@@ -26,7 +26,7 @@ class Stash:
 
     __slots__ = ("_data", "_filled")
 
-    def __init__(self, beginning: memoryview) -> None:
+    def __init__(self, beginning: bytes) -> None:
         self._data = memoryview(bytearray(beginning))
         self._filled = len(beginning)
 

@@ -227,7 +227,7 @@ def test_send_headers_are_read_alike(fields, serialize_type):
         **{name: getattr(header, name) for name in header.__struct_fields__}
     ).fields()
     command = RemotingCommand(code=10, ext_fields=long_names, serialize_type=serialize_type)
-    assert HeaderDecoder().send(command.encode(), short_names=False) == compiled
+    assert HeaderDecoder().send(command.encode()) == compiled
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])

@@ -12,8 +12,12 @@ from congreve.remoting.headerdecoder import HeaderDecoder
 FIELDS = {
     "a": "group",
     "b": "topic-0001",
+    "c": "TBW102",
+    "d": "4",
     "e": "3",
+    "f": "0",
     "g": "1700000000000",
+    "h": "-7",
     "i": "UNIQ_KEY\x017F0000010A2B18B4\x02WAIT\x01true\x02K\x01\u00e9\U0001f600",
     "m": "false",
 }
@@ -30,6 +34,10 @@ def test_headers_that_differ_in_plain_characters_only_are_remembered_once():
         changed = {"b": f"topic-{number:04}", "e": str(number % 8), "i": uniq}
         head = decoder.head(send(opaque=100_000 + number, **changed))
         assert head == (310, 401, 100_000 + number, 0, FIELDS | changed)
+        assert decoder.send(send(opaque=100_000 + number, **changed)) == (
+            "group", f"topic-{number:04}", "TBW102", 4, number % 8, 0, 1_700_000_000_000, -7,
+            uniq, 0, False,
+        )  # fmt: skip
     assert decoder.remembered == 1
 
 
@@ -78,6 +86,7 @@ def test_no_history_of_headers_changes_how_one_is_read(history):
         for at, sign in mutations:
             data[8 + at % (len(data) - 8)] = sign
         assert decoder.head(bytes(data)) == HeaderDecoder().head(bytes(data))
+        assert decoder.send(bytes(data)) == HeaderDecoder().send(bytes(data))
 
 
 def test_no_random_history_of_headers_changes_how_one_is_read():
