@@ -1,5 +1,5 @@
 # What the writers of frames have in common: each puts its bytes at `out` and returns the end.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 
@@ -24,19 +24,22 @@ cdef inline uint8_t *put_i32(uint8_t *out, int32_t value) noexcept nogil:
 
 cdef inline uint8_t *put_decimal(uint8_t *out, int64_t value) noexcept nogil:
     cdef uint8_t digits[20]
-    cdef int32_t count = 0
-    cdef bint negative = value < 0
-    while True:
-        digits[count] = <uint8_t> (c"0" + (-(value % 10) if negative else value % 10))
-        count += 1
-        value = value / 10
-        if value == 0:
-            break
-    if negative:
+    cdef uint64_t left = <uint64_t> value
+    cdef uint32_t pair, tens
+    cdef int32_t at = 20
+    if value < 0:
+        left = 0 - left
         out[0] = c"-"
         out += 1
-    while count:
-        count -= 1
-        out[0] = digits[count]
-        out += 1
-    return out
+    while left >= 10:
+        pair = <uint32_t> (left % 100)
+        left //= 100
+        tens = pair * 103 >> 10     # pair // 10, for all below 100
+        at -= 2
+        digits[at] = <uint8_t> (c"0" + tens)
+        digits[at + 1] = <uint8_t> (c"0" + pair - 10 * tens)
+    if left or at == 20:
+        at -= 1
+        digits[at] = <uint8_t> (c"0" + left)
+    memcpy(out, &digits[at], 20 - at)
+    return out + 20 - at

@@ -34,20 +34,32 @@ cdef enum:
     SCRATCH_SIZE = 64 * 1024
 
 
-cdef inline uint8_t not_plain(uint8_t sign) noexcept nogil:
-    """1 where a byte of a JSON string does not stand for itself, or is not ASCII."""
-    return (sign < 0x20) | (sign >= 0x80) | (sign == c'"') | (sign == c"\\")
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+    #define CONGREVE_WIDE __attribute__((target_clones("avx2", "default")))
+    #else
+    #define CONGREVE_WIDE
+    #endif
 
+    /* 1 where a byte of a JSON string does not stand for itself, or is not ASCII. */
+    static inline uint8_t congreve_not_plain(uint8_t sign) {
+        return (sign < 0x20) | (sign >= 0x80) | (sign == '"') | (sign == '\\\\');
+    }
 
-cdef inline bint differs(const uint8_t *text, const Shape *shape) noexcept nogil:
-    """No branch depends on the bytes, so that the compiler can take many at a time."""
-    cdef uint8_t wrong = 0
-    cdef int32_t i
-    for i in range(shape.length):
-        wrong |= ((text[i] ^ shape.text[i]) & shape.fixed[i]) | (
-            not_plain(text[i]) & ~shape.fixed[i]
-        )
-    return wrong != 0
+    /* No branch depends on the bytes, so that the compiler can take many at a time. */
+    static CONGREVE_WIDE int congreve_differs(const uint8_t *text, const uint8_t *known,
+                                              const uint8_t *fixed, int32_t length) {
+        uint8_t wrong = 0;
+        for (int32_t i = 0; i < length; i++)
+            wrong |= ((text[i] ^ known[i]) & fixed[i]) | (congreve_not_plain(text[i]) & ~fixed[i]);
+        return wrong != 0;
+    }
+    """
+    uint8_t not_plain "congreve_not_plain"(uint8_t sign) noexcept nogil
+    bint differs "congreve_differs"(const uint8_t *text, const uint8_t *known,
+                                    const uint8_t *fixed, int32_t length) noexcept nogil
 
 
 cdef bint remember(Slice text, const Header *header, Shape *shape) noexcept nogil:
@@ -181,7 +193,8 @@ cdef class HeaderDecoder:
         self.scratch.used = 0
         if frame.serialize_type == 0 and frame.header.length <= SHAPE_MAX:
             shape = &self.shapes[frame.header.length % SHAPES]
-            if shape.length == frame.header.length and not differs(frame.header.data, shape):
+            if shape.length == frame.header.length and not differs(
+                    frame.header.data, shape.text, shape.fixed, shape.length):
                 header.opaque_text.data = frame.header.data + shape.opaque_at
                 header.opaque_text.length = shape.opaque_length
                 if parse_int32(header.opaque_text, &header.opaque):
