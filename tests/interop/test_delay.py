@@ -36,13 +36,13 @@ class Delays:
     port: int = field(default_factory=servers.free_port)
     broker: servers.BrokerServer | None = None
 
-    def start(self, kind: str) -> None:
+    def start(self, kind: str, **settings: str) -> None:
         self.broker = servers.broker(
             *(kind, self.folder, self.namesrv.address),
             broker_name=self.name,
             store=self.folder / "store",
             port=self.port,
-            settings=SETTINGS,
+            settings=SETTINGS | settings,
         )
         self.broker.start()
 
@@ -178,6 +178,21 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
     assert_whole(sent, delays.delivered(120), doubles=kind == "java")
 
 
+def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Delays) -> None:
+    """A shorter level delivers at once, a level that is gone waits until it is there again."""
+    delays.start(kind, messageDelayLevel="1s 1h 1h 1h")
+    delays.create_topic()
+    delays.send([2, 2, 4])
+    delays.end("stop")
+    delays.start(kind, messageDelayLevel="1s 1s")
+    assert [number_of(one) for one in delays.delivered(2)] == [0, 1]
+    time.sleep(2.5)
+    assert len(delays.delivered(2)) == 2
+    delays.end("stop")
+    delays.start(kind, messageDelayLevel="1s 1s 1s 1s")
+    assert sorted(number_of(one) for one in delays.delivered(3)) == [0, 1, 2]
+
+
 def test_the_other_broker_goes_on_with_the_delay_queues_and_gives_them_back(
     kind: str, delays: Delays
 ) -> None:
@@ -239,7 +254,10 @@ def test_a_time_that_is_too_far_is_refused_and_one_that_has_passed_delivers_at_o
         pytest.skip("4.9.4 knows no deliver times")
     delays.start(kind)
     delays.create_topic()
-    far = timed(delays.topic, 1, TIMER_DELAY_SEC=str(41 * 86_400))
+    longest = timed(delays.topic, 0, TIMER_DELAY_SEC=str(40 * 86_400))
+    sent = delays.java.call("send", namesrv=delays.namesrv.address, messages=[longest])["results"]
+    assert sent[0]["status"] == "SEND_OK"
+    far = timed(delays.topic, 1, TIMER_DELAY_SEC=str(40 * 86_400 + 1))
     with pytest.raises(DriverError, match=r"CODE: 13 .*not be bigger than the max delay"):
         delays.java.call("send", namesrv=delays.namesrv.address, messages=[far])
     passed = timed(delays.topic, 2, TIMER_DELIVER_MS="1")

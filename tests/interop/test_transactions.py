@@ -12,8 +12,10 @@ import pytest
 from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body, message
+from harness.wire import END_TRANSACTION, SEND_MESSAGE_V2, Wire, send_fields
 
 OTHER = {"congreve": "java", "java": "congreve"}
+GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 SETTINGS = {"transactionCheckInterval": "700", "transactionTimeOut": "500"}
 
 
@@ -181,14 +183,100 @@ def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, ki
     transacting.send(producer, "unknown", "never")
     wait_until(
         lambda: (
-            "TRANS_CHECK_MAX_TIME_TOPIC"
-            in transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address)
+            GIVEN_UP in transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address)
         ),
         "the topic of those given up was not made",
     )
-    wait_until(lambda: transacting.seen("TRANS_CHECK_MAX_TIME_TOPIC")["never"], "it is not there")
+    wait_until(lambda: transacting.seen(GIVEN_UP)["never"], "it is not there")
     assert len(transacting.checks(producer)) == 2
     assert transacting.seen() == Counter()
+
+
+def half_by_wire(wire: Wire, topic: str, age_s: int = 0) -> dict[str, str]:
+    """What END_TRANSACTION has to say of a new half message to commit it."""
+    properties = {"UNIQ_KEY": f"key-{age_s}", "TRAN_MSG": "true", "PGROUP": "by-wire"}
+    born = str((int(time.time()) - age_s) * 1_000)
+    fields = send_fields(topic, 1, properties) | {"f": "4", "g": born}
+    answer = wire.call(SEND_MESSAGE_V2, fields, b"half")
+    assert (answer.code, answer.fields["queueId"]) == (0, "1")
+    return {
+        "producerGroup": "by-wire",
+        "tranStateTableOffset": answer.fields["queueOffset"],
+        "commitLogOffset": str(int(answer.fields["msgId"][16:], 16)),
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+        "msgId": properties["UNIQ_KEY"],
+    }
+
+
+def test_an_end_for_another_group_or_offset_is_refused(transacting: Transacting, kind: str) -> None:
+    transacting.hand_to(kind, transactionTimeOut="60000")
+    transacting.create_topic()
+    assert transacting.broker is not None
+    with Wire(transacting.broker.address) as wire:
+        end = half_by_wire(wire, transacting.topic)
+        beyond = str(int(end["commitLogOffset"]) + 1_000_000)
+        for wrong, says in (
+            ({"producerGroup": "another"}, "producer group wrong"),
+            ({"tranStateTableOffset": "7"}, "transaction state table offset wrong"),
+            ({"commitLogOffset": beyond}, "Find prepared transaction message failed"),
+        ):
+            for how in ("8", "12"):
+                refused = wire.call(END_TRANSACTION, end | wrong | {"commitOrRollback": how})
+                assert (refused.code, says in (refused.remark or "")) == (1, True), refused
+        assert transacting.seen() == Counter()
+        assert wire.call(END_TRANSACTION, end).code == 0
+        wait_until(lambda: transacting.seen() == Counter(["half"]), "the commit is not visible")
+        if kind == "congreve":
+            again = wire.call(END_TRANSACTION, end)
+            assert (again.code, "ended before" in (again.remark or "")) == (1, True)
+            assert transacting.seen() == Counter(["half"])
+
+
+def test_a_message_says_how_long_its_producers_are_left_alone(
+    transacting: Transacting, kind: str
+) -> None:
+    transacting.hand_to(kind)
+    transacting.create_topic()
+    producer = transacting.start_producer()
+    begin = time.monotonic()
+    immune = {"local": "unknown", "CHECK_IMMUNITY_TIME_IN_SECONDS": "4"}
+    messages = [
+        message(transacting.topic, b"immune", properties=immune),
+        message(transacting.topic, b"plain", properties={"local": "unknown"}),
+    ]
+    transacting.call("transactionSend", id=producer, messages=messages)
+    wait_until(lambda: transacting.checks(producer), "no checks came")
+    asked: list[str] = []
+    while "immune" not in asked:
+        assert time.monotonic() - begin < 30, asked
+        asked = [body(one).decode() for one in transacting.checks(producer)]
+        time.sleep(0.05)
+    assert time.monotonic() - begin >= 4
+    assert asked[0] == "plain"
+
+
+def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
+    transacting: Transacting, kind: str
+) -> None:
+    transacting.hand_to(kind)
+    transacting.create_topic()
+    assert transacting.broker is not None
+    with Wire(transacting.broker.address) as wire:
+        half_by_wire(wire, transacting.topic, age_s=72 * 3_600 - 600)
+        half_by_wire(wire, transacting.topic, age_s=72 * 3_600 + 600)
+
+        def kept() -> list[str]:
+            # No route to it before the broker makes it, and it registers at once.
+            topics = transacting.java.mqadmin("topicList", "-n", transacting.namesrv.address)
+            if GIVEN_UP not in topics:
+                return []
+            drained = transacting.call("drain", topics=[GIVEN_UP])["messages"]
+            return [one["properties"]["UNIQ_KEY"] for one in drained]
+
+        wait_until(kept, "it is not there")
+        time.sleep(1)
+        assert kept() == [f"key-{72 * 3_600 + 600}"]
 
 
 @pytest.mark.parametrize(

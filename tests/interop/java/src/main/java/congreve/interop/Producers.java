@@ -78,7 +78,8 @@ final class Producers {
 
     /**
      * Batches of numbered messages for so many ms, some hundred a second, whatever becomes of the
-     * broker meanwhile: those that were acknowledged, and how many were not. No number is sent twice.
+     * broker meanwhile: those that were acknowledged, and how many were not. No number is sent
+     * twice.
      */
     static JSONObject batchesFor(JSONObject request) throws Exception {
         String topic = request.getString("topic");
