@@ -19,7 +19,7 @@ SEND_BATCH_MESSAGE = 320
 SYSTEM_ERROR = 1
 MESSAGE_ILLEGAL = 13
 SIZE = 24
-RUN_MS = 4_000
+RUN_MS = 3_000
 
 
 def batch_of(*members: tuple[bytes, bytes]) -> bytes:
