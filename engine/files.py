@@ -22,13 +22,19 @@ class QueueFile:
     """The entries of one queue, offsets [min_offset, max_offset), read while a broker may append.
 
     What the log has no more and filler lie before `min_offset`; `max_offset` is as it was when the
-    object was made, or when what is not readable yet was cut off.
+    object was made, or when what is not readable yet was cut off. StoreFormatError where the files
+    do not follow each other.
     """
 
     def __init__(self, files: Sequence[tuple[int, Path]], log_begin: int) -> None:
         self._files: list[tuple[int, Entries]] = []
-        for base, path in files:
+        for number, (base, path) in enumerate(files):
             size = path.stat().st_size
+            if number + 1 < len(files) and base + size != files[number + 1][0]:
+                raise StoreFormatError(
+                    f"{path} has {size} bytes and {files[number + 1][1].name} does not begin "
+                    "behind it: one of them is no file of this queue"
+                )
             if size >= CONSUME_QUEUE_ENTRY.itemsize:
                 entries = _map(path, size).array(CONSUME_QUEUE_ENTRY)
                 self._files.append((base // CONSUME_QUEUE_ENTRY.itemsize, entries))

@@ -41,7 +41,7 @@ class StoreSource:
         try:
             self._files = StoreFiles(Path(self._path), Path(log) if log else None)
         except StoreFormatError as error:
-            raise OptionError(f"option storePath is {self._path!r}: {error}") from error
+            raise self._unreadable(error) from error
         self._index_sizes = options.max_hash_slot_num, options.max_index_num
         self._queues: dict[Queue, QueueFile] = {}
         self.bytes_touched = 0
@@ -228,8 +228,14 @@ class StoreSource:
 
     def _queue(self, queue: Queue) -> QueueFile:
         if queue not in self._queues:
-            self._queues[queue] = self._files.queue(queue.topic, queue.queue_id)
+            try:
+                self._queues[queue] = self._files.queue(queue.topic, queue.queue_id)
+            except StoreFormatError as error:
+                raise self._unreadable(error) from error
         return self._queues[queue]
+
+    def _unreadable(self, error: StoreFormatError) -> OptionError:
+        return OptionError(f"option storePath is {self._path!r}: {error}")
 
     def _store_time(self, physical_offset: int, size: int) -> int:
         """In ms; 0 for what is no record, as the reference has it."""

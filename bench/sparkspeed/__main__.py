@@ -144,9 +144,11 @@ class Bench:
     def _rate(
         self, name: str, work: Callable[[], Any], aim: float | None = None, rows: int | None = None
     ) -> float:
-        """The median of ROUNDS in seconds."""
+        """The median of ROUNDS in seconds, after one that is not measured: the JVM compiles what it
+        runs, in its first rounds with it."""
         rows = rows or self._messages
         times, spent = [], []
+        work()
         for _ in range(ROUNDS):
             started, before = time.perf_counter(), seconds_of_children()
             work()

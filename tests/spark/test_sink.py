@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from congreve.spark.batch import BatchReader
 from congreve.spark.errors import OptionError, SendError
+from congreve.spark.options import parse
+from congreve.spark.schema import checked_schema, wanted_schema
 from congreve.spark.sink import send_all, sink_options
 
 from .conftest import Cluster
@@ -84,6 +88,31 @@ def test_a_stream_of_rows_is_sent_once_where_nothing_fails(
     assert sorted(int(row["n"]) for row in copies) == list(range(300))
     assert all(row["tags"] == f"Tag{int(row['n']) % 10}" for row in copies)
     assert all(int(bytes(row["body"]).split()[0]) == int(row["n"]) for row in copies)
+
+
+def test_rows_arrive_at_least_once_though_their_broker_restarts(cluster: Cluster) -> None:
+    cluster.topic("restarted")
+    options = sink_options({"nameServer": cluster.address, "topic": "restarted"})
+    restarts = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal restarts
+        for first in range(0, 2000, 500):
+            yield pa.RecordBatch.from_pylist(
+                [{"body": b"%d" % n, "queueId": n % 4} for n in range(first, first + 500)]
+            )
+            if first == 500:
+                cluster.stop()
+                cluster.start()
+                restarts += 1
+
+    assert send_all(batches(), options).messages == 2000
+    parsed = parse({"nameServer": cluster.address, "topic": "restarted"})
+    reader = BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed))
+    rows = [row for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
+    assert restarts == 1
+    assert {int(row["body"]) for row in rows} == set(range(2000))
+    assert all(int(row["body"]) % 4 == row["queueId"] for row in rows)
 
 
 def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:

@@ -319,6 +319,19 @@ def test_foreign_files_are_passed_over_or_named(store: Path, tmp_path: Path) -> 
         reader(tmp_path / "s").partitions()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("0" * 20, "no queue"), ("0" * 19 + "7", "x" * 1280), ("9" * 20, "x")]
+)
+def test_a_foreign_file_among_a_queues_own_is_named(
+    store: Path, tmp_path: Path, name: str, content: str
+) -> None:
+    shutil.copytree(store / "consumequeue", tmp_path / "consumequeue")
+    (tmp_path / "commitlog").symlink_to(store / "commitlog")
+    (tmp_path / "consumequeue" / "T" / "2" / name).write_text(content)
+    with pytest.raises(OptionError, match=r"option storePath is .*: .*no file of this queue"):
+        reader(tmp_path).partitions()
+
+
 def test_expired_segments_are_an_error_or_passed_over(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     partitions = reader(tmp_path / "s").partitions()
