@@ -56,7 +56,8 @@ lint: $(VENV)/.dev
 	$(BIN)/cython-lint $(wildcard */*.pyx */*.pxd)
 	$(BIN)/mypy
 
-# The crash tests, for as long as ROUNDS says (1000: about a quarter of an hour).
+# The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
+# which interop takes the most: some hours; of tests/crash alone: one.
 soak: $(VENV)/.dev
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 

@@ -176,9 +176,9 @@ def _line(row: Row) -> dict[str, object]:
     found = row.sample
     return {
         "backend": row.backend,
-        "policy": row.policy,
+        "policy": row.policy.removesuffix("_FLUSH").lower(),
         "group": f"{found.group_bytes // KIB} KiB",
-        "in flight": found.in_flight or "-",
+        "flying": found.in_flight or "-",
         "p50 us": f"{found.p50_us:,.0f}",
         "p99 us": f"{found.p99_us:,.0f}",
         "groups/s": f"{found.bytes_per_s / found.group_bytes:,.0f}",

@@ -120,23 +120,6 @@ def run(port: int, load: Load) -> LoadResult:
     return msgspec.json.decode(done.stdout, type=LoadResult)
 
 
-@contextmanager
-def running(port: int, load: Load) -> Iterator[subprocess.Popen[str]]:
-    """The same beside other work; it is ended with the block. Read it with result()."""
-    command = [str(build()), f"--port={port}", *load.options()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def result(process: subprocess.Popen[str]) -> LoadResult:
-    """What it counted, when it is done."""
-    out, _ = process.communicate(timeout=COUNT_LIMIT_S)
-    return msgspec.json.decode(out, type=LoadResult)
-
-
 def together(results: list[LoadResult]) -> LoadResult:
     """Runs of the same load as one."""
     whole = results[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
@@ -223,10 +224,11 @@ class Session:
         beside = msgspec.structs.replace(beside, warmup=0, duration=min(1.0, beside.duration))
         self.broker.create_topics(beside)
         sent = []
-        with generator.running(self.broker.port, cold) as reader:
-            while not sent or reader.poll() is None:
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            reading = reader.submit(generator.run, self.broker.port, cold)
+            while not sent or not reading.done():
                 sent.append(generator.run(self.broker.port, beside))
-            read = generator.result(reader)
+        read = reading.result()
         found = generator.together(sent)
         self._count(beside, found)
         self._keep_load(cases.SEND_BESIDE, beside, found, 0.0)
