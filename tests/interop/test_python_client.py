@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 import zlib
@@ -85,6 +86,22 @@ def test_java_finds_python_messages_by_unique_id(
                 raise
             time.sleep(0.2)
     assert [body(one) for one in answer["messages"]] == [b"m0", b"m1", b"m2"]
+
+
+async def test_java_takes_address_process_and_time_out_of_our_ids(
+    cluster: Cluster, java: Driver, topic: str
+) -> None:
+    before = int(time.time() * 1000)
+    async with Producer(cluster.namesrv.address, group=new_group()) as producer:
+        one = await producer.send(Message(topic=topic, body=b"one"))
+        (batch,) = await producer.send_batch([Message(topic=topic, body=b"%d" % i) for i in (1, 2)])
+        (many,) = await producer.send_many(topic, [b"three", b"four"])
+    after = int(time.time() * 1000)
+    ids = ",".join((one.message_id, batch.message_id, many.message_id)).split(",")
+    assert len(set(ids)) == 5
+    for found in java.call("uniqueIds", ids=ids)["ids"]:
+        assert (found["address"], found["pid"]) == (producer.address, os.getpid() & 0xFFFF)
+        assert before <= found["timeMs"] <= after
 
 
 def test_python_reads_what_java_sends(cluster: Cluster, java: Driver, topic: str) -> None:

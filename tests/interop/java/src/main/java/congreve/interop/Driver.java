@@ -57,6 +57,7 @@ public final class Driver {
         Map.entry("litePullStop", LITE_PULLS::stop),
         Map.entry("view", Queries::view),
         Map.entry("viewUnique", Queries::viewUnique),
+        Map.entry("uniqueIds", Queries::uniqueIds),
         Map.entry("query", Queries::query),
         Map.entry("retries", Retries::run),
         Map.entry("filter", Filters::filter),

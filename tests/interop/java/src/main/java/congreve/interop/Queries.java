@@ -5,6 +5,7 @@ import com.alibaba.fastjson.JSONObject;
 import java.util.UUID;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** Queries by id and key through DefaultMQAdminExt. */
@@ -51,6 +52,19 @@ final class Queries {
             }
             return new JSONObject().fluentPut("messages", messages);
         });
+    }
+
+    /** What MessageClientIDSetter takes out of each id that a producer gave. */
+    static JSONObject uniqueIds(JSONObject request) {
+        JSONArray found = new JSONArray();
+        for (Object id : request.getJSONArray("ids")) {
+            found.add(new JSONObject()
+                .fluentPut("address", MessageClientIDSetter.getIPStrFromID((String) id))
+                .fluentPut("pid", MessageClientIDSetter.getPidFromID((String) id))
+                .fluentPut("timeMs",
+                    MessageClientIDSetter.getNearlyTimeFromID((String) id).getTime()));
+        }
+        return new JSONObject().fluentPut("ids", found);
     }
 
     /** For each key the messages that carry it. */
