@@ -1,7 +1,8 @@
 """A name server, a broker and the official clients for every test here.
 
-The suites run on ours. INTEROP_SERVER=java in the environment runs them on the reference, which
-proves the tests themselves; INTEROP_SERVER=both does one after the other.
+The suites run on ours, and on the reference too where a module says KINDS: those of our client do.
+INTEROP_SERVER=java in the environment runs all on the reference, which proves the tests themselves;
+INTEROP_SERVER=both does one after the other.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" in metafunc.fixturenames:
-        choice = os.environ.get("INTEROP_SERVER", "congreve")
-        kinds = ["congreve", "java"] if choice == "both" else [choice]
-        metafunc.parametrize("kind", kinds, scope="session")
+        usual = getattr(metafunc.module, "KINDS", ("congreve",))
+        choice = os.environ.get("INTEROP_SERVER")
+        chosen = {None: usual, "both": ("congreve", "java")}.get(choice, (choice,))
+        metafunc.parametrize("kind", chosen, scope="session")
 
 
 @pytest.fixture(scope="session", autouse=True)

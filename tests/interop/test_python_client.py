@@ -29,6 +29,7 @@ from congreve.client import (
 )
 from congreve.client.errors import BrokerNotFoundError, RouteNotFoundError
 
+KINDS = ("congreve", "java")
 EVENTUALLY_S = 40
 
 

@@ -28,6 +28,7 @@ from congreve.client import (
 )
 from congreve.errors import CongreveError
 
+KINDS = ("congreve", "java")
 EVENTUALLY_S = 60
 QUICK = ConsumerSettings(
     pause_after_error_s=0.2, rebalance_s=1.0, commit_s=0.3, stop_wait_s=2.0, pull_wait_s=2.0
@@ -35,7 +36,7 @@ QUICK = ConsumerSettings(
 
 
 class Rig:
-    """A name server with two brokers of a kind, and a topic of four queues on each."""
+    """A name server with two brokers of a kind; topics have four queues on each."""
 
     def __init__(self, kind: str, folder: Path, brokers: int = 2) -> None:
         self.namesrv = servers.namesrv(kind, folder / "namesrv")
@@ -48,6 +49,10 @@ class Rig:
         ]
         for broker in self.brokers:
             broker.start()
+        self.topic = ""
+
+    def new_topic(self) -> None:
+        """From now on a topic that nobody has used."""
         self.topic = f"rig-{uuid.uuid4().hex[:8]}"
         asyncio.run(self._create_topic())
 
@@ -72,11 +77,17 @@ class Rig:
         )
 
 
-@pytest.fixture
-def rig(kind: str, tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(kind, tmp_path)
+@pytest.fixture(scope="module")
+def started(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    made = Rig(kind, tmp_path_factory.mktemp(f"rig-{kind}"))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def rig(started: Rig) -> Rig:
+    started.new_topic()
+    return started
 
 
 class Traffic:
