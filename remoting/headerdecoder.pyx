@@ -219,8 +219,8 @@ cdef class HeaderDecoder:
         header.flag = shape.flag
         if send != NULL and shape.is_send:
             header.count = 0
+            memset(values, 0, sizeof(values))
             for i in range(SEND_FIELDS):
-                values[i].data = NULL
                 if shape.send[i] >= 0:
                     values[i] = self.value(shape, &shape.fields[shape.send[i]], text)
             fill_send_header(values, send)

@@ -184,7 +184,8 @@ class Ports:
 async def send_both_ways(ports: Ports, name: str, serialize_type: SerializeType) -> None:
     code, fields, body = SENDS[name]
     outcomes = []
-    for vip in (True, False):
+    # The second of the compiled ones has a header like one that was decoded before.
+    for vip in (True, False, False):
         start = ports.broker.store.log.max_offset
         answer = await ports.ask(code, fields, body, vip=vip, serialize_type=serialize_type)
         varying = {"msgId", "queueOffset", "queueId" if "any" in name else ""}
@@ -192,7 +193,7 @@ async def send_both_ways(ports: Ports, name: str, serialize_type: SerializeType)
         ids = answer.ext_fields.get("msgId", "").count(",")
         remark = re.sub(r"127\.0\.0\.1:\d+", "producer", answer.remark or "")
         outcomes.append((answer.code, remark, constant, ids, ports.stored(start)))
-    assert outcomes[0] == outcomes[1], name
+    assert outcomes[0] == outcomes[1] == outcomes[2], name
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
@@ -208,7 +209,7 @@ async def test_both_store_and_answer_the_same(
             await send_both_ways(ports, name, serialize_type)
         assert broker._hot_path is not None
         # Five ordinary sends, the made topic's second, a batch of three, six for later.
-        assert broker._hot_path.put_messages == 5 + 1 + 3 + 6
+        assert broker._hot_path.put_messages == 2 * (5 + 1 + 3 + 6)
         await client.close()
 
 
@@ -221,7 +222,7 @@ async def test_limits_of_deliver_times_count_as_soon_as_they_change(tmp_path: Pa
         for change in (b"timerMaxDelaySec=60", b"timerMaxDelaySec=90000\ntimerWheelEnable=false"):
             assert (await ports.ask(25, {}, change)).code == 0
             await send_both_ways(ports, "s from now", SerializeType.JSON)
-            assert broker.store.max_offset("rmq_sys_wheel_timer", 0) == 2
+            assert broker.store.max_offset("rmq_sys_wheel_timer", 0) == 3
         await client.close()
 
 
@@ -237,7 +238,7 @@ async def test_a_new_table_of_delay_levels_waits_for_the_next_start(tmp_path: Pa
         change = await ports.ask(25, {}, b"messageDelayLevel=1s 1m 1h")
         assert (change.code, change.remark) == (0, "after a restart: messageDelayLevel")
         await send_both_ways(ports, "a level above the highest", SerializeType.JSON)
-        assert broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 2
+        assert broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 3
         await client.close()
     assert load_config(path).config.store.message_delay_level == "1s 1m 1h"
 
