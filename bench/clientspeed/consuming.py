@@ -110,7 +110,7 @@ async def fill(namesrv: str, messages: int) -> None:
         await producer.send_many(TOPIC, [bytes(SIZE)] * messages)
 
 
-BOUNDS = {("listener", 32): 300_000, ("Arrow batches", 4096): 3_000_000}
+BOUNDS = {("listener", 32): 300_000, ("Arrow batches", 1024): 3_000_000}
 CASES = {"listener": listen, "iteration": iterate, "Arrow batches": arrow}
 
 
