@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,9 @@ class QueueFile:
     do not follow each other.
     """
 
-    def __init__(self, files: Sequence[tuple[int, Path]], log_begin: int) -> None:
+    def __init__(self, files: Sequence[tuple[int, Path, int]], log_begin: int) -> None:
         self._files: list[tuple[int, Entries]] = []
-        for number, (base, path) in enumerate(files):
-            size = path.stat().st_size
+        for number, (base, path, size) in enumerate(files):
             if number + 1 < len(files) and base + size != files[number + 1][0]:
                 raise StoreFormatError(
                     f"{path} has {size} bytes and {files[number + 1][1].name} does not begin "
@@ -104,20 +104,20 @@ class StoreFiles:
     def refresh(self) -> None:
         """Look for segments that came or went, and whether a broker has the store."""
         self.live = is_held(str(self.root / "lock"))
-        self._segments = dict(_numbered(self._folder))
+        found = _numbered(self._folder)
+        self._segments = {base: path for base, path, _ in found}
         bases = list(self._segments)
         self.log_begin = bases[0] if bases else 0
         if len(bases) > 1:
             self._segment_size = bases[1] - bases[0]
         elif bases:
-            self._segment_size = self._segments[bases[0]].stat().st_size
+            self._segment_size = found[0][2]
         else:
             self._segment_size = 0
-        for base in bases[:-1]:
-            size = self._segments[base].stat().st_size
+        for base, path, size in found[:-1]:
             if size != self._segment_size or (base - self.log_begin) % self._segment_size:
                 raise StoreFormatError(
-                    f"{self._segments[base]} has {size} bytes where segments of "
+                    f"{path} has {size} bytes where segments of "
                     f"{self._segment_size} follow each other: it is no segment of this log"
                 )
         for gone in self._mapped.keys() - self._segments.keys():
@@ -212,10 +212,11 @@ def _map(path: Path, size: int) -> Mapping:
         raise StoreFormatError(str(error)) from error
 
 
-def _numbered(folder: Path) -> list[tuple[int, Path]]:
-    """(number, path) of the files named by twenty digits, ascending."""
-    return sorted(
-        (int(path.name), path)
-        for path in folder.iterdir()
-        if path.name.isdecimal() and len(path.name) == 20
-    )
+def _numbered(folder: Path) -> list[tuple[int, Path, int]]:
+    """(number, path, bytes) of the files named by twenty digits, ascending."""
+    found = []
+    for path in folder.iterdir():
+        if path.name.isdecimal() and len(path.name) == 20:
+            with suppress(FileNotFoundError):  # it expired since the folder was listed
+                found.append((int(path.name), path, path.stat().st_size))
+    return sorted(found)
