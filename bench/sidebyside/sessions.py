@@ -189,10 +189,13 @@ class Session:
                 before = process.cpu_seconds(self.broker.pid)
                 time.sleep(self.size.waiting)
                 idle_cpu = process.cpu_seconds(self.broker.pid) - before
+                woken = range(min(self.size.wake_ups, queues))
+                for queue in woken:
+                    held.wake(sender, queue)  # a queue's first message makes its file
                 delays = [
                     delay * 1000
                     for number in range(self.size.wake_ups)
-                    for delay in held.wake(sender, number % queues)
+                    for delay in held.wake(sender, woken[number % len(woken)])
                 ]
         result = self._result(
             name,

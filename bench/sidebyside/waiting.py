@@ -30,7 +30,8 @@ class HeldPulls:
         self._wires = {wire.fileno(): wire for wire in wires}
         self._poll = self._stack.enter_context(select.epoll())
         for descriptor in self._wires:
-            self._poll.register(descriptor, select.EPOLLIN)
+            # Told once of each arrival: an answer is timed before any of them is read.
+            self._poll.register(descriptor, select.EPOLLIN | select.EPOLLET)
         for number in range(pulls):
             # The pulls of one queue wait on different connections.
             turn, queue = divmod(number, queues)
@@ -44,26 +45,24 @@ class HeldPulls:
 
     def wake(self, sender: Wire, queue: int) -> list[float]:
         """Send one message to the queue; seconds from then to each answer of its pulls."""
-        waiting = {place for place, of in self._queue_of.items() if of == queue}
+        waiting = {place[0]: place for place, of in self._queue_of.items() if of == queue}
+        delays: dict[int, float] = {}
         begin = time.perf_counter()
         answer = sender.call(SEND_MESSAGE_V2, send_fields(self._topic, queue, {}), b"wake up")
-        offset = int(answer.fields["queueOffset"]) + 1
-        delays, woken = [], []
-        while waiting:
+        while len(delays) < len(waiting):
             found = self._readable()
             arrived = time.perf_counter() - begin
             for descriptor in found:
-                wire = self._wires[descriptor]
-                place = descriptor, wire.receive().opaque
-                if place not in waiting:
-                    raise WokenWronglyError(f"a pull of queue {self._queue_of[place]} was woken")
-                delays.append(arrived)
-                woken.append(wire)
-                waiting.discard(place)
-                del self._queue_of[place]
-        for wire in woken:
+                delays.setdefault(descriptor, arrived)
+        offset = int(answer.fields["queueOffset"]) + 1
+        for descriptor in delays:
+            wire = self._wires[descriptor]
+            place = descriptor, wire.receive().opaque
+            if place != waiting.get(descriptor):
+                raise WokenWronglyError(f"a pull of queue {self._queue_of[place]} was woken")
+            del self._queue_of[place]
             self._hold(wire, queue, offset)
-        return delays
+        return list(delays.values())
 
     def _hold(self, wire: Wire, queue: int, offset: int) -> None:
         fields = pull_fields(self._topic, queue, offset, 32)
