@@ -34,6 +34,7 @@ def test_every_kind_of_consumer_goes_on_when_its_broker_comes_back(
         ("broadcast", java, {"instances": 2, "broadcast": True, "hasty": True}),
         ("go", go, {"instances": 1}),
         ("go-orderly", go, {"instances": 1, "orderly": True}),
+        ("go-sql", go, {"instances": 1, "sql": "UNIQ_KEY IS NOT NULL"}),
         ("go-broadcast", go, {"instances": 2, "broadcast": True}),
     ]
     for name, client, options in kinds:
