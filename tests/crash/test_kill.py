@@ -114,17 +114,17 @@ def write_and_kill(
         [sys.executable, __file__, str(root), str(first), backend, policy],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,  # a buffer would take more than the first line, and communicate() not see it
     ) as writer:
         assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n", writer.communicate()[1]
+        assert writer.stdout.readline() == b"ready\n", writer.communicate()[1]
         try:
             out, err = writer.communicate(timeout=pause_s)
         except subprocess.TimeoutExpired:
             writer.kill()
             out, err = writer.communicate()
         assert writer.returncode == -9, err
-    whole = out[: out.rfind("\n") + 1].splitlines()
+    whole = out[: out.rfind(b"\n") + 1].splitlines()
     return [tuple(map(int, line.split())) for line in whole]  # type: ignore[misc]
 
 
