@@ -20,7 +20,7 @@ JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
 DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
 COMPILE_ARGS = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3"]
 # Modules that need a C library: left out, with a line that says so, where its header is missing.
-LIBRARIES = {"uring": "uring"}
+LIBRARIES = {"ring": "uring", "uring": "uring"}
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": DEBUG,

@@ -1,39 +1,20 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.liburing cimport io_uring
 from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.ring cimport Target, WriteRing
 from congreve.io_backends.window cimport Window
 
 
-# What the ring must know of an attached segment: it works without the GIL.
+# What must be known of an attached segment without the GIL.
 cdef struct Extent:
     uint8_t *data
     const int64_t *written  # the segment's own, from its base
     int64_t base
     int64_t end
     int64_t ready       # the window is shown up to here
-    int fd              # opened for O_DIRECT
-    int slot            # of the ring's registered files
+    Target file
     Extent *next
-
-
-cdef enum WriteState:
-    WRITE_WAITS         # for the write before it, which holds the same block
-    WRITE_FLIES
-    WRITE_DONE
-
-
-# One write of whole blocks. When it and all before it are done, the log is durable up to `end`.
-cdef struct Write:
-    Extent *extent
-    int64_t start       # physical offset of the first block
-    int64_t end         # may lie inside the last block
-    WriteState state
-
-
-cdef enum:
-    WRITES_MAX = 16
 
 
 cdef class UringSegment(Segment):
@@ -46,22 +27,14 @@ cdef class UringSegment(Segment):
 cdef class UringBackend(Backend):
     # Guarded by `lock`:
     #   first      attached segments in offset order, less those that have left the window
-    #   writes     in log order from `oldest` on, `count` of them
+    #   ring       its writes
     #   target     everything below is asked for
     #   submitted  everything below is on disk or in one of `writes`
     #   shown      first physical offset that the window still holds
     cdef readonly Window window
-    cdef readonly int depth
-    cdef io_uring ring
-    cdef bint made
+    cdef WriteRing ring
     cdef bint running
-    cdef bint fixed_buffers
-    cdef bint fixed_files
     cdef Extent *first
-    cdef Write writes[WRITES_MAX]
-    cdef int oldest
-    cdef int count
-    cdef int flying
     cdef int64_t target
     cdef int64_t submitted
     cdef int64_t shown
@@ -77,10 +50,7 @@ cdef class UringBackend(Backend):
     cdef int64_t make_room(self, int64_t upto) noexcept nogil
     cdef bint retire(self, int64_t upto) noexcept nogil
     cdef void advance(self) noexcept nogil
-    cdef void reap(self) noexcept nogil
     cdef void plan(self) noexcept nogil
-    cdef void submit_ready(self) noexcept nogil
-    cdef bint fly(self, int index) noexcept nogil
     cdef bint await_writer(self, int64_t base, int64_t end) noexcept nogil
     cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil
     cdef Extent *extent_at(self, int64_t position) noexcept nogil

@@ -1,13 +1,11 @@
 """The backend that writes through io_uring: O_DIRECT with RWF_DSYNC, several writes in flight.
 
 Appended bytes live in a window of locked memory that every open segment shows in its own address
-range. A write takes whole blocks from there. No two writes in flight hold the same block: a write
-that begins inside the last block of one in flight waits for it, so that older bytes never land on
-top of newer ones; the blocks behind that one need not wait.
+range. A write takes whole blocks from there; `ring.pyx` sends them.
 """
 
 cimport cython
-from libc.errno cimport EINTR, EIO, errno
+from libc.errno cimport EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -20,21 +18,14 @@ from posix.unistd cimport close as c_close, fdatasync, pwrite
 
 from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.liburing cimport (
-    IORING_SETUP_COOP_TASKRUN, IOSQE_FIXED_FILE, RWF_DSYNC, io_uring_cqe, io_uring_cqe_seen,
-    io_uring_get_sqe, io_uring_peek_cqe, io_uring_prep_write, io_uring_prep_write_fixed,
-    io_uring_queue_exit, io_uring_queue_init, io_uring_register_buffers,
-    io_uring_register_eventfd, io_uring_register_files, io_uring_register_files_update,
-    io_uring_sqe, io_uring_submit, iovec,
-)
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pthread cimport (
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_wait, pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from congreve.io_backends.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
 from congreve.io_backends.window cimport Window, show_file
 
-import logging
 import os
 import threading
 import time
@@ -45,35 +36,12 @@ from congreve.io_backends.errors import BackendError
 cdef extern from "<fcntl.h>" nogil:
     int O_DIRECT
 
-cdef extern from "<errno.h>" nogil:
-    int ECANCELED
-
-cdef extern from "<poll.h>" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int POLLIN
-    int poll(pollfd *fds, unsigned long count, int timeout_ms)
-
 cdef enum:
-    BLOCK = 4096
-    FILE_SLOTS = 16
     STEP = 256 << 10        # bytes of the window that are made ready at once
     WRITE_MAX = 256 << 10   # more is split, so that several are in flight
     ZERO_STEP = 1 << 20
     ZERO_RUN = 64 << 20     # zeros that are synced at once, begun when half of the last are left
     WAIT_MS = 2             # another thread may take the completion that one waits for
-
-LOG = logging.getLogger(__name__)
-
-
-cdef inline int64_t block_of(int64_t position) noexcept nogil:
-    return position - position % BLOCK
-
-
-cdef inline int64_t blocks_end(int64_t position) noexcept nogil:
-    return block_of(position + BLOCK - 1)
 
 
 cdef inline int64_t written_end(const Extent *extent) noexcept nogil:
@@ -137,49 +105,25 @@ cdef class UringSegment(Segment):
 @cython.final
 cdef class UringBackend(Backend):
     def __cinit__(self, *, int64_t window=64 << 20, int depth=8):
-        cdef iovec memory
-        cdef int files[FILE_SLOTS]
-        cdef int failed, i
         cdef void *zeros
-        if not 1 <= depth <= WRITES_MAX:
-            raise BackendError(f"{depth} writes in flight are not possible: 1 to {WRITES_MAX} are")
         if window <= 0 or window % (1 << 20):
             raise BackendError(f"a window of {window} bytes is not possible: take whole MiB")
-        self.window, self.depth, self.attached = Window(window), depth, []
+        self.window, self.attached = Window(window), []
+        self.ring = WriteRing(self.window, depth, self.event_fd)
         self.prewrites = True
-        failed = io_uring_queue_init(2 * WRITES_MAX, &self.ring, IORING_SETUP_COOP_TASKRUN)
-        if failed < 0:
-            raise BackendError(f"the kernel gives no io_uring: {os.strerror(-failed)}")
-        self.made = True
-        failed = io_uring_register_eventfd(&self.ring, self.event_fd)
-        if failed < 0:
-            raise BackendError(f"io_uring takes no eventfd: {os.strerror(-failed)}")
-        memory.iov_base, memory.iov_len = self.window.data, window
-        failed = io_uring_register_buffers(&self.ring, &memory, 1)
-        self.fixed_buffers = failed == 0
-        if failed < 0:
-            LOG.warning(
-                "io_uring may not lock %d MiB (%s): its writes get slower; raise RLIMIT_MEMLOCK",
-                window >> 20, os.strerror(-failed),
-            )
         zeros = mmap(NULL, ZERO_STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if zeros == MAP_FAILED:
             raise BackendError(f"cannot map {ZERO_STEP} zeros: {os.strerror(errno)}")
         self.zeros = <const uint8_t *> zeros
-        for i in range(FILE_SLOTS):
-            files[i] = -1
-        self.fixed_files = io_uring_register_files(&self.ring, files, FILE_SLOTS) == 0
 
     def __dealloc__(self):
         cdef Extent *extent
-        if self.made:
-            io_uring_queue_exit(&self.ring)
         if self.zeros != NULL:
             munmap(<void *> self.zeros, ZERO_STEP)
         while self.first != NULL:
             extent = self.first
             self.first = extent.next
-            c_close(extent.fd)
+            c_close(extent.file.fd)
             free(extent)
 
     # --- segments
@@ -235,16 +179,12 @@ cdef class UringBackend(Backend):
             raise BackendError(
                 f"cannot open {segment.path} past the page cache: {os.strerror(errno)}"
             )
-        extent.data, extent.base, extent.next = segment.data, segment.base_offset, NULL
+        extent.data, extent.next = segment.data, NULL
         extent.written = &segment.written
+        extent.base = extent.ready = extent.file.base = segment.base_offset
         extent.end = segment.base_offset + segment.size
-        extent.ready = extent.base
-        extent.fd = fd
-        extent.slot = -1
-        if self.fixed_files:
-            extent.slot = <int> (extent.base // segment.size % FILE_SLOTS)
-            if io_uring_register_files_update(&self.ring, extent.slot, &fd, 1) < 0:
-                extent.slot = -1
+        extent.file.fd = fd
+        extent.file.slot = self.ring.slot_for(extent.base // segment.size, fd)
         return extent
 
     # A segment that could not be made ready before it was needed is made so while it is used.
@@ -359,7 +299,7 @@ cdef class UringBackend(Backend):
         while self.shown < upto:
             extent = self.first
             end = min(upto, extent.end)
-            error = show_file(extent.data + self.shown - extent.base, extent.fd,
+            error = show_file(extent.data + self.shown - extent.base, extent.file.fd,
                               self.shown - extent.base, end - self.shown)
             if error != 0:
                 self.fail(error)
@@ -367,7 +307,7 @@ cdef class UringBackend(Backend):
             self.shown = end
             if end == extent.end:
                 self.first = extent.next
-                c_close(extent.fd)
+                c_close(extent.file.fd)
                 free(extent)
         return True
 
@@ -380,40 +320,27 @@ cdef class UringBackend(Backend):
         self.advance()
         pthread_mutex_unlock(&self.lock)
 
-    # Takes what has come back and sends what can go; with `lock` held, as all below.
+    # Takes what has come back and sends what can go; with `lock` held, as below.
     cdef void advance(self) noexcept nogil:
-        if self.running:
-            self.reap()
-            if self.failure == 0:
-                self.plan()
-                self.submit_ready()
-
-    cdef void reap(self) noexcept nogil:
-        cdef io_uring_cqe *cqe = NULL
-        cdef Write *write
-        while io_uring_peek_cqe(&self.ring, &cqe) == 0:
-            write = &self.writes[cqe.user_data]
-            self.flying -= 1
-            if cqe.res == -ECANCELED:
-                write.state = WRITE_WAITS   # its thread ended before the kernel began with it
-            elif cqe.res == blocks_end(write.end) - write.start:
-                write.state = WRITE_DONE
-            else:
-                self.fail(-cqe.res if cqe.res < 0 else EIO)
-            io_uring_cqe_seen(&self.ring, cqe)
-        if self.failure != 0 or self.lost_page():
+        cdef int failed
+        if not self.running:
             return
-        while self.count > 0 and self.writes[self.oldest].state == WRITE_DONE:
+        failed = self.ring.reap()
+        if failed != 0:
+            self.fail(failed)
+        if self.failure == 0 and not self.lost_page():
             # Who listens to the eventfd was told by the completion itself.
-            store_release(&self.durable, self.writes[self.oldest].end)
-            self.oldest = (self.oldest + 1) % WRITES_MAX
-            self.count -= 1
+            store_release(&self.durable, self.ring.done_upto(self.durable))
+        if self.failure == 0:
+            self.plan()
+            failed = self.ring.submit()
+            if failed != 0:
+                self.fail(failed)
 
     cdef void plan(self) noexcept nogil:
         cdef Extent *extent
-        cdef Write *last
         cdef int64_t start, end
-        while self.count < self.depth and self.submitted < self.target:
+        while self.ring.count < self.ring.depth and self.submitted < self.target:
             extent = self.extent_at(self.submitted)
             if extent == NULL:
                 return
@@ -424,63 +351,15 @@ cdef class UringBackend(Backend):
                 end = self.zero_from
             if end <= self.submitted:
                 return
-            last = &self.writes[(self.oldest + self.count - 1) % WRITES_MAX]
-            if start < self.submitted and self.count > 0 and last.state != WRITE_DONE:
+            if (start < self.submitted and self.ring.count > 0
+                    and self.ring.at(self.ring.count - 1).state != WRITE_DONE):
                 # The block is in flight: it alone waits, if there is more than it.
-                if end <= start + BLOCK or self.count + 1 >= self.depth:
+                if end <= start + BLOCK or self.ring.count + 1 >= self.ring.depth:
                     return
                 end = start + BLOCK
             end = min(end, start + WRITE_MAX, start + self.window.stretch(start))
-            last = &self.writes[(self.oldest + self.count) % WRITES_MAX]
-            last.extent, last.start, last.end, last.state = extent, start, end, WRITE_WAITS
-            self.count += 1
+            self.ring.add(&extent.file, start, end)
             self.submitted = end
-
-    cdef void submit_ready(self) noexcept nogil:
-        cdef Write *write
-        cdef Write *before = NULL
-        cdef int i, done
-        cdef int fresh = 0
-        for i in range(self.count):
-            write = &self.writes[(self.oldest + i) % WRITES_MAX]
-            if write.state == WRITE_WAITS and (
-                before == NULL or before.state == WRITE_DONE
-                or blocks_end(before.end) <= write.start
-            ):
-                if not self.fly((self.oldest + i) % WRITES_MAX):
-                    self.fail(EIO)
-                    return
-                fresh += 1
-            before = write
-        while fresh > 0:
-            done = io_uring_submit(&self.ring)
-            if done == -EINTR:
-                continue
-            if done <= 0:
-                self.fail(-done if done < 0 else EIO)
-                return
-            fresh -= done
-
-    cdef bint fly(self, int index) noexcept nogil:
-        cdef io_uring_sqe *sqe = io_uring_get_sqe(&self.ring)
-        cdef Write *write = &self.writes[index]
-        cdef Extent *extent = write.extent
-        cdef const uint8_t *data = self.window.data + write.start % self.window.size
-        cdef int64_t length = blocks_end(write.end) - write.start
-        cdef int file = extent.fd if extent.slot < 0 else extent.slot
-        if sqe == NULL:
-            return False
-        if self.fixed_buffers:
-            io_uring_prep_write_fixed(sqe, file, data, length, write.start - extent.base, 0)
-        else:
-            io_uring_prep_write(sqe, file, data, length, write.start - extent.base)
-        sqe.rw_flags = RWF_DSYNC
-        if extent.slot >= 0:
-            sqe.flags |= IOSQE_FIXED_FILE
-        sqe.user_data = index
-        write.state = WRITE_FLIES
-        self.flying += 1
-        return True
 
     # --- life
 
@@ -492,15 +371,13 @@ cdef class UringBackend(Backend):
         return load_acquire(&self.durable)
 
     @property
+    def depth(self):
+        return self.ring.depth
+
+    @property
     def in_flight(self):
-        cdef Write *write
-        cdef int i
-        found = []
         pthread_mutex_lock(&self.lock)
-        for i in range(self.count):
-            write = &self.writes[(self.oldest + i) % WRITES_MAX]
-            if write.state == WRITE_FLIES:
-                found.append((write.start, blocks_end(write.end)))
+        found = self.ring.in_flight()
         pthread_mutex_unlock(&self.lock)
         return found
 
@@ -562,10 +439,8 @@ cdef class UringBackend(Backend):
         return going
 
     cdef void await_completion(self):
-        cdef pollfd ready
-        ready.fd, ready.events = self.ring.ring_fd, POLLIN
         with nogil:
-            poll(&ready, 1, WAIT_MS)
+            self.ring.await_completion(WAIT_MS)
 
     def stop(self):
         cdef Segment last
@@ -591,8 +466,8 @@ cdef class UringBackend(Backend):
         cdef bint found
         pthread_mutex_lock(&self.lock)
         self.advance()
-        found = self.flying == 0 and (
-            self.failure != 0 or (self.count == 0 and self.submitted >= self.target)
+        found = self.ring.flying == 0 and (
+            self.failure != 0 or (self.ring.count == 0 and self.submitted >= self.target)
         )
         pthread_mutex_unlock(&self.lock)
         return found

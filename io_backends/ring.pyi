@@ -1,0 +1,1 @@
+"""Nothing for Python: `uring.UringBackend` is what writes through a ring."""

@@ -1,0 +1,170 @@
+"""Writes through io_uring: several in flight, done in the order of the log.
+
+No two writes in flight hold the same block: a write that begins inside the last block of the one
+before it waits for that, so that older bytes never land on top of newer ones; those behind that
+block need not wait. Whoever calls holds the backend's lock.
+"""
+
+cimport cython
+from libc.errno cimport EINTR, EIO
+from libc.stdint cimport int64_t, uint8_t
+
+from congreve.io_backends.liburing cimport (
+    IORING_SETUP_COOP_TASKRUN, IOSQE_FIXED_FILE, RWF_DSYNC, io_uring_cqe, io_uring_cqe_seen,
+    io_uring_get_sqe, io_uring_peek_cqe, io_uring_prep_write, io_uring_prep_write_fixed,
+    io_uring_queue_exit, io_uring_queue_init, io_uring_register_buffers,
+    io_uring_register_eventfd, io_uring_register_files, io_uring_register_files_update,
+    io_uring_sqe, io_uring_submit, iovec,
+)
+from congreve.io_backends.window cimport Window
+
+import logging
+import os
+
+from congreve.io_backends.errors import BackendError
+
+cdef extern from "<errno.h>" nogil:
+    int ECANCELED
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLIN
+    int poll(pollfd *fds, unsigned long count, int timeout_ms)
+
+cdef enum:
+    FILE_SLOTS = 16
+
+LOG = logging.getLogger(__name__)
+
+
+@cython.final
+cdef class WriteRing:
+    def __cinit__(self, Window window not None, int depth, int event_fd):
+        cdef iovec memory
+        cdef int files[FILE_SLOTS]
+        cdef int failed, i
+        if not 1 <= depth <= WRITES_MAX:
+            raise BackendError(f"{depth} writes in flight are not possible: 1 to {WRITES_MAX} are")
+        self.window, self.depth = window, depth
+        failed = io_uring_queue_init(2 * WRITES_MAX, &self.ring, IORING_SETUP_COOP_TASKRUN)
+        if failed < 0:
+            raise BackendError(f"the kernel gives no io_uring: {os.strerror(-failed)}")
+        self.made = True
+        failed = io_uring_register_eventfd(&self.ring, event_fd)
+        if failed < 0:
+            raise BackendError(f"io_uring takes no eventfd: {os.strerror(-failed)}")
+        memory.iov_base, memory.iov_len = window.data, window.size
+        failed = io_uring_register_buffers(&self.ring, &memory, 1)
+        self.fixed_buffers = failed == 0
+        if failed < 0:
+            LOG.warning(
+                "io_uring may not lock %d MiB (%s): its writes get slower; raise RLIMIT_MEMLOCK",
+                window.size >> 20, os.strerror(-failed),
+            )
+        for i in range(FILE_SLOTS):
+            files[i] = -1
+        self.fixed_files = io_uring_register_files(&self.ring, files, FILE_SLOTS) == 0
+
+    def __dealloc__(self):
+        if self.made:
+            io_uring_queue_exit(&self.ring)
+
+    cdef int slot_for(self, int64_t number, int fd) noexcept nogil:
+        cdef int slot = <int> (number % FILE_SLOTS)
+        if not self.fixed_files:
+            return -1
+        return slot if io_uring_register_files_update(&self.ring, slot, &fd, 1) >= 0 else -1
+
+    cdef Write *at(self, int place) noexcept nogil:
+        return &self.writes[(self.oldest + place) % WRITES_MAX]
+
+    cdef void add(self, const Target *target, int64_t start, int64_t end) noexcept nogil:
+        cdef Write *write = self.at(self.count)
+        write.target, write.start, write.end, write.state = target[0], start, end, WRITE_WAITS
+        self.count += 1
+
+    cdef int reap(self) noexcept nogil:
+        cdef io_uring_cqe *cqe = NULL
+        cdef Write *write
+        cdef int failed = 0
+        while io_uring_peek_cqe(&self.ring, &cqe) == 0:
+            write = &self.writes[cqe.user_data]
+            self.flying -= 1
+            if cqe.res == -ECANCELED:
+                write.state = WRITE_WAITS   # its thread ended before the kernel began with it
+            elif cqe.res == blocks_end(write.end) - write.start:
+                write.state = WRITE_DONE
+            elif failed == 0:
+                failed = -cqe.res if cqe.res < 0 else EIO
+            io_uring_cqe_seen(&self.ring, cqe)
+        return failed
+
+    cdef int64_t done_upto(self, int64_t durable) noexcept nogil:
+        while self.count > 0 and self.at(0).state == WRITE_DONE:
+            durable = self.at(0).end
+            self.oldest = (self.oldest + 1) % WRITES_MAX
+            self.count -= 1
+        return durable
+
+    cdef int submit(self) noexcept nogil:
+        cdef Write *write
+        cdef Write *before = NULL
+        cdef int i, done
+        cdef int fresh = 0
+        for i in range(self.count):
+            write = self.at(i)
+            if write.state == WRITE_WAITS and (
+                before == NULL or before.state == WRITE_DONE
+                or blocks_end(before.end) <= write.start
+            ):
+                if not self.fly((self.oldest + i) % WRITES_MAX):
+                    return EIO
+                fresh += 1
+            before = write
+        while fresh > 0:
+            done = io_uring_submit(&self.ring)
+            if done == -EINTR:
+                continue
+            if done <= 0:
+                return -done if done < 0 else EIO
+            fresh -= done
+        return 0
+
+    cdef bint fly(self, int index) noexcept nogil:
+        cdef io_uring_sqe *sqe = io_uring_get_sqe(&self.ring)
+        cdef Write *write = &self.writes[index]
+        cdef const uint8_t *data = self.window.data + write.start % self.window.size
+        cdef int64_t length = blocks_end(write.end) - write.start
+        cdef int64_t at = write.start - write.target.base
+        cdef int file = write.target.fd if write.target.slot < 0 else write.target.slot
+        if sqe == NULL:
+            return False
+        if self.fixed_buffers:
+            io_uring_prep_write_fixed(sqe, file, data, length, at, 0)
+        else:
+            io_uring_prep_write(sqe, file, data, length, at)
+        sqe.rw_flags = RWF_DSYNC
+        if write.target.slot >= 0:
+            sqe.flags |= IOSQE_FIXED_FILE
+        sqe.user_data = index
+        write.state = WRITE_FLIES
+        self.flying += 1
+        return True
+
+    cdef list in_flight(self):
+        cdef Write *write
+        cdef int i
+        found = []
+        for i in range(self.count):
+            write = self.at(i)
+            if write.state == WRITE_FLIES:
+                found.append((write.start, blocks_end(write.end)))
+        return found
+
+    cdef void await_completion(self, int timeout_ms) noexcept nogil:
+        cdef pollfd ready
+        ready.fd, ready.events = self.ring.ring_fd, POLLIN
+        poll(&ready, 1, timeout_ms)
