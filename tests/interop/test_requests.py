@@ -97,7 +97,7 @@ def test_a_reply_finds_its_requester_after_the_broker_was_away(
     broker.start()
     asking = Asking(java, Cluster(namesrv, broker), f"requests-{uuid.uuid4().hex[:8]}")
     asking.cluster.create_topic(java, asking.topic, queues=1)
-    asking.responder(holdMs=4_000)
+    asking.responder(holdMs=5_000)
     with ThreadPoolExecutor(1) as pool:
         replies = pool.submit(asking.ask, "survivor", timeout_ms=30_000)
         time.sleep(1)

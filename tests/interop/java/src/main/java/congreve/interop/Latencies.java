@@ -29,6 +29,8 @@ final class Latencies {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        // Pulls may be refused until the next heartbeat: see Requests.start().
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

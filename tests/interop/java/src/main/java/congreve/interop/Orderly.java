@@ -22,6 +22,8 @@ final class Orderly {
         member = new DefaultMQPushConsumer(request.getString("group"));
         member.setNamesrvAddr(request.getString("namesrv"));
         member.setInstanceName(UUID.randomUUID().toString());
+        // Pulls may be refused until the next heartbeat: see Requests.start().
+        member.setHeartbeatBrokerInterval(1_000);
         member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setPersistConsumerOffsetInterval(1_000);
         member.subscribe(request.getString("topic"), "*");

@@ -59,6 +59,9 @@ final class Requests {
         responder.consumer = new DefaultMQPushConsumer(request.getString("group"));
         responder.consumer.setNamesrvAddr(request.getString("namesrv"));
         responder.consumer.setInstanceName(UUID.randomUUID().toString());
+        // A rebalance right behind the start may skip its heartbeat; until the next, pulls are
+        // refused with SUBSCRIPTION_NOT_LATEST.
+        responder.consumer.setHeartbeatBrokerInterval(1_000);
         responder.consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         responder.consumer.subscribe(request.getString("topic"), "*");
         responder.consumer.registerMessageListener((MessageListenerConcurrently) (messages, c) ->

@@ -26,6 +26,8 @@ final class Retries {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        // Pulls may be refused until the next heartbeat: see Requests.start().
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(request.getIntValue("maxReconsumeTimes"));
         consumer.subscribe(request.getString("topic"), "*");
