@@ -73,7 +73,7 @@ cdef class HotPath(FrameSink):
     cdef Py_ssize_t out_capacity
     cdef Py_ssize_t out_used
     cdef int64_t appended_end
-    cdef int64_t now_ms                 # a chunk is stored at one time
+    cdef int64_t now_ms                 # what one run() stores has one time
     cdef void *touched[TOUCHED_MAX]     # borrowed ConsumeQueues; topics do not change during a run
     cdef int32_t touched_count
 

@@ -150,7 +150,6 @@ cdef class HotPath(FrameSink):
         cdef Stop stop
         fill(&self.message.born_host, connection.peer_bytes)
         self.accepting = self.store.writable
-        self.now_ms = self.log.clock.now_ms()
         self.at = 0
         self.out_used = 0
         self.appended_end = 0
@@ -186,7 +185,6 @@ cdef class HotPath(FrameSink):
         elif stop == STOP_OUT:
             batch = self.send.batch
             self.grow_out(self.answer_room(batch))
-        self.now_ms = self.log.clock.now_ms()
         return 0
 
     cdef bint room_made(self, bint in_log) except -1:
@@ -288,6 +286,7 @@ cdef class HotPath(FrameSink):
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         cdef FrameStatus status
         cdef Stop stop
+        self.now_ms = self.log.clock.now_ms()
         while True:
             status = next_frame(data + self.at, available - self.at, &self.frame)
             if status == FRAME_PARTIAL:

@@ -54,7 +54,9 @@ cdef class HeaderDecoder:
     cdef HeaderStatus decode(self, const Frame *frame, Header *header,
                              SendHeader *send) noexcept nogil
 
-    cdef void as_before(self, const Shape *shape, Slice text, Header *header,
-                        SendHeader *send) noexcept nogil
+    cdef void send_as_before(self, const Shape *shape, Slice text, Header *header,
+                             SendHeader *send) noexcept nogil
+    cdef void fields_as_before(self, const Shape *shape, Slice text,
+                               Header *header) noexcept nogil
     cdef Slice value(self, const Shape *shape, const ShapeField *field, Slice text) noexcept nogil
     cdef bint read(self, bytes data, Header *header, SendHeader *send) except -1

@@ -190,6 +190,7 @@ cdef class HeaderDecoder:
                              SendHeader *send) noexcept nogil:
         cdef HeaderStatus status
         cdef Shape *shape = NULL
+        cdef bint known = False
         self.scratch.used = 0
         if frame.serialize_type == 0 and frame.header.length <= SHAPE_MAX:
             shape = &self.shapes[frame.header.length % SHAPES]
@@ -198,41 +199,45 @@ cdef class HeaderDecoder:
                 header.opaque_text.data = frame.header.data + shape.opaque_at
                 header.opaque_text.length = shape.opaque_length
                 if parse_int32(header.opaque_text, &header.opaque):
-                    self.as_before(shape, frame.header, header, send)
-                    return HEADER_OK
-        status = decode_header(frame, &self.scratch, header)
-        if status != HEADER_OK:
-            return status
-        if shape != NULL:
-            self.remembered += remember(frame.header, header, shape)
+                    header.code = shape.code
+                    header.version = shape.version
+                    header.flag = shape.flag
+                    if send != NULL and shape.is_send:
+                        self.send_as_before(shape, frame.header, header, send)
+                        return HEADER_OK
+                    self.fields_as_before(shape, frame.header, header)
+                    known = True
+        if not known:
+            status = decode_header(frame, &self.scratch, header)
+            if status != HEADER_OK:
+                return status
+            if shape != NULL:
+                self.remembered += remember(frame.header, header, shape)
         if send != NULL and is_send(header.code):
             read_send_header(header, send)
         return HEADER_OK
 
-    cdef void as_before(self, const Shape *shape, Slice text, Header *header,
-                        SendHeader *send) noexcept nogil:
+    cdef void send_as_before(self, const Shape *shape, Slice text, Header *header,
+                             SendHeader *send) noexcept nogil:
         cdef Slice values[SEND_FIELDS]
-        cdef const ShapeField *known
         cdef int32_t i
-        header.code = shape.code
-        header.version = shape.version
-        header.flag = shape.flag
-        if send != NULL and shape.is_send:
-            header.count = 0
-            memset(values, 0, sizeof(values))
-            for i in range(SEND_FIELDS):
-                if shape.send[i] >= 0:
-                    values[i] = self.value(shape, &shape.fields[shape.send[i]], text)
-            fill_send_header(values, send)
-            return
+        header.count = 0
+        memset(values, 0, sizeof(values))
+        for i in range(SEND_FIELDS):
+            if shape.send[i] >= 0:
+                values[i] = self.value(shape, &shape.fields[shape.send[i]], text)
+        fill_send_header(values, send)
+
+    cdef void fields_as_before(self, const Shape *shape, Slice text,
+                               Header *header) noexcept nogil:
+        cdef const ShapeField *field
+        cdef int32_t i
         header.count = shape.count
         for i in range(shape.count):
-            known = &shape.fields[i]
-            header.fields[i].key.data = text.data + known.key_at
-            header.fields[i].key.length = known.key_length
-            header.fields[i].value = self.value(shape, known, text)
-        if send != NULL and is_send(header.code):
-            read_send_header(header, send)
+            field = &shape.fields[i]
+            header.fields[i].key.data = text.data + field.key_at
+            header.fields[i].key.length = field.key_length
+            header.fields[i].value = self.value(shape, field, text)
 
     cdef Slice value(self, const Shape *shape, const ShapeField *field, Slice text) noexcept nogil:
         """A field's value where it lies now, unescaped as it was before."""
