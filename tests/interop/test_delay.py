@@ -185,7 +185,8 @@ def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Dela
     delays.send([2, 2, 4])
     delays.end("stop")
     delays.start(kind, messageDelayLevel="1s 1s")
-    assert [number_of(one) for one in delays.delivered(2)] == [0, 1]
+    # Of two queues: which of the two comes first is the client's chance.
+    assert sorted(number_of(one) for one in delays.delivered(2)) == [0, 1]
     time.sleep(2.5)
     assert len(delays.delivered(2)) == 2
     delays.end("stop")
