@@ -86,7 +86,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 6_000
     server_channel_max_idle_time_seconds: int = 120
-    poll_micros_after_request: int = 50  # ours: see remoting/shortpoll.py; 0 sleeps at once
+    poll_micros_after_request: int = 100  # ours: see remoting/shortpoll.py; 0 sleeps at once
     ha_listen_port: int = 10912
 
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)

@@ -8,7 +8,9 @@ leave together; there is no future and no timer of a message's own.
 import asyncio
 import logging
 import os
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from congreve.engine.store import Backend
@@ -17,6 +19,14 @@ from congreve.remoting.command import RemotingCommand
 from congreve.remoting.connection import Connection
 
 logger = logging.getLogger(__name__)
+
+SENDS_ALONE = 16
+"""In succession, each answered before the next, from one connection: then it counts as alone."""
+STANDSTILL_S = 0.001
+STANDSTILL_MEAN_OF = 8
+SENDS_AFTER_STANDSTILL = 1000
+"""A disk that held up the loop for longer than STANDSTILL_S, in the (moving) mean of some writes,
+does not do so for that many sends."""
 
 
 class _Parked(NamedTuple):
@@ -33,12 +43,21 @@ class DurabilityGate:
     When the backend has failed they leave as SERVICE_NOT_AVAILABLE: nothing is promised any more.
     """
 
-    def __init__(self, backend: Backend, timeout_s: float) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        timeout_s: float,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
+        self._clock = clock
         self._parked: deque[_Parked] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._sender: Connection | None = None
+        self._sends_alone = 0
+        self._standstill = 0.0
 
     def __len__(self) -> int:
         """Entries that wait."""
@@ -58,6 +77,7 @@ class DurabilityGate:
             self._timer.cancel()
             self._timer = None
         self._parked.clear()
+        self._sender = None
         self._loop = None
 
     def park(self, connection: Connection, answers: bytes, upto: int) -> None:
@@ -70,7 +90,7 @@ class DurabilityGate:
         if failure:
             connection.write(_failed(answers, failure))
             return
-        if upto <= self._backend.durable_offset:
+        if upto <= self._backend.durable_offset or self._written_alone(connection, upto):
             connection.write(answers)
             return
         deadline = self._loop.time() + self._timeout_s
@@ -78,6 +98,26 @@ class DurabilityGate:
         self._backend.request(upto)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _written_alone(self, connection: Connection, upto: int) -> bool:
+        """Whether `upto` was made durable here, while the loop stood still.
+
+        Only for a connection that was the only one to send for a while, and sends again when it
+        has its answer: nobody else's send waits longer for it, and to sleep until the disk is done
+        takes as long again as the disk.
+        """
+        if connection is not self._sender or self._parked:
+            self._sender, self._sends_alone = connection, 0
+            return False
+        self._sends_alone += 1
+        if self._sends_alone < SENDS_ALONE:
+            return False
+        before = self._clock()
+        done = self._backend.write_through(upto)
+        self._standstill += (self._clock() - before - self._standstill) / STANDSTILL_MEAN_OF
+        if self._standstill > STANDSTILL_S:
+            self._standstill, self._sends_alone = 0.0, -SENDS_AFTER_STANDSTILL
+        return done
 
     def release(self) -> None:
         """Send all that is due."""

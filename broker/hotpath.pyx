@@ -211,14 +211,15 @@ cdef class HotPath(FrameSink):
 
     def finish(self, connection):
         """What one chunk owes: its answers, the index's and the flusher's wake-up, who waits."""
-        if self.appended_end:
-            self.store.after_append(self.appended_end)
+        cdef bint parks = self.sync_flush and self.appended_end and self.out_used
         if self.out_used:
             answers = PyBytes_FromStringAndSize(<const char *> self.out, self.out_used)
-            if self.sync_flush and self.appended_end:
+            if parks:
                 self.gate.park(connection, answers, self.appended_end)
             else:
                 connection.write(answers)
+        if self.appended_end:
+            self.store.after_append(self.appended_end, flush=not parks)
         self.wake_held()
 
     def wake_held(self):

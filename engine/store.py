@@ -226,12 +226,15 @@ class MessageStore:
         """Why a message would be refused now; None while messages are taken."""
         return self.health.reason() if self._open else "the store is not open"
 
-    def after_append(self, upto: int, arrived: Iterable[ConsumeQueue] = ()) -> None:
+    def after_append(
+        self, upto: int, arrived: Iterable[ConsumeQueue] = (), *, flush: bool = True
+    ) -> None:
         """Who appended by `log` says so, once for a chunk: index and disk get to work.
 
-        `arrived` are queues that got entries and are watched.
+        `arrived` are queues that got entries and are watched. Who asks the backend by himself
+        (SYNC_FLUSH) gives `flush=False`.
         """
-        if self.config.sync_flush:
+        if flush and self.config.sync_flush:
             self.backend.request(upto)
         if self.index is not None:
             self.index.wake()

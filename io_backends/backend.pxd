@@ -43,6 +43,8 @@ cdef class Backend:
     # Asks that all below `upto` becomes durable; never blocks. Asking again while a group is on
     # its way makes the next group: it starts as soon as that one ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
+    # The same for one who waits anyway: True when `upto` is durable already, written here.
+    cdef bint write_here(self, int64_t upto) noexcept nogil
     # Tells how far appends are, about once a MiB: a backend may ready the memory in front of them.
     cdef void reached(self, int64_t position) noexcept nogil
 

@@ -77,6 +77,12 @@ class Backend:
         """Begin serving; all below `durable_offset` is durable already (end of recovery)."""
     def request(self, upto: int) -> None:
         """Ask that all below `upto` becomes durable; returns at once."""
+    def write_through(self, upto: int) -> bool:
+        """Like request(), but where one write is all that is needed, it is done before returning.
+
+        True: `upto` is durable, and the eventfd does not tell. For a caller who is alone: to be
+        woken when a write is done can take as long as the write.
+        """
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
         """Ask for `upto` and block until it is durable (True), or failed or late (False)."""
     def stop(self) -> None:

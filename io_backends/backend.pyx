@@ -106,6 +106,10 @@ cdef class Backend:
     cdef void request_durable(self, int64_t upto) noexcept nogil:
         pass
 
+    cdef bint write_here(self, int64_t upto) noexcept nogil:
+        self.request_durable(upto)
+        return False
+
     cdef void reached(self, int64_t position) noexcept nogil:
         pass
 
@@ -157,6 +161,12 @@ cdef class Backend:
 
     def request(self, int64_t upto):
         self.request_durable(upto)
+
+    def write_through(self, int64_t upto):
+        cdef bint done
+        with nogil:
+            done = self.write_here(upto)
+        return done
 
     def wait_durable(self, int64_t upto, double timeout_s):
         cdef timespec deadline

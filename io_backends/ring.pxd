@@ -64,6 +64,8 @@ cdef class WriteRing:
     # Sends all that need not wait: 0 or errno.
     cdef int submit(self) noexcept nogil
     cdef bint fly(self, int index) noexcept nogil
+    # Does the oldest write without the ring, waiting for the disk: 0 or errno.
+    cdef int write_oldest(self) noexcept nogil
     # (start, end) of the blocks of each write in flight.
     cdef list in_flight(self)
     cdef void await_completion(self, int timeout_ms) noexcept nogil

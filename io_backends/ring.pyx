@@ -6,7 +6,7 @@ block need not wait. Whoever calls holds the backend's lock.
 """
 
 cimport cython
-from libc.errno cimport EINTR, EIO
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.io_backends.liburing cimport (
@@ -25,6 +25,9 @@ from congreve.io_backends.errors import BackendError
 
 cdef extern from "<errno.h>" nogil:
     int ECANCELED
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t pwritev2(int fd, const iovec *blocks, int count, int64_t at, int flags)
 
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
@@ -153,6 +156,21 @@ cdef class WriteRing:
         write.state = WRITE_FLIES
         self.flying += 1
         return True
+
+    cdef int write_oldest(self) noexcept nogil:
+        cdef Write *write = self.at(0)
+        cdef iovec blocks
+        cdef int64_t done
+        blocks.iov_base = self.window.data + write.start % self.window.size
+        blocks.iov_len = blocks_end(write.end) - write.start
+        while True:
+            done = pwritev2(write.target.fd, &blocks, 1, write.start - write.target.base, RWF_DSYNC)
+            if done >= 0 or errno != EINTR:
+                break
+        if done < 0:
+            return errno
+        write.state = WRITE_DONE
+        return 0 if done == <int64_t> blocks.iov_len else EIO
 
     cdef list in_flight(self):
         cdef Write *write

@@ -50,6 +50,8 @@ cdef class UringBackend(Backend):
     cdef int64_t make_room(self, int64_t upto) noexcept nogil
     cdef bint retire(self, int64_t upto) noexcept nogil
     cdef void advance(self) noexcept nogil
+    cdef void settle(self, int failed) noexcept nogil
+    cdef void send(self) noexcept nogil
     cdef void plan(self) noexcept nogil
     cdef bint await_writer(self, int64_t base, int64_t end) noexcept nogil
     cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil

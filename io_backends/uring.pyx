@@ -39,6 +39,7 @@ cdef extern from "<fcntl.h>" nogil:
 cdef enum:
     STEP = 256 << 10        # bytes of the window that are made ready at once
     WRITE_MAX = 256 << 10   # more is split, so that several are in flight
+    ALONE_MAX = 128 << 10   # less waits for the write in front, to be one write with its head
     ZERO_STEP = 1 << 20
     ZERO_RUN = 64 << 20     # zeros that are synced at once, begun when half of the last are left
     WAIT_MS = 2             # another thread may take the completion that one waits for
@@ -320,22 +321,43 @@ cdef class UringBackend(Backend):
         self.advance()
         pthread_mutex_unlock(&self.lock)
 
+    cdef bint write_here(self, int64_t upto) noexcept nogil:
+        cdef bint done
+        pthread_mutex_lock(&self.lock)
+        if upto > self.target:
+            self.target = upto
+        if self.running:
+            self.settle(self.ring.reap())
+            if self.failure == 0:
+                self.plan()
+                if self.ring.count == 1 and self.ring.flying == 0:
+                    self.settle(self.ring.write_oldest())
+                else:
+                    self.send()
+        done = self.failure == 0 and self.durable >= upto
+        pthread_mutex_unlock(&self.lock)
+        return done
+
     # Takes what has come back and sends what can go; with `lock` held, as below.
     cdef void advance(self) noexcept nogil:
-        cdef int failed
-        if not self.running:
-            return
-        failed = self.ring.reap()
+        if self.running:
+            self.settle(self.ring.reap())
+            if self.failure == 0:
+                self.plan()
+                self.send()
+
+    # Counts the writes that are done; `failed` is 0 or what became of another.
+    cdef void settle(self, int failed) noexcept nogil:
         if failed != 0:
             self.fail(failed)
         if self.failure == 0 and not self.lost_page():
             # Who listens to the eventfd was told by the completion itself.
             store_release(&self.durable, self.ring.done_upto(self.durable))
-        if self.failure == 0:
-            self.plan()
-            failed = self.ring.submit()
-            if failed != 0:
-                self.fail(failed)
+
+    cdef void send(self) noexcept nogil:
+        cdef int failed = self.ring.submit()
+        if failed != 0:
+            self.fail(failed)
 
     cdef void plan(self) noexcept nogil:
         cdef Extent *extent
@@ -353,8 +375,9 @@ cdef class UringBackend(Backend):
                 return
             if (start < self.submitted and self.ring.count > 0
                     and self.ring.at(self.ring.count - 1).state != WRITE_DONE):
-                # The block is in flight: it alone waits, if there is more than it.
-                if end <= start + BLOCK or self.ring.count + 1 >= self.ring.depth:
+                # The block is in flight and must wait. Of much, the rest goes now; a little goes
+                # with it in one write later, and is done at the same time.
+                if end <= start + ALONE_MAX or self.ring.count + 1 >= self.ring.depth:
                     return
                 end = start + BLOCK
             end = min(end, start + WRITE_MAX, start + self.window.stretch(start))

@@ -74,6 +74,12 @@ class FakeBackend:
         self.durable_offset = 0
         self.failure_errno = 0
         self.requested: list[int] = []
+        self.writes_through = False
+
+    def write_through(self, upto: int) -> bool:
+        if self.writes_through:
+            self.durable_offset = upto
+        return self.writes_through
 
     def request(self, upto: int) -> None:
         self.requested.append(upto)

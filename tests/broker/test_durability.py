@@ -3,7 +3,14 @@
 import asyncio
 import errno
 
-from congreve.broker.durability import DurabilityGate, recode
+from congreve.broker.durability import (
+    SENDS_AFTER_STANDSTILL,
+    SENDS_ALONE,
+    STANDSTILL_MEAN_OF,
+    STANDSTILL_S,
+    DurabilityGate,
+    recode,
+)
 from congreve.remoting.codes import ResponseCode
 from congreve.remoting.command import RemotingCommand
 
@@ -40,6 +47,55 @@ async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
     gate = started(DurabilityGate(fake_backend, timeout_s=60))
     gate.park(connection, answers(1), 500)
     assert [a.opaque for a in connection.answers] == [1]
+    gate.stop()
+
+
+async def test_one_who_sends_alone_is_answered_at_once(
+    connection, another_connection, fake_backend, turn
+):
+    gate = started(DurabilityGate(fake_backend, timeout_s=60))
+    fake_backend.writes_through = True
+    upto = 0
+
+    async def sends(sender) -> bool:
+        """Whether the answer came before the loop turned."""
+        nonlocal upto
+        upto += 100
+        before = len(sender.written)
+        gate.park(sender, answers(upto), upto)
+        at_once = len(sender.written) > before
+        fake_backend.becomes_durable(upto)
+        await turn()
+        while len(sender.written) == before:
+            await asyncio.sleep(0.001)
+        return at_once
+
+    assert [await sends(connection) for _ in range(SENDS_ALONE)] == [False] * SENDS_ALONE
+    assert await sends(connection)
+    assert not await sends(another_connection)
+    assert not await sends(connection), "it is not alone any more"
+    gate.stop()
+
+
+async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend):
+    now = [0.0]
+    gate = started(DurabilityGate(fake_backend, timeout_s=60, clock=lambda: now[0]))
+    fake_backend.writes_through = True
+
+    def slowly(upto: int) -> bool:
+        now[0] += 2 * STANDSTILL_MEAN_OF * STANDSTILL_S
+        fake_backend.durable_offset = upto
+        return True
+
+    fake_backend.write_through = slowly
+    at_once = 0
+    for upto in range(1, SENDS_AFTER_STANDSTILL + SENDS_ALONE):
+        before = len(connection.written)
+        gate.park(connection, answers(upto), upto)
+        at_once += len(connection.written) > before
+        fake_backend.durable_offset = upto
+        gate.release()
+    assert at_once == 1
     gate.stop()
 
 

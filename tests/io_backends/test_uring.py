@@ -5,7 +5,7 @@ import os
 import random
 import resource
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,6 +100,43 @@ def test_the_eventfd_tells_of_each_completion(backend: "uring.UringBackend", fol
     assert backend.failure_errno == 0
 
 
+def test_a_write_that_is_alone_is_done_when_it_was_asked_for(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    dice = random.Random(12)
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(13, SIZE)
+    while segment.written < SIZE:
+        step = min(dice.choice([1, 300, 4096, 20_000]), SIZE - segment.written)
+        assert segment.append(data[segment.written : segment.written + step])
+        assert backend.write_through(segment.written)
+        assert backend.durable_offset == segment.written
+        there = Path(segment.path).read_bytes()
+        assert there[: segment.written] == data[: segment.written]
+        assert not any(there[segment.written :])
+    assert not select.select([backend.event_fd], [], [], 0)[0], "nobody waits to be told"
+
+
+def test_a_write_behind_one_in_flight_waits_for_it(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(14, SIZE)
+    waited = 0
+    while segment.written < SIZE:
+        for _ in range(2):
+            assert segment.append(data[segment.written : segment.written + 16 * BLOCK + 100])
+            backend.request(segment.written - 50)
+            waited += not backend.write_through(segment.written)
+        assert backend.wait_durable(segment.written, WAIT_S)
+        if SIZE - segment.written < 2 * (16 * BLOCK + 100):
+            break
+    assert Path(segment.path).read_bytes()[: segment.written] == data[: segment.written]
+    assert waited > 0, "no write was ever in flight: the test showed nothing"
+
+
 def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
@@ -182,9 +219,21 @@ def test_writing_goes_on_while_zeros_are_written_behind(folder: Path) -> None:
     assert not any(there[len(data) :])
 
 
+def waited(backend: "uring.UringBackend", upto: int) -> bool:
+    return backend.wait_durable(upto, WAIT_S)
+
+
+def written_through(backend: "uring.UringBackend", upto: int) -> bool:
+    return backend.write_through(upto)
+
+
+@pytest.mark.parametrize("durable", [waited, written_through])
 @pytest.mark.parametrize("limit", [SIZE // 2, SIZE // 2 + 512])
 def test_after_a_failed_or_short_write_nothing_is_ever_durable(
-    backend: "uring.UringBackend", folder: Path, limit: int
+    backend: "uring.UringBackend",
+    folder: Path,
+    limit: int,
+    durable: "Callable[[uring.UringBackend, int], bool]",
 ) -> None:  # defect D16
     segment = added(backend, folder)
     backend.start(0)
@@ -194,7 +243,7 @@ def test_after_a_failed_or_short_write_nothing_is_ever_durable(
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         assert segment.append(bytes(3 * BLOCK))
-        assert not backend.wait_durable(segment.written, WAIT_S)
+        assert not durable(backend, segment.written)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert backend.failure_errno in {errno.EFBIG, errno.EIO}
