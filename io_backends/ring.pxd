@@ -6,6 +6,7 @@ from congreve.io_backends.window cimport Window
 cdef enum:
     BLOCK = 4096
     WRITES_MAX = 16
+    FILE_SLOTS = 16
 
 
 cdef inline int64_t block_of(int64_t position) noexcept nogil:
@@ -51,7 +52,8 @@ cdef class WriteRing:
     cdef int count
     cdef int flying
 
-    # Registers the file that is the number-th of the log; -1: the ring takes no files.
+    # Registers the file that is the number-th of the log, in the place of the one FILE_SLOTS before
+    # it; -1: the ring takes no files.
     cdef int slot_for(self, int64_t number, int fd) noexcept nogil
     # The write in this place; the oldest is in place 0.
     cdef Write *at(self, int place) noexcept nogil

@@ -37,9 +37,6 @@ cdef extern from "<poll.h>" nogil:
     int POLLIN
     int poll(pollfd *fds, unsigned long count, int timeout_ms)
 
-cdef enum:
-    FILE_SLOTS = 16
-
 LOG = logging.getLogger(__name__)
 
 

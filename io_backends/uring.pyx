@@ -23,7 +23,9 @@ from congreve.io_backends.pthread cimport (
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_wait, pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from congreve.io_backends.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
+from congreve.io_backends.ring cimport (
+    BLOCK, FILE_SLOTS, WRITE_DONE, WriteRing, block_of, blocks_end,
+)
 from congreve.io_backends.window cimport Window, show_file
 
 import os
@@ -185,7 +187,10 @@ cdef class UringBackend(Backend):
         extent.base = extent.ready = extent.file.base = segment.base_offset
         extent.end = segment.base_offset + segment.size
         extent.file.fd = fd
-        extent.file.slot = self.ring.slot_for(extent.base // segment.size, fd)
+        extent.file.slot = -1
+        # Of many small segments some go without: their slots are those of files still written.
+        if self.first == NULL or extent.base < self.first.base + FILE_SLOTS * segment.size:
+            extent.file.slot = self.ring.slot_for(extent.base // segment.size, fd)
         return extent
 
     # A segment that could not be made ready before it was needed is made so while it is used.

@@ -156,6 +156,21 @@ def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
     assert b"".join(Path(segment.path).read_bytes() for segment in segments) == data
 
 
+def test_many_small_segments_that_wait_for_the_disk_get_their_own_bytes(folder: Path) -> None:
+    """More files than the ring has places for."""
+    backend = uring.UringBackend(window=8 << 20)
+    backend.start(0)
+    size, count = 16 * BLOCK, 40
+    segments = []
+    for number in range(count):
+        segments.append(added(backend, folder, number * size, size))
+        assert segments[-1].append(noise(number, size))
+    assert backend.wait_durable(count * size, WAIT_S)
+    backend.stop()
+    for number, segment in enumerate(segments):
+        assert Path(segment.path).read_bytes() == noise(number, size), f"segment {number}"
+
+
 def test_old_bytes_of_the_window_never_reach_the_disk_again(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
