@@ -31,7 +31,10 @@ class FlushPolicy:
 
 
 class FlushTimer:
-    """The thread of ASYNC_FLUSH. Under SYNC_FLUSH every append asks by itself and none runs."""
+    """The thread of ASYNC_FLUSH. Under SYNC_FLUSH every append asks by itself and none runs.
+
+    It looks every flushIntervalCommitLog; with flushCommitLogTimed=false at each wake(), too.
+    """
 
     def __init__(
         self,
@@ -47,8 +50,10 @@ class FlushTimer:
         self._durable = durable
         self._request = request
         self._monotonic = monotonic
-        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._stopping = False
         self._thread: threading.Thread | None = None
+        self.wants_wake = not config.sync_flush and not config.flush_commit_log_timed
 
     def start(self) -> None:
         if self._config.sync_flush:
@@ -58,14 +63,23 @@ class FlushTimer:
 
     def stop(self) -> None:
         """Idempotent; what is still waiting is the backend's to flush at its own stop."""
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
+    def wake(self) -> None:
+        """Something was appended (RocketMQ: handleDiskFlush); returns at once."""
+        self._woken.set()
+
     def _run(self) -> None:
         policy = FlushPolicy(self._config, int(self._monotonic() * 1000))
-        while not self._stopping.wait(self._config.flush_interval_commit_log / 1000):
+        while True:
+            self._woken.wait(self._config.flush_interval_commit_log / 1000)
+            self._woken.clear()
+            if self._stopping:
+                return
             written = self._written()
             if policy.due(written, self._durable(), int(self._monotonic() * 1000)):
                 self._request(written)

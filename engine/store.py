@@ -236,6 +236,8 @@ class MessageStore:
         """
         if flush and self.config.sync_flush:
             self.backend.request(upto)
+        elif self._flush_timer.wants_wake:
+            self._flush_timer.wake()
         if self.index is not None:
             self.index.wake()
         if self.on_arrival is not None:

@@ -1,9 +1,15 @@
 """When ASYNC_FLUSH goes to the disk."""
 
 import threading
+import time
+from pathlib import Path
+
+import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.flushpolicy import FlushPolicy, FlushTimer
+from congreve.engine.store import MessageStore, PutStatus
+from congreve.records.message import Record
 
 PAGE = 4096
 
@@ -51,6 +57,25 @@ def test_the_timer_asks_for_what_is_written() -> None:
     timer.stop()
     timer.stop()
     assert set(upto) == {10 * PAGE}
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_an_untimed_flush_is_woken_by_what_is_appended(tmp_path: Path, timed: bool) -> None:
+    settings = config(
+        root_dir=str(tmp_path),
+        io_backend="mmap",
+        mapped_file_size_commit_log=64 << 10,
+        flush_interval_commit_log=3_600_000,
+        flush_commit_log_least_pages=2,
+        flush_commit_log_timed=timed,
+    )
+    with MessageStore(settings) as store:
+        assert store.put(Record(topic="T", body=b"little")).status is PutStatus.PUT_OK
+        end = store.put(Record(topic="T", body=bytes(3 * PAGE))).end
+        deadline = time.monotonic() + (0.2 if timed else 20)
+        while store.backend.durable_offset < end and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert (store.backend.durable_offset >= end) is not timed
 
 
 def test_sync_flush_needs_no_timer() -> None:
