@@ -6,7 +6,9 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
-from posix.mman cimport mlock
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_NONE, mlock, mmap, munmap,
+)
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close as c_close, fdatasync, pwrite
 
@@ -27,6 +29,11 @@ import weakref
 
 from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError, NoBufferError
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MAP_NORESERVE
+    int MLOCK_ONFAULT
+    int mlock2(const void *addr, size_t length, int flags)
 
 cdef int64_t PAGE = 4096
 cdef int64_t WRITE_MAX = 8 << 20  # bytes a call: others may ask for a sync meanwhile
@@ -57,6 +64,28 @@ cdef int write_all(int fd, const uint8_t *data, int64_t length, int64_t offset) 
         offset += done
         length -= done
     return 0
+
+
+# What begins in another page goes first: where a kill ends it, the log ends before the group, and
+# no batch is there in part. The rest is of one page, which the kernel has whole or not at all.
+cdef int write_group(int fd, const uint8_t *data, int64_t start, int64_t end) noexcept nogil:
+    cdef int64_t head_end = min(start - start % PAGE + PAGE, end)
+    cdef int error = write_all(fd, data + head_end, end - head_end, head_end)
+    if error == 0:
+        error = write_all(fd, data + start, head_end - start, start)
+    return error
+
+
+# Whether this process may have so much more memory locked: 0 or errno. None is taken for it.
+cdef int lock_refusal(int64_t size) noexcept nogil:
+    cdef int failed = 0
+    cdef void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+    if at == MAP_FAILED:
+        return errno
+    if mlock2(at, size, MLOCK_ONFAULT) != 0:
+        failed = errno
+    munmap(at, size)
+    return failed
 
 
 @cython.final
@@ -208,15 +237,19 @@ cdef class PoolBackend(Backend):
 
     def new_buffer(self, int64_t size):
         cdef Window window = Window(size)
+        cdef int64_t wanted = (self.limit - len(self.buffers)) * size
         cdef int failed = 0
         if self.locked:
             with nogil:
-                if mlock(window.data, size) != 0:
+                # The others are made when they are needed, but a start must know of them.
+                failed = lock_refusal(wanted)
+                if failed == 0 and mlock(window.data, size) != 0:
                     failed = errno
         if failed:
             raise BackendError(
-                f"cannot lock a buffer of {size >> 20} MiB in memory ({os.strerror(failed)}): "
-                "raise RLIMIT_MEMLOCK (ulimit -l), or set transientStorePoolLocked=false"
+                f"cannot lock {self.limit} buffers of {size} bytes in memory "
+                f"({os.strerror(failed)}): raise RLIMIT_MEMLOCK (ulimit -l), lower "
+                "transientStorePoolSize, or set transientStorePoolLocked=false"
             )
         return window
 
@@ -313,8 +346,7 @@ cdef class PoolBackend(Backend):
         cdef int error = 0
         pthread_mutex_unlock(&self.lock)
         if start < end:
-            error = write_all(extent.fd, extent.data + start - extent.base, end - start,
-                              start - extent.base)
+            error = write_group(extent.fd, extent.data, start - extent.base, end - extent.base)
         if error == 0 and synced and fdatasync(extent.fd) != 0:
             error = errno
         pthread_mutex_lock(&self.lock)

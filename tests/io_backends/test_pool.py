@@ -1,6 +1,7 @@
 """The pool of locked buffers: what is read, written and refused, and when."""
 
 import errno
+import resource
 import select
 import subprocess
 import sys
@@ -152,12 +153,37 @@ backend.stop()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_pool_that_may_not_be_locked_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [0, 100, 4096])
+def test_a_group_that_gets_to_its_file_in_part_is_not_there(tmp_path: Path, before: int) -> None:
+    """Its first page comes last, so that a kill in between leaves no part of a batch."""
+    backend = PoolBackend(buffers=1, locked=False, commit_interval_ms=3_600_000)
+    segment = backend.create(str(tmp_path / "a"), 0, SIZE)
+    backend.attach(segment)
+    backend.start(0)
+    assert segment.append(b"x" * before)
+    assert backend.wait_durable(before, 10)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, limits[1]))
+    try:
+        assert segment.append(b"y" * (SIZE - before))
+        assert not backend.wait_durable(SIZE, 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    backend.stop()
+    there = (tmp_path / "a").read_bytes()
+    assert there[:before] == b"x" * before
+    assert not any(there[before : before // 4096 * 4096 + 4096])
+    assert b"y" in there, "nothing of it was written: the test showed nothing"
+
+
+@pytest.mark.parametrize("allowed", [0, 2 * SIZE])
+def test_a_pool_that_may_not_be_locked_says_what_to_do(tmp_path: Path, allowed: int) -> None:
+    """All of it, at the start: not when the third segment is needed."""
     program = f"""
 import ctypes, resource
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.pool import PoolBackend
-resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+resource.setrlimit(resource.RLIMIT_MEMLOCK, ({allowed}, {allowed}))
 CAP_IPC_LOCK = 14
 libc = ctypes.CDLL(None)
 header = (ctypes.c_uint32 * 2)(0x20080522, 0)
@@ -167,7 +193,7 @@ for i in (0, 1, 2):
     data[i] &= ~(1 << CAP_IPC_LOCK)
 assert libc.capset(header, data) == 0
 try:
-    PoolBackend(buffers=1).create({str(tmp_path / "a")!r}, 0, {SIZE})
+    PoolBackend(buffers=3).create({str(tmp_path / "a")!r}, 0, {SIZE})
 except BackendError as error:
     assert "RLIMIT_MEMLOCK" in str(error) and "transientStorePoolLocked=false" in str(error), error
 else:

@@ -5,6 +5,8 @@ import os
 import random
 import resource
 import select
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -293,3 +295,29 @@ def test_the_probe_says_why_and_leaves_nothing(folder: Path) -> None:
     refusal = uring_refusal(str(folder / "nowhere"))
     assert refusal is not None
     assert "nowhere" in refusal
+
+
+def test_a_kernel_that_forbids_the_ring_costs_one_line(folder: Path) -> None:
+    """The real refusal: the call is answered with EPERM, as Docker does by default."""
+    program = f"""
+import logging
+from congreve.engine.backends import make_backend
+from congreve.engine.config import StoreConfig
+logging.basicConfig()
+config = StoreConfig(root_dir={str(folder)!r}, io_backend="uring")
+print(type(make_backend(config)).__name__)
+"""
+    forbidding = Path(__file__).with_name("forbidding.py")
+    run = subprocess.run(
+        [sys.executable, forbidding, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if "no filter" in run.stderr:
+        pytest.skip(run.stderr)
+    assert run.stdout == "PoolBackend\n", run.stderr
+    (line,) = run.stderr.splitlines()
+    assert "io_uring: Operation not permitted" in line
+    assert list(folder.iterdir()) == []
