@@ -6,6 +6,7 @@ import os
 from congreve.engine.config import StoreConfig
 from congreve.engine.tuned import load_tuned
 from congreve.io_backends.backend import Backend
+from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
@@ -68,7 +69,15 @@ def _make_uring() -> Backend:
 
 
 def make_pool(config: StoreConfig, *, locked: bool) -> PoolBackend:
-    """The pool of RocketMQ's transientStorePool and commit settings."""
+    """The pool of RocketMQ's transientStorePool and commit settings; BackendError."""
+    size = config.transient_store_pool_size * config.mapped_file_size_commit_log
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if locked and size > memory:
+        raise BackendError(
+            f"transientStorePoolSize={config.transient_store_pool_size} buffers of "
+            f"{config.mapped_file_size_commit_log} bytes lock {size >> 20} MiB, this machine has "
+            f"{memory >> 20}: lower it or mappedFileSizeCommitLog"
+        )
     return PoolBackend(
         buffers=config.transient_store_pool_size,
         locked=locked,

@@ -183,7 +183,11 @@ cdef class CommitLog:
             raise NoBufferError("no buffer is free: the disk is behind the writers, send less")
         if self.active is not None and base < self.active.base_offset + self.active.size:
             return
-        segment = self.preparation.take(segment_path(self.folder, base), base)
+        try:
+            segment = self.preparation.take(segment_path(self.folder, base), base)
+        except NoBufferError:
+            self.backend.request_durable(base)  # buffers are free again when that is on disk
+            raise
         self.backend.attach(segment)
         self.open_segment(segment)
         self.segments = (*self.segments, segment)

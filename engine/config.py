@@ -12,12 +12,12 @@ IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CQ_ENTRY = 20
 _MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
-_MAX_SEGMENT = (1 << 31) - 1
+_INT_MAX = (1 << 31) - 1  # the reference's sizes are ints
 # Sizes, and intervals of loops that would turn without a rest.
 _POSITIVE = frozenset(
     {"transient_store_pool_size", "mapped_file_size_consume_queue", "max_hash_slot_num"}
     | {"max_index_num", "flush_interval_commit_log", "commit_interval_commit_log"}
-    | {"flush_interval_consume_queue", "sync_flush_timeout"}
+    | {"flush_interval_consume_queue", "sync_flush_timeout", "max_message_size"}
 )
 
 
@@ -110,21 +110,31 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
                 f"flushDiskType is {self.flush_disk_type!r}: SYNC_FLUSH or ASYNC_FLUSH are known"
             )
         self._choose_backend()
-        if not _MIN_SEGMENT <= self.mapped_file_size_commit_log <= _MAX_SEGMENT:
+        if not _MIN_SEGMENT <= self.mapped_file_size_commit_log <= _INT_MAX:
             raise StoreConfigError(
                 f"mappedFileSizeCommitLog is {self.mapped_file_size_commit_log}: "
-                f"{_MIN_SEGMENT} to {_MAX_SEGMENT} bytes are possible"
+                f"{_MIN_SEGMENT} to {_INT_MAX} bytes are possible"
             )
-        for field in msgspec.structs.fields(self):
-            if field.name in _POSITIVE and getattr(self, field.name) <= 0:
-                raise StoreConfigError(
-                    f"{field.encode_name} is {getattr(self, field.name)}: it must be positive"
-                )
+        self._check_ints()
         entries = -(-self.mapped_file_size_consume_queue // _CQ_ENTRY)
         self.mapped_file_size_consume_queue = entries * _CQ_ENTRY
         self.disk_max_used_space_ratio = min(max(self.disk_max_used_space_ratio, 10), 95)
         parse_delay_levels(self.message_delay_level)
         parse_hours(self.delete_when)
+
+    def _check_ints(self) -> None:
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _POSITIVE and not 0 < value <= _INT_MAX:
+                raise StoreConfigError(
+                    f"{field.encode_name} is {value}: it must be positive, {_INT_MAX} at most"
+                )
+        index_file = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
+        if index_file > _INT_MAX:
+            raise StoreConfigError(
+                f"maxHashSlotNum={self.max_hash_slot_num} and maxIndexNum={self.max_index_num} "
+                f"make index files of {index_file} bytes: {_INT_MAX} at most are possible"
+            )
 
     def _choose_backend(self) -> None:
         if self.io_backend not in IO_BACKENDS:

@@ -11,6 +11,8 @@ from congreve.broker.durability import (
     DurabilityGate,
     recode,
 )
+from congreve.broker.sendchecks import put_code
+from congreve.engine.store import PutStatus
 from congreve.remoting.codes import ResponseCode
 from congreve.remoting.command import RemotingCommand
 
@@ -138,3 +140,8 @@ async def test_a_closed_connection_does_not_hold_up_the_others(
 def test_a_no_stays_the_no_that_it_was():
     refused = RemotingCommand(code=10, opaque=7).reply(ResponseCode.NO_PERMISSION, "no").encode()
     assert recode(refused, ResponseCode.FLUSH_DISK_TIMEOUT, "late") == refused
+
+
+def test_a_store_without_a_free_buffer_is_answered_like_the_reference() -> None:
+    """SendMessageProcessor: CREATE_MAPEDFILE_FAILED is SYSTEM_ERROR, clients try another broker."""
+    assert put_code(PutStatus.CREATE_MAPEDFILE_FAILED) is ResponseCode.SYSTEM_ERROR

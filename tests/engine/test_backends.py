@@ -1,7 +1,7 @@
 """Settings and the backend they mean; every backend opens what another one wrote."""
 
-import itertools
 import logging
+import time
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,9 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreConfigError, StoreError
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.engine.tuned import Tuned, save_tuned, tuned_path
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.fault import FaultBackend
+from congreve.io_backends.faultplan import Fault, FaultPlan
 from congreve.io_backends.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
@@ -41,6 +44,36 @@ def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
     assert backend.commit_thorough_ms == 99
 
 
+def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
+    tmp_path: Path,
+) -> None:
+    """Nobody else asks the disk: the flush of ASYNC_FLUSH is an hour away."""
+    hour = "3600000"
+    config = config_of(
+        tmp_path,
+        flushDiskType="ASYNC_FLUSH",
+        flushIntervalCommitLog=hour,
+        flushCommitLogThoroughInterval=hour,
+    )
+    slow = FaultPlan(groups=dict.fromkeys(range(100), Fault(delay_s=0.1)))
+    backend = FaultBackend(PoolBackend(buffers=1, locked=False), slow)
+    statuses = []
+    with MessageStore(config, backend=backend) as store:
+        deadline = time.monotonic() + 20
+        taken = 0
+        while taken < 20 and time.monotonic() < deadline:
+            statuses.append(store.put(Record(topic="T", body=b"%d " % taken * 4000)).status)
+            if statuses[-1] is PutStatus.PUT_OK:
+                taken += 1
+            else:
+                time.sleep(0.01)
+        assert taken == 20
+        for number in range(taken):
+            record = decode_record(b"".join(store.get("T", 0, number, 1).buffers))
+            assert record.body == b"%d " % number * 4000
+    assert set(statuses) == {PutStatus.PUT_OK, PutStatus.CREATE_MAPEDFILE_FAILED}
+
+
 def test_new_segments_are_prewritten_where_each_group_is_synced(tmp_path: Path) -> None:
     assert isinstance(make_backend(config_of(tmp_path)), MmapBackend)
     assert make_backend(config_of(tmp_path)).prewrites
@@ -53,11 +86,23 @@ def test_new_segments_are_prewritten_where_each_group_is_synced(tmp_path: Path) 
         {"ioBackend": "floppy"},
         {"ioBackend": "mmap", "transientStorePoolEnable": "true"},
         {"ioBackend": "pool", "transientStorePoolSize": "0"},
+        {"mappedFileSizeCommitLog": "1000"},
+        {"mappedFileSizeConsumeQueue": "99999999999"},
+        {"maxMessageSize": "-1"},
+        {"maxHashSlotNum": "99999999999"},
+        {"maxIndexNum": "2000000000"},
     ],
 )
 def test_impossible_settings_are_named(tmp_path: Path, settings: dict[str, str]) -> None:
-    with pytest.raises(StoreConfigError, match=r"ioBackend|transient"):
+    with pytest.raises(StoreConfigError, match=list(settings)[-1]):
         config_of(tmp_path, **settings)
+
+
+def test_a_pool_larger_than_the_memory_is_refused_unless_it_may_swap(tmp_path: Path) -> None:
+    sizes = {"transientStorePoolSize": "100000", "mappedFileSizeCommitLog": str(1 << 30)}
+    with pytest.raises(BackendError, match="transientStorePoolSize=100000"):
+        make_backend(config_of(tmp_path, transientStorePoolEnable="true", **sizes))
+    make_backend(config_of(tmp_path, ioBackend="pool", transientStorePoolLocked="false", **sizes))
 
 
 def test_a_ring_that_is_forbidden_is_replaced_with_a_line_of_log(
@@ -112,7 +157,8 @@ def test_stores_change_backends_and_keep_every_message(tmp_path: Path, flush: st
     if uring_refusal(str(tmp_path)) is None:
         names.append("uring")
     written = 0
-    for name in itertools.chain(names, reversed(names), names):
+    order = [*names, names[0], *reversed(names)]  # each of them opens what each other one wrote
+    for name in order:
         with MessageStore(config_of(tmp_path, ioBackend=name, flushDiskType=flush)) as store:
             for offset in range(written):
                 record = decode_record(b"".join(store.get("T", 0, offset, 1).buffers))
@@ -127,4 +173,4 @@ def test_stores_change_backends_and_keep_every_message(tmp_path: Path, flush: st
                 assert decode_record(b"".join(found.buffers)).body == b"%d " % written * 300
                 written += 1
             assert store.wait_durable(put.end, 20)
-    assert written == 3 * 60 * len(names)
+    assert written == 60 * len(order)
