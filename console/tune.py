@@ -55,6 +55,8 @@ class Row:
 def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
     """The broker of that store reads the choice where ioBackend is `auto`, its default."""
     measured = len(STEPS) + len(ASYNC_STEPS)
+    if png is not None and not png.parent.is_dir():
+        raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
     disk = check_usable(str(folder), 2 * measured * measure.MEASURE_BYTES)
     rows, refusals = _measure(str(folder), seconds)
     chosen = recommend(rows)
@@ -85,9 +87,10 @@ def _measure(folder: str, seconds: float) -> tuple[list[Row], dict[str, str]]:
     from rich.progress import Progress
 
     rows = []
+    console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix=".tune-", dir=folder) as inside,
-        Progress(console=Console(stderr=True), transient=True) as bar,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         backends, refusals = candidates(inside)
         total = len(STEPS) + len(backends) * (len(STEPS) + len(ASYNC_STEPS))

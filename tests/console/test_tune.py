@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path, name: str) -> None:
     assert run.returncode == 1
     assert len(run.stderr.splitlines()) == 1
     assert name in run.stderr
+
+
+def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    run = congreve("tune", str(tmp_path), "--png", str(tmp_path / "nowhere" / "a.png"))
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1
+    assert "nowhere" in run.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_small_disk_is_one_line_and_stays_empty(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(1 << 20)
+    run = congreve("tune", str(disk))
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1
+    assert "1 MiB left" in run.stderr
+    assert os.listdir(disk) == []
 
 
 def row(backend: str, step: tuple[int, int], p50_us: float, rate: float) -> Row:

@@ -4,12 +4,15 @@ import random
 import struct
 import threading
 import time
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 from harness import servers
 from harness.wire import PULL_MESSAGE, Wire, pull_fields, record_bodies, send_fields
+
+from congreve.io_backends.probe import uring_refusal
 
 SEND_BATCH_MESSAGE = 320
 TOPIC = "KilledBatches"
@@ -83,23 +86,28 @@ def stored(address: str, queue_id: int) -> list[bytes]:
 
 
 @pytest.mark.crash
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
 def test_every_acknowledged_batch_is_there_and_none_in_part(
-    tmp_path: Path, kill_rounds: int
+    tmp_path: Path, kill_rounds: int, backend: str, campaign: Callable[[str, int], None]
 ) -> None:
+    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
+        pytest.skip(refusal)
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     broker = servers.broker(
         *("congreve", tmp_path / "broker", namesrv.address),
         settings={
             "flushDiskType": "SYNC_FLUSH",
+            "ioBackend": backend,
             "mappedFileSizeCommitLog": str(512 << 10),
             "mappedFileSizeConsumeQueue": str(20 * 100),
         },
     )
     acknowledged: Acknowledged = {}
     chance = random.Random(320)
+    rounds = max(1, kill_rounds // 45)
     namesrv.start()
     try:
-        for number in range(max(1, kill_rounds // 15)):
+        for number in range(rounds):
             broker.start()
             senders = [
                 threading.Thread(
@@ -120,7 +128,8 @@ def test_every_acknowledged_batch_is_there_and_none_in_part(
             assert_none_in_part(bodies)
         for (queue_id, offset), bodies in acknowledged.items():
             assert found[queue_id][offset : offset + len(bodies)] == bodies
-        assert len(acknowledged) > kill_rounds
+        assert len(acknowledged) > rounds
+        campaign(f"R1 kill -9 under batches, {backend}", rounds)
         assert broker.stop() in (0, 143), broker.tail()
     finally:
         broker.kill()
