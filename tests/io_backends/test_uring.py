@@ -7,6 +7,7 @@ import resource
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -137,6 +138,77 @@ def test_a_write_behind_one_in_flight_waits_for_it(
             break
     assert Path(segment.path).read_bytes()[: segment.written] == data[: segment.written]
     assert waited > 0, "no write was ever in flight: the test showed nothing"
+
+
+def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    """By nobody but him who hears of the first one's end."""
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(15, SIZE)
+    waited = 0
+    while segment.written < SIZE - 20 * BLOCK:
+        for length in (16 * BLOCK + 100, 50, 50):
+            assert segment.append(data[segment.written : segment.written + length])
+            backend.request(segment.written)
+        waited += len(backend.in_flight) == 1
+        while backend.durable_offset < segment.written:
+            assert select.select([backend.event_fd], [], [], WAIT_S)[0], "nobody sends what waits"
+            os.read(backend.event_fd, 8)
+    assert Path(segment.path).read_bytes()[: segment.written] == data[: segment.written]
+    assert waited > 0, "nothing ever waited: the test showed nothing"
+
+
+def test_stopping_writes_what_waits_for_the_write_in_flight(folder: Path) -> None:
+    backend = uring.UringBackend(window=1 << 20)
+    segment = added(backend, folder)
+    backend.start(0)
+    data = noise(16, 16 * BLOCK + 150)
+    for end in (16 * BLOCK + 100, 16 * BLOCK + 150):
+        assert segment.append(data[segment.written : end])
+        backend.request(end)
+    backend.stop()
+    assert backend.durable_offset == len(data)
+    assert Path(segment.path).read_bytes()[: len(data)] == data
+
+
+def test_writes_of_the_loop_go_with_those_that_other_threads_wait_for_and_with_zeros(
+    folder: Path,
+) -> None:
+    """Over the ends of segments and window, some too large for one write."""
+    backend = uring.UringBackend(window=1 << 20)
+    backend.start(0)
+    size, count = 2 << 20, 3
+    data = noise(17, size * count)
+    dice = random.Random(18)
+    written = [0]
+    heard: list[bool] = []
+
+    def wait_along() -> None:  # as checkpoints do
+        while written[0] < len(data):
+            upto = written[0]
+            heard.append(backend.wait_durable(upto, WAIT_S) and backend.durable_offset >= upto)
+
+    other = threading.Thread(target=wait_along)
+    other.start()
+    here = 0
+    segments = []
+    for base in range(0, len(data), size):
+        segments.append(backend.create(str(folder / f"{base:020d}"), base, size))
+        backend.attach(segments[-1])  # zeros are written while it is used
+        while segments[-1].written < size:
+            step = min(dice.choice([100, 5000, 70_000, 300_000]), size - segments[-1].written)
+            assert segments[-1].append(data[written[0] : written[0] + step])
+            done = backend.write_through(written[0] + step)
+            here += done
+            written[0] += step
+            assert done or backend.wait_durable(written[0], WAIT_S)
+            assert backend.durable_offset >= written[0]
+    other.join()
+    backend.stop()
+    assert here > 0 and heard and all(heard)
+    assert b"".join(Path(segment.path).read_bytes() for segment in segments) == data
 
 
 def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
