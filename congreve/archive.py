@@ -11,9 +11,9 @@ def unpacked(archive: str) -> str:
     """The folder with the archive's contents; made where it is not there yet.
 
     It lies beside the archive, or where that cannot be written in a temporary folder of this
-    process alone.
+    process alone. Its name has the archive's time: another build's wheel has the same name.
     """
-    folder = f"{archive}.unpacked"
+    folder = f"{archive}.{os.stat(archive).st_mtime_ns:x}.unpacked"
     if os.path.isdir(folder):
         return folder
     parent = os.path.dirname(archive)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from congreve.client.admin import AdminClient
 from congreve.client.bulkreader import BulkReader, OffsetMovedError, Pulled
 from congreve.client.consumer import PullConsumer
-from congreve.client.errors import BrokerError, ClientError, NoNameServerError, RouteNotFoundError
+from congreve.client.errors import BrokerError, ClientError, RouteNotFoundError
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.errors import CongreveError
 from congreve.records.arrow import schema
 from congreve.records.errors import RecordError
 from congreve.records.properties import KEY_SEPARATOR
-from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
+from congreve.spark.errors import DamagedError, DataLossError, OptionError, UnreachableError, lost
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import DEFAULT_GROUP, Options
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
+
+T = TypeVar("T")
 
 
 class ClusterSource:
@@ -42,7 +45,7 @@ class ClusterSource:
         try:
             self._consumer.start()
         except CongreveError as error:
-            raise OptionError(f"option nameServer is {address!r}: {error}") from error
+            raise self._unreachable(error) from error
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -55,28 +58,25 @@ class ClusterSource:
         self._consumer.run(self._consumer.client.routes.refresh())
 
     def topics(self) -> list[str]:
-        """Topics that the name servers know; OptionError where none answers."""
-        try:
-            return self._administrator().run(self._admin.client.topics())
-        except ClientError as error:
-            raise self._unreachable(error) from error
+        """Topics that the name servers know; UnreachableError where none answers."""
+        return self._ask(self._admin.client.topics(), self._administrator())
 
     def queues(self, topic: str) -> list[Queue]:
-        """Queues that may be read, none where no broker has the topic; OptionError."""
+        """Queues that may be read, none where no broker has the topic; UnreachableError."""
         try:
             found = self._consumer.run(self._consumer.client.queues(topic))
         except RouteNotFoundError:
             return []
-        except NoNameServerError as error:
+        except ClientError as error:
             raise self._unreachable(error) from error
         return [Queue(queue.topic, queue.broker_name, queue.queue_id) for queue in found]
 
     def bounds(self, queue: Queue) -> tuple[int, int]:
-        """First offset that can be read, and that of the next message."""
+        """First offset that can be read, and that of the next message; UnreachableError."""
         client, own = self._consumer.client, _message_queue(queue)
         self._route(queue)
-        low = self._consumer.run(client.min_offset(own))
-        return low, max(low, self._consumer.run(client.max_offset(own)))
+        low = self._ask(client.min_offset(own))
+        return low, max(low, self._ask(client.max_offset(own)))
 
     def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int:
         """First offset stored at or after a time, else the queue's end: a pull for each probe.
@@ -134,9 +134,9 @@ class ClusterSource:
         client = self._consumer.client
         for queue, offset in offsets.items():
             self._route(queue)
-            self._consumer.run(client.commit(_message_queue(queue), offset))
+            self._ask(client.commit(_message_queue(queue), offset))
         if not self._announced:
-            self._consumer.run(client.announce())
+            self._ask(client.announce())
             self._announced = True
 
     def check(self, parts: list[Range], scan: Scan) -> None:
@@ -153,7 +153,7 @@ class ClusterSource:
                 ) from error
 
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """Batches of a range; DataLossError or DamagedError names the queue and what is wrong."""
+        """Batches of a range; DataLossError, DamagedError or UnreachableError."""
         queue, start, stop = part
         low, high = self.bounds(queue)
         if (start < low or stop > high) and scan.fail_on_data_loss:
@@ -176,6 +176,8 @@ class ClusterSource:
             raise DamagedError(
                 f"{queue}: {error}. Ask for the column _corrupt to get a row for it"
             ) from error
+        except ClientError as error:
+            raise self._unreachable(error) from error
         finally:
             reader.close()
         unfiltered = scan.tags is None and scan.sql is None
@@ -217,21 +219,23 @@ class ClusterSource:
         )
 
     def _store_time(self, queue: Queue, offset: int) -> int:
-        consumer = self._consumer
-        pulled = consumer.run(consumer.client.pull(_message_queue(queue), offset, 1))
+        pulled = self._ask(self._consumer.client.pull(_message_queue(queue), offset, 1))
         if pulled.status is not PullStatus.FOUND:
             return 0
         return pulled.messages[0].store_timestamp
 
     def _sizes(self, queue: Queue, start: int, stop: int) -> list[int]:
-        self._administrator()
         entries = self._admin.client.queue_entries(_message_queue(queue), start, stop - start)
-        return [entry.physic_size for entry in self._admin.run(entries)]
+        return [entry.physic_size for entry in self._ask(entries, self._administrator())]
 
     def _route(self, queue: Queue) -> None:
+        self._ask(self._consumer.client.routes.find(queue.topic))
+
+    def _ask(self, question: Coroutine[Any, Any, T], thread: LoopThread[Any] | None = None) -> T:
+        """The answer of a name server or broker; UnreachableError."""
         try:
-            self._consumer.run(self._consumer.client.routes.find(queue.topic))
-        except NoNameServerError as error:
+            return (thread or self._consumer).run(question)
+        except ClientError as error:
             raise self._unreachable(error) from error
 
     def _administrator(self) -> LoopThread[AdminClient]:
@@ -240,8 +244,8 @@ class ClusterSource:
             self._admin_started = True
         return self._admin
 
-    def _unreachable(self, error: ClientError) -> OptionError:
-        return OptionError(f"option nameServer is {self._options.name_server!r}: {error}")
+    def _unreachable(self, error: CongreveError) -> UnreachableError:
+        return UnreachableError(f"option nameServer is {self._options.name_server!r}: {error}")
 
 
 def _message_queue(queue: Queue) -> MessageQueue:

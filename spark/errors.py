@@ -11,6 +11,10 @@ class OptionError(SparkError):
     """An option is missing or has a value that means nothing."""
 
 
+class UnreachableError(OptionError):
+    """Servers that an option names do not answer, for a while or for good."""
+
+
 class SchemaError(SparkError):
     """A column that is not there, or is of another type."""
 

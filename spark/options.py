@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from congreve.records.errors import FilterSyntaxError
-from congreve.records.filtersyntax import FilterCompiler
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
 
@@ -280,6 +279,9 @@ def _filter(given: _Given) -> Filter:
         return Filter(key=key)
     expression = given.text(name) or ""
     if kind == "sql92" and name == "subExpression":
+        # Imported where it is used: only a read with SQL92 needs the parser (lark).
+        from congreve.records.filtersyntax import FilterCompiler
+
         try:
             FilterCompiler().compile(expression)
         except FilterSyntaxError as error:

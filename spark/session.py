@@ -68,5 +68,9 @@ def register(session: SparkSession) -> None:
         folder.mkdir(exist_ok=True)
         archive = folder / f"{Path(shipped).stem}.zip"
         shutil.copyfile(shipped, archive)
-        session.sparkContext.addPyFile(str(archive))
+        context = session.sparkContext
+        context.addPyFile(str(archive))
+        # For streams: Spark has their planner look for shipped files where it puts none.
+        paths = [SparkFiles.get(archive.name), context.environment.get("PYTHONPATH")]
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     session.dataSource.register(RocketMQDataSource)

@@ -16,8 +16,8 @@ from congreve.records.arrow import schema
 from congreve.records.column import Column
 from congreve.records.columns import RecordColumns
 from congreve.records.errors import CorruptRecordError, RecordError
-from congreve.records.filtersyntax import FilterCompiler
 from congreve.records.properties import KEY_SEPARATOR
+from congreve.records.recordfilter import RecordFilter
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
 from congreve.spark.keyindex import KeyIndex
 from congreve.spark.offsets import Offsets, Queue, Range
@@ -115,8 +115,7 @@ class StoreSource:
         if (start < low or stop > high) and scan.fail_on_data_loss:
             raise lost(part, low, high)
         start, stop = max(start, low), min(stop, high)
-        records = None if scan.sql is None else FilterCompiler().compile(scan.sql)
-        rows = QueueRows(scan, queue, records)
+        rows = QueueRows(scan, queue, _record_filter(scan.sql))
         if scan.entries_suffice:
             yield from self._read_entries(rows, queue, start, stop, scan)
             return
@@ -247,6 +246,15 @@ class StoreSource:
         self.bytes_touched += gather.bytes_touched + ENTRY_BYTES
         column = gather.take()["storeTimestamp"]
         return int(np.frombuffer(memoryview(column.values), np.int64)[0]) // 1000
+
+
+def _record_filter(expression: str | None) -> RecordFilter | None:
+    if expression is None:
+        return None
+    # Imported where it is used: only a read with SQL92 needs the parser (lark) on its executors.
+    from congreve.records.filtersyntax import FilterCompiler
+
+    return FilterCompiler().compile(expression)
 
 
 def _among(values: Any, wanted: tuple[int, ...]) -> Any:

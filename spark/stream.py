@@ -20,7 +20,13 @@ from pyspark.sql.streaming.datasource import (
 from congreve.errors import CongreveError
 from congreve.spark.admission import within_bytes, within_rows
 from congreve.spark.batch import RangePartition, scan_of
-from congreve.spark.errors import DamagedError, DataLossError, OptionError, QueueGoneError
+from congreve.spark.errors import (
+    DamagedError,
+    DataLossError,
+    OptionError,
+    QueueGoneError,
+    UnreachableError,
+)
 from congreve.spark.offsets import Offsets, Queue, from_json, to_json
 from congreve.spark.options import Options
 from congreve.spark.planning import Source, between, chosen_queues, cut, open_source, resolve
@@ -115,9 +121,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 source = self._open()
                 source.refresh()
                 return ask(source)
-            except (DamagedError, DataLossError, OptionError):
-                raise
             except CongreveError as error:
+                lasting = isinstance(error, DamagedError | DataLossError | OptionError)
+                if lasting and not isinstance(error, UnreachableError):
+                    raise
                 if time.monotonic() >= deadline:
                     raise
                 logger.warning("offsets are asked for again: %s", error)
@@ -162,6 +169,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         a while only: its broker starts again."""
         try:
             queues = set(chosen_queues(source, self._options.selection, partly=True))
+        except UnreachableError:
+            raise
         except OptionError:
             if not starts:
                 raise

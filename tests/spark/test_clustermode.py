@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from congreve.spark.clustermode import ClusterSource
 from congreve.spark.errors import DataLossError, OptionError
 from congreve.spark.offsets import Queue, Range
 from congreve.spark.options import parse
+from congreve.spark.planning import open_source
 from congreve.spark.schema import checked_schema, wanted_schema
 from congreve.spark.storemode import StoreSource
+from congreve.spark.stream import StreamReader
 
 from .conftest import Cluster
 
@@ -150,6 +153,44 @@ def test_a_name_server_that_is_down_and_a_topic_that_is_not_there_are_named(
         BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed)).partitions()
     with pytest.raises(OptionError, match=r"topic 'Nothing' .* is not there"):
         reader(filled, "Nothing").partitions()
+    broker = filled.broker.address
+    with pytest.raises(OptionError, match=rf"option nameServer is '{broker}': .* not supported"):
+        reader(filled, nameServer=broker).partitions()
+
+
+def test_a_stream_waits_for_a_name_server_that_is_away(
+    filled: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = parse(
+        {"nameServer": filled.address, "topic": TOPIC, "startingOffsets": "earliest"},
+        streaming=True,
+    )
+    stream = StreamReader(options, checked_schema(wanted_schema(options), options))
+    start = stream.initialOffset()
+    stream.stop()
+    addresses = iter(["127.0.0.1:1", filled.address])
+    monkeypatch.setattr(
+        "congreve.spark.stream.open_source",
+        lambda options: open_source(replace(options, name_server=next(addresses))),
+    )
+    monkeypatch.setattr("congreve.spark.stream.PAUSE_S", 0.01)
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    stream.stop()
+    assert sum(end[TOPIC]["broker-a"].values()) == COUNT
+    assert next(addresses, None) is None
+
+
+def test_a_broker_that_dies_in_the_middle_is_named_with_the_option(
+    filled: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(address: str, *arguments: Any, **options: Any) -> BulkReader:
+        return BulkReader("127.0.0.1:1", *arguments, **options, retry_s=0.1)
+
+    read = reader(filled)
+    partition = read.partitions()[0]
+    monkeypatch.setattr("congreve.spark.clustermode.BulkReader", killed)
+    with pytest.raises(OptionError, match=rf"option nameServer is '{filled.address}': 127.0.0.1:1"):
+        list(read.read(partition))
 
 
 def test_spark_reads_a_cluster(spark: Any, filled: Cluster) -> None:
