@@ -37,6 +37,8 @@ cdef extern from "<liburing.h>" nogil:
                              int64_t offset)
     void io_uring_prep_write_fixed(io_uring_sqe *sqe, int fd, const void *data,
                                    unsigned int length, int64_t offset, int buffer)
+    void io_uring_prep_writev(io_uring_sqe *sqe, int fd, const iovec *parts, unsigned int count,
+                              int64_t offset)
     int io_uring_submit(io_uring *ring)
     int io_uring_peek_cqe(io_uring *ring, io_uring_cqe **cqe)
     void io_uring_cqe_seen(io_uring *ring, io_uring_cqe *cqe)

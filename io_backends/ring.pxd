@@ -1,6 +1,6 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from congreve.io_backends.liburing cimport io_uring
+from congreve.io_backends.liburing cimport io_uring, iovec
 from congreve.io_backends.window cimport Window
 
 cdef enum:
@@ -36,16 +36,20 @@ cdef struct Write:
     int64_t start       # physical offset of the first block
     int64_t end         # may lie inside the last block
     WriteState state
+    iovec parts[2]      # its memory: blocks of the window, a copy of the last one
 
 
 cdef class WriteRing:
     #   writes     in log order from `oldest` on, `count` of them, at most `depth`
     #   flying     of them are with the kernel
+    #   tails      a block for each write: a last block that is not full is written from there,
+    #              or what is appended meanwhile would be on disk in part
     cdef io_uring ring
     cdef bint made
     cdef bint fixed_buffers
     cdef bint fixed_files
     cdef Window window
+    cdef uint8_t *tails
     cdef readonly int depth
     cdef Write writes[WRITES_MAX]
     cdef int oldest
@@ -66,6 +70,8 @@ cdef class WriteRing:
     # Sends all that need not wait: 0 or errno.
     cdef int submit(self) noexcept nogil
     cdef bint fly(self, int index) noexcept nogil
+    # Fills in the parts of a write; how many they are.
+    cdef int lay_out(self, int index) noexcept nogil
     # Does the oldest write without the ring, waiting for the disk: 0 or errno.
     cdef int write_oldest(self) noexcept nogil
     # (start, end) of the blocks of each write in flight.

@@ -2,17 +2,22 @@
 
 No two writes in flight hold the same block: a write that begins inside the last block of the one
 before it waits for that, so that older bytes never land on top of newer ones; those behind that
-block need not wait. Whoever calls holds the backend's lock.
+block need not wait. A last block that is not full holds nothing behind the write's end. Whoever
+calls holds the backend's lock.
 """
 
 cimport cython
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy, memset
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
+)
 
 from congreve.io_backends.liburing cimport (
     IORING_SETUP_COOP_TASKRUN, IOSQE_FIXED_FILE, RWF_DSYNC, io_uring_cqe, io_uring_cqe_seen,
     io_uring_get_sqe, io_uring_peek_cqe, io_uring_prep_write, io_uring_prep_write_fixed,
-    io_uring_queue_exit, io_uring_queue_init, io_uring_register_buffers,
+    io_uring_prep_writev, io_uring_queue_exit, io_uring_queue_init, io_uring_register_buffers,
     io_uring_register_eventfd, io_uring_register_files, io_uring_register_files_update,
     io_uring_sqe, io_uring_submit, iovec,
 )
@@ -43,7 +48,8 @@ LOG = logging.getLogger(__name__)
 @cython.final
 cdef class WriteRing:
     def __cinit__(self, Window window not None, int depth, int event_fd):
-        cdef iovec memory
+        cdef iovec memory[2]
+        cdef void *tails
         cdef int files[FILE_SLOTS]
         cdef int failed, i
         if not 1 <= depth <= WRITES_MAX:
@@ -56,8 +62,14 @@ cdef class WriteRing:
         failed = io_uring_register_eventfd(&self.ring, event_fd)
         if failed < 0:
             raise BackendError(f"io_uring takes no eventfd: {os.strerror(-failed)}")
-        memory.iov_base, memory.iov_len = window.data, window.size
-        failed = io_uring_register_buffers(&self.ring, &memory, 1)
+        tails = mmap(NULL, WRITES_MAX * BLOCK, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if tails == MAP_FAILED:
+            raise BackendError(f"cannot map {WRITES_MAX * BLOCK} bytes: {os.strerror(errno)}")
+        self.tails = <uint8_t *> tails
+        memory[0].iov_base, memory[0].iov_len = window.data, window.size
+        memory[1].iov_base, memory[1].iov_len = tails, WRITES_MAX * BLOCK
+        failed = io_uring_register_buffers(&self.ring, memory, 2)
         self.fixed_buffers = failed == 0
         if failed < 0:
             LOG.warning(
@@ -71,6 +83,8 @@ cdef class WriteRing:
     def __dealloc__(self):
         if self.made:
             io_uring_queue_exit(&self.ring)
+        if self.tails != NULL:
+            munmap(self.tails, WRITES_MAX * BLOCK)
 
     cdef int slot_for(self, int64_t number, int fd) noexcept nogil:
         cdef int slot = <int> (number % FILE_SLOTS)
@@ -136,16 +150,18 @@ cdef class WriteRing:
     cdef bint fly(self, int index) noexcept nogil:
         cdef io_uring_sqe *sqe = io_uring_get_sqe(&self.ring)
         cdef Write *write = &self.writes[index]
-        cdef const uint8_t *data = self.window.data + write.start % self.window.size
-        cdef int64_t length = blocks_end(write.end) - write.start
+        cdef iovec *parts = write.parts
         cdef int64_t at = write.start - write.target.base
         cdef int file = write.target.fd if write.target.slot < 0 else write.target.slot
         if sqe == NULL:
             return False
-        if self.fixed_buffers:
-            io_uring_prep_write_fixed(sqe, file, data, length, at, 0)
+        if self.lay_out(index) > 1:
+            io_uring_prep_writev(sqe, file, parts, 2, at)
+        elif self.fixed_buffers:
+            io_uring_prep_write_fixed(sqe, file, parts[0].iov_base, parts[0].iov_len, at,
+                                      write.end % BLOCK != 0)
         else:
-            io_uring_prep_write(sqe, file, data, length, at)
+            io_uring_prep_write(sqe, file, parts[0].iov_base, parts[0].iov_len, at)
         sqe.rw_flags = RWF_DSYNC
         if write.target.slot >= 0:
             sqe.flags |= IOSQE_FIXED_FILE
@@ -154,20 +170,36 @@ cdef class WriteRing:
         self.flying += 1
         return True
 
+    cdef int lay_out(self, int index) noexcept nogil:
+        cdef Write *write = &self.writes[index]
+        cdef const uint8_t *data = self.window.data + write.start % self.window.size
+        cdef int64_t whole = block_of(write.end) - write.start
+        cdef int64_t rest = write.end % BLOCK
+        cdef uint8_t *tail = self.tails + index * BLOCK
+        cdef int count = 0
+        if whole > 0:
+            write.parts[0].iov_base, write.parts[0].iov_len = <void *> data, whole
+            count = 1
+        if rest > 0:
+            memcpy(tail, data + whole, rest)
+            memset(tail + rest, 0, BLOCK - rest)
+            write.parts[count].iov_base, write.parts[count].iov_len = tail, BLOCK
+            count += 1
+        return count
+
     cdef int write_oldest(self) noexcept nogil:
         cdef Write *write = self.at(0)
-        cdef iovec blocks
+        cdef int count = self.lay_out(self.oldest)
         cdef int64_t done
-        blocks.iov_base = self.window.data + write.start % self.window.size
-        blocks.iov_len = blocks_end(write.end) - write.start
         while True:
-            done = pwritev2(write.target.fd, &blocks, 1, write.start - write.target.base, RWF_DSYNC)
+            done = pwritev2(write.target.fd, write.parts, count,
+                            write.start - write.target.base, RWF_DSYNC)
             if done >= 0 or errno != EINTR:
                 break
         if done < 0:
             return errno
         write.state = WRITE_DONE
-        return 0 if done == <int64_t> blocks.iov_len else EIO
+        return 0 if done == blocks_end(write.end) - write.start else EIO
 
     cdef list in_flight(self):
         cdef Write *write

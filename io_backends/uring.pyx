@@ -374,9 +374,10 @@ cdef class UringBackend(Backend):
             # Zeros behind the end must not count as written: records follow there.
             end = min(self.target, written_end(extent))
             start = block_of(self.submitted)
-            if start < self.zero_upto and end > self.zero_from:
-                end = self.zero_from
-            if end <= self.submitted:
+            # A group that is written in part may end within a batch: it waits for zeros as a whole.
+            if end <= self.submitted or (
+                start < self.zero_upto and min(end, start + WRITE_MAX) > self.zero_from
+            ):
                 return
             if (start < self.submitted and self.ring.count > 0
                     and self.ring.at(self.ring.count - 1).state != WRITE_DONE):

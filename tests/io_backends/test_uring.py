@@ -140,6 +140,27 @@ def test_a_write_behind_one_in_flight_waits_for_it(
     assert waited > 0, "no write was ever in flight: the test showed nothing"
 
 
+def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    """Or a kill would leave the first members of a batch that lay in the block of a write."""
+    dice = random.Random(19)
+    segment = added(backend, folder)
+    backend.start(0)
+    data = b"\xda" * SIZE
+    while segment.written < SIZE - 8 * BLOCK:
+        assert segment.append(data[: dice.choice([100, 3000, 5000])])
+        asked = segment.written
+        backend.request(asked)
+        assert segment.append(data[: dice.choice([50, 500])])  # while that one is in flight
+        while backend.durable_offset < asked:
+            assert select.select([backend.event_fd], [], [], WAIT_S)[0]
+            os.read(backend.event_fd, 8)
+        there = Path(segment.path).read_bytes()
+        assert there[:asked] == data[:asked]
+        assert not any(there[asked:]), "bytes behind the end of the write"
+
+
 def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
