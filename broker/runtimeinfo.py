@@ -90,7 +90,7 @@ class RuntimeInfo:
             "EndTransactionThreadPoolQueueCapacity": 0,
             "dispatchMaxBuffer": 0,
             "pageCacheLockTimeMills": 0,
-            "remainTransientStoreBufferNumbs": 0,
+            "remainTransientStoreBufferNumbs": self._store.backend.free_buffers,
         }
         for name, size in sizes.items():
             table[f"{name}ThreadPoolQueueSize"] = size

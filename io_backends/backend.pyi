@@ -65,6 +65,9 @@ class Backend:
     @property
     def failure_errno(self) -> int:
         """0, or the errno of the first failed write or sync."""
+    @property
+    def free_buffers(self) -> int:
+        """How many a pool still has; 2147483647 where there is none (availableBufferNums)."""
     def create(self, path: str, base_offset: int, size: int) -> Segment:
         """A new, zeroed, reserved file; BackendError (a full disk, ...) leaves nothing behind."""
     def open(self, path: str, base_offset: int, size: int, written: int) -> Segment:

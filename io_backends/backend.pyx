@@ -32,6 +32,9 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int value, int flags)
 
 
+cdef int NO_POOL = 0x7FFFFFFF  # the reference's word for "as many as you like"
+
+
 cdef class Segment:
     cdef bint extend(self, int64_t upto) noexcept nogil:
         return upto <= self.ready
@@ -102,6 +105,10 @@ cdef class Backend:
             self.lost_page()
             pthread_mutex_unlock(&self.lock)
         return load_acquire_int(&self.failure)
+
+    @property
+    def free_buffers(self):
+        return NO_POOL
 
     cdef void request_durable(self, int64_t upto) noexcept nogil:
         pass

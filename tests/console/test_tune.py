@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +36,19 @@ def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
     run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--dry-run")
     assert run.returncode == 0, run.stderr
     assert "ioBackend=" in run.stdout
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_left_of_a_measurement_that_was_ended(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "congreve", "tune", str(tmp_path)]
+    with subprocess.Popen(run, stderr=subprocess.PIPE) as measuring:
+        deadline = time.monotonic() + 20
+        while not os.listdir(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert os.listdir(tmp_path), "it never began"
+        measuring.terminate()
+        measuring.communicate(timeout=20)
+    assert measuring.returncode == 1
     assert os.listdir(tmp_path) == []
 
 

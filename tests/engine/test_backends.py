@@ -42,6 +42,8 @@ def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
     assert (backend.limit, backend.locked) == (3, True)
     assert (backend.commit_interval_ms, backend.commit_least_pages) == (17, 2)
     assert backend.commit_thorough_ms == 99
+    assert backend.free_buffers == 3
+    assert MmapBackend().free_buffers == 2**31 - 1
 
 
 def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
