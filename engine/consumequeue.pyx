@@ -16,7 +16,8 @@ from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
 
 cdef int64_t STRETCH_MIN = 4096     # reserved at once: small for idle queues,
-cdef int64_t STRETCH_MAX = 65536    # larger the more a file holds
+cdef int64_t STRETCH_GROWTH = 8     # so many times what a file holds for others:
+cdef int64_t STRETCH_MAX = 65536    # thousands that fill alike are all at the end of theirs at once
 
 
 cdef void write_entry(uint8_t *at, int64_t physical_offset, int32_t size,
@@ -96,7 +97,7 @@ cdef class ConsumeQueue:
                 self.active_base = base
                 self.ahead = None
             position -= base
-            end = position + max(STRETCH_MIN, min(position, STRETCH_MAX))
+            end = position + max(STRETCH_MIN, min(STRETCH_GROWTH * position, STRETCH_MAX))
             if self.reserved > self.max_offset:
                 end = self.reserved * CQ_ENTRY - base
             end = min(end, self.file_size)
