@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from congreve.records.arrow import TYPES
-from congreve.spark.session import local_session
+from congreve.spark.session import SETTINGS, UNIX_SOCKETS, local_session
 from sparkspeed.broker import serving
 from sparkspeed.ceiling import RepeatedSource
 from sparkspeed.processors import seconds_of_children
@@ -46,7 +46,7 @@ def main() -> None:
         if not (root / "commitlog").is_dir():
             print(f"writing {arguments.messages:,} messages to {root}", flush=True)
             fill(root, arguments.messages)
-        spark = local_session("sparkspeed")
+        spark = local_session("sparkspeed", settings={**SETTINGS, **UNIX_SOCKETS})
         stack.callback(spark.stop)
         for source in (RowSource, RepeatedSource):
             spark.dataSource.register(source)
