@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from congreve.client.checks import RESERVED_PROPERTIES
-from congreve.client.errors import ClientError, NoNameServerError, RouteNotFoundError
+from congreve.client.errors import ClientError, InvalidNameError, RouteNotFoundError
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import Message, MessageQueue
 from congreve.client.producer import Producer
@@ -107,7 +107,9 @@ def check_sink(schema: StructType, options: SinkOptions) -> None:
         thread.run(thread.client.queues(options.topic or "TBW102"))
     except RouteNotFoundError:
         pass  # the first message may create it
-    except NoNameServerError as error:
+    except InvalidNameError as error:
+        raise OptionError(f"option topic is {options.topic!r}: {error}") from error
+    except ClientError as error:
         raise OptionError(f"option nameServer is {options.name_server!r}: {error}") from error
     finally:
         thread.stop()

@@ -35,11 +35,14 @@ class StoreSource:
     """The topics and queues of one store, all of one broker (option `brokerName`)."""
 
     def __init__(self, options: Options) -> None:
-        self._path = options.store_path or ""
+        path = options.store_path or ""
+        self._named = f"option storePath is {path!r}"
         self._broker = options.broker_name
         log = options.store_path_commit_log
+        if log:
+            self._named += f", storePathCommitLog {log!r}"
         try:
-            self._files = StoreFiles(Path(self._path), Path(log) if log else None)
+            self._files = StoreFiles(Path(path), Path(log) if log else None)
         except StoreFormatError as error:
             raise self._unreadable(error) from error
         self._index_sizes = options.max_hash_slot_num, options.max_index_num
@@ -123,11 +126,10 @@ class StoreSource:
             yield from self._read_records(rows, queue, start, stop, scan)
         except CorruptRecordError as error:
             raise DamagedError(
-                f"option storePath is {self._path!r}: {queue}: {error}. "
-                "Ask for the column _corrupt to get a row for it"
+                f"{self._named}: {queue}: {error}. Ask for the column _corrupt to get a row for it"
             ) from error
         except StoreFormatError as error:
-            raise DataLossError(f"option storePath is {self._path!r}: {queue}: {error}") from error
+            raise DataLossError(f"{self._named}: {queue}: {error}") from error
         finally:
             self.bytes_touched += rows.gather.bytes_touched
 
@@ -234,7 +236,7 @@ class StoreSource:
         return self._queues[queue]
 
     def _unreadable(self, error: StoreFormatError) -> OptionError:
-        return OptionError(f"option storePath is {self._path!r}: {error}")
+        return OptionError(f"{self._named}: {error}")
 
     def _store_time(self, physical_offset: int, size: int) -> int:
         """In ms; 0 for what is no record, as the reference has it."""

@@ -52,15 +52,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._source: Source | None = None
         self._target: Offsets | None = None
+        self._answered = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_source": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        options = self._options
-        source = self._open()
-        queues = chosen_queues(source, options.selection, partly=True)
-        return to_json(resolve(source, queues, options.starting, options, start=True))
+        return to_json(self._patiently(self._starts))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark knows no limit that is made of two: where both are set, latestOffset() sees to it.
@@ -114,22 +112,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._source
 
     def _patiently(self, ask: Callable[[Source], T]) -> T:
-        """The answer of a source that may be away for a while: a broker that starts again."""
+        """The answer of a source that may be away for a while: a broker that starts again.
+
+        Servers that never answered are not waited for: an option may be wrong.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 source = self._open()
                 source.refresh()
-                return ask(source)
+                answer = ask(source)
+                self._answered = True
+                return answer
+            except (DamagedError, DataLossError):
+                raise
             except CongreveError as error:
-                lasting = isinstance(error, DamagedError | DataLossError | OptionError)
-                if lasting and not isinstance(error, UnreachableError):
+                waited_for = isinstance(error, UnreachableError) and self._answered
+                if isinstance(error, OptionError) and not waited_for:
                     raise
                 if time.monotonic() >= deadline:
                     raise
                 logger.warning("offsets are asked for again: %s", error)
                 self.stop()
                 time.sleep(PAUSE_S)
+
+    def _starts(self, source: Source) -> Offsets:
+        options = self._options
+        queues = chosen_queues(source, options.selection, partly=True)
+        return resolve(source, queues, options.starting, options, start=True)
 
     def _latest(self, source: Source, starts: Offsets, limit: ReadLimit) -> Offsets:
         ends = self._ends(source, starts)

@@ -49,7 +49,10 @@ def test_the_documented_queries_run(
     cluster.topic("late-flights")
     bodies = [
         json.dumps(
-            {"time_hour": f"2013-01-{1 + n % 9:02d}T{n % 24:02d}:00:00Z", "dep_delay": str(n)}
+            {
+                "time_hour": f"2013-01-{1 + n % 9:02d}T{n % 24:02d}:00:00Z",
+                "dep_delay": str(n) if n > DEAD else "NA",
+            }
         ).encode()
         for n in range(FLIGHTS)
     ]

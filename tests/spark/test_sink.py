@@ -142,6 +142,12 @@ def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Clu
             {"topic": "out", "nameServer": "127.0.0.1:1", "sendTimeoutMs": "300"},
             "option nameServer is '127.0.0.1:1'",
         ),
+        ("'x' AS body", {"topic": "a b"}, "option topic is 'a b'"),
+        (
+            "'x' AS body",
+            {"topic": "out", "nameServer": cluster.broker.address},
+            f"option nameServer is '{cluster.broker.address}'",
+        ),
     ]:
         target = frame.selectExpr(columns).write.format("rocketmq").mode("append")
         with pytest.raises(PySparkException, match=message):
