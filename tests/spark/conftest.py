@@ -23,6 +23,8 @@ pyspark = pytest.importorskip("pyspark")
 
 NAMESPACE = Path(__file__).parents[2] / "build" / "namespace"
 LOG4J = Path(__file__).parents[2] / "spark" / "log4j2.properties"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""No JVM of these tests lives long enough to be worth its better compiler."""
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +49,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             .config("spark.sql.python.filterPushdown.enabled", "true")
-            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}")
+            .config(
+                "spark.driver.extraJavaOptions",
+                f"{QUICK_JAVA} -Dlog4j2.configurationFile={LOG4J.as_uri()}",
+            )
             .getOrCreate()
         )
         yield session

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from .conftest import QUICK_JAVA
 from .stores import write
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +23,6 @@ NAMESPACE = ROOT / "build" / "namespace"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 SPARK_SUBMIT = SPARK_CLASS.with_name("spark-submit")
 WAIT_S = 90
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Seven JVMs start here, and none lives long enough to be worth its better compiler."""
 CONF = {
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
