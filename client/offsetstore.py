@@ -26,7 +26,10 @@ class OffsetStore(Protocol):
         """Where to go on; None where nothing is known. Raises CongreveError."""
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Keep offsets; those that were kept. What fails is logged."""
+        """Keep offsets; those that were kept. What fails is logged.
+
+        Writes come one after the other: a broker that serves two at once may keep the older one.
+        """
 
 
 class RemoteOffsetStore:
@@ -39,12 +42,14 @@ class RemoteOffsetStore:
     ) -> None:
         self._committed = committed
         self._commit = commit
+        self._writing = asyncio.Lock()
 
     async def read(self, queue: MessageQueue) -> int | None:
         return await self._committed(queue)
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        written = await asyncio.gather(*(self._write(*each) for each in offsets.items()))
+        async with self._writing:
+            written = await asyncio.gather(*(self._write(*each) for each in offsets.items()))
         return {each: offsets[each] for each, ok in zip(offsets, written, strict=True) if ok}
 
     async def _write(self, queue: MessageQueue, offset: int) -> bool:
@@ -79,19 +84,21 @@ class LocalOffsetStore:
         self.path = folder.expanduser() / client_id / group / "offsets.json"
         self.backup_path = self.path.with_name("offsets.json.bak")
         self._offsets: dict[MessageQueue, int] | None = None
+        self._writing = asyncio.Lock()
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Raises OffsetFileError where neither file can be read, but one is there."""
         return self._table().get(queue)
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        table = self._table()
-        table.update(offsets)
-        try:
-            await asyncio.to_thread(self._replace, OffsetTable(offset_table=table).encode())
-        except OSError as error:
-            log.warning("offsets not written", path=self.path, error=error)
-            return {}
+        async with self._writing:
+            table = self._table()
+            table.update(offsets)
+            try:
+                await asyncio.to_thread(self._replace, OffsetTable(offset_table=table).encode())
+            except OSError as error:
+                log.warning("offsets not written", path=self.path, error=error)
+                return {}
         return dict(offsets)
 
     def _table(self) -> dict[MessageQueue, int]:

@@ -55,9 +55,8 @@ class Row:
 @output_option
 def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
     """The broker of that store reads the choice where ioBackend is `auto`, its default."""
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # what was written is removed then, too
+    # What was written is removed then, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     measured = len(STEPS) + len(ASYNC_STEPS)
     if png is not None and not png.parent.is_dir():
         raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
