@@ -358,13 +358,9 @@ class GroupMember(PullConsumer):
         return True
 
     async def _commit(self, process_queues: Iterable[ProcessQueue]) -> None:
-        moved = {
-            each.queue: each for each in process_queues if each.commit_offset != each.committed
-        }
-        if moved:
-            offsets = {queue: each.commit_offset for queue, each in moved.items()}
-            for queue, offset in (await self.offset_store.write(offsets)).items():
-                moved[queue].committed = offset
+        # Also what has not moved, as the Java client does: brokers may have lost it.
+        if offsets := {each.queue: each.commit_offset for each in process_queues}:
+            await self.offset_store.write(offsets)
 
     async def _leave(self) -> None:
         process_queues = list(self.process_queues.values())

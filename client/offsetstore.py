@@ -25,8 +25,8 @@ class OffsetStore(Protocol):
     async def read(self, queue: MessageQueue) -> int | None:
         """Where to go on; None where nothing is known. Raises CongreveError."""
 
-    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Keep offsets; those that were kept. What fails is logged.
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Keep offsets. What fails is logged.
 
         Writes come one after the other: a broker that serves two at once may keep the older one.
         """
@@ -47,18 +47,15 @@ class RemoteOffsetStore:
     async def read(self, queue: MessageQueue) -> int | None:
         return await self._committed(queue)
 
-    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
         async with self._writing:
-            written = await asyncio.gather(*(self._write(*each) for each in offsets.items()))
-        return {each: offsets[each] for each, ok in zip(offsets, written, strict=True) if ok}
+            await asyncio.gather(*(self._write(*each) for each in offsets.items()))
 
-    async def _write(self, queue: MessageQueue, offset: int) -> bool:
+    async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:
             await self._commit(queue, offset)
         except CongreveError as error:
             log.warning("offset not committed", queue=queue, offset=offset, error=error)
-            return False
-        return True
 
 
 class OffsetTable(Body):
@@ -90,7 +87,7 @@ class LocalOffsetStore:
         """Raises OffsetFileError where neither file can be read, but one is there."""
         return self._table().get(queue)
 
-    async def write(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
         async with self._writing:
             table = self._table()
             table.update(offsets)
@@ -98,8 +95,6 @@ class LocalOffsetStore:
                 await asyncio.to_thread(self._replace, OffsetTable(offset_table=table).encode())
             except OSError as error:
                 log.warning("offsets not written", path=self.path, error=error)
-                return {}
-        return dict(offsets)
 
     def _table(self) -> dict[MessageQueue, int]:
         if self._offsets is None:

@@ -55,7 +55,6 @@ class ProcessQueue:
         self.next_offset = offset
         self.dropped = False
         self.paused = False
-        self.committed: int | None = None
         self.locked_at: float | None = None
         self.lock = asyncio.Lock()
         self.pulled_at = self.consumed_at = time.time()

@@ -42,6 +42,18 @@ async def test_polls_give_each_message_once_and_commit_what_the_next_one_follows
     assert group.committed[0] == 25
 
 
+async def test_an_offset_that_the_broker_lost_is_committed_again() -> None:
+    """RocketMQ 4.9.4 loses one of a new group's first two where they reach it at once."""
+    group = Group()
+    group.fill(0, range(5))
+    async with poller(group, topics={"T": "*"}) as consumer:
+        assert len(await consumer.poll()) == 5
+        await consumer.commit_polled()
+        assert group.committed.pop(0) == 5
+        await consumer.commit_polled()
+        assert group.committed[0] == 5
+
+
 async def test_messages_of_the_last_poll_are_not_committed() -> None:
     group = Group()
     group.fill(0, range(25))

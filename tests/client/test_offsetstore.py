@@ -22,13 +22,11 @@ async def test_an_older_offset_never_overtakes_a_newer_one() -> None:
         return kept.get(queue)
 
     store = RemoteOffsetStore(committed, commit)
-    wrote = await asyncio.gather(store.write({QUEUE: 0}), store.write({QUEUE: 5}))
-    assert wrote == [{QUEUE: 0}, {QUEUE: 5}]
+    await asyncio.gather(store.write({QUEUE: 0}), store.write({QUEUE: 5}))
     assert await store.read(QUEUE) == 5
 
 
 async def test_a_file_is_written_by_one_at_a_time(tmp_path: Path) -> None:
     store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
-    wrote = await asyncio.gather(*(store.write({QUEUE: offset}) for offset in range(50)))
-    assert wrote == [{QUEUE: offset} for offset in range(50)]
+    await asyncio.gather(*(store.write({QUEUE: offset}) for offset in range(50)))
     assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == 49
