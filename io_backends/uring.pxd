@@ -50,6 +50,7 @@ cdef class UringBackend(Backend):
     cdef int64_t make_room(self, int64_t upto) noexcept nogil
     cdef bint retire(self, int64_t upto) noexcept nogil
     cdef void advance(self) noexcept nogil
+    cdef bint renew(self) noexcept nogil
     cdef void settle(self, int failed) noexcept nogil
     cdef void send(self) noexcept nogil
     cdef void plan(self) noexcept nogil

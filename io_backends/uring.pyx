@@ -331,25 +331,29 @@ cdef class UringBackend(Backend):
         pthread_mutex_lock(&self.lock)
         if upto > self.target:
             self.target = upto
-        if self.running:
-            self.settle(self.ring.reap())
-            if self.failure == 0:
-                self.plan()
-                if self.ring.count == 1 and self.ring.flying == 0:
-                    self.settle(self.ring.write_oldest())
-                else:
-                    self.send()
+        if self.renew():
+            if self.ring.count == 1 and self.ring.flying == 0:
+                self.settle(self.ring.write_oldest())
+            else:
+                self.send()
         done = self.failure == 0 and self.durable >= upto
         pthread_mutex_unlock(&self.lock)
         return done
 
     # Takes what has come back and sends what can go; with `lock` held, as below.
     cdef void advance(self) noexcept nogil:
-        if self.running:
-            self.settle(self.ring.reap())
-            if self.failure == 0:
-                self.plan()
-                self.send()
+        if self.renew():
+            self.send()
+
+    # Takes what has come back and plans what can go; False where nothing may.
+    cdef bint renew(self) noexcept nogil:
+        if not self.running:
+            return False
+        self.settle(self.ring.reap())
+        if self.failure != 0:
+            return False
+        self.plan()
+        return True
 
     # Counts the writes that are done; `failed` is 0 or what became of another.
     cdef void settle(self, int failed) noexcept nogil:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.recordfilter import RecordFilter
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
 
@@ -269,6 +270,14 @@ def _assigned(brokers: Any) -> dict[str | None, tuple[int, ...]]:
     return {broker: tuple(int(queue) for queue in ids) for broker, ids in brokers.items()}
 
 
+def record_filter(expression: str) -> RecordFilter:
+    """A compiled SQL92 expression; FilterSyntaxError."""
+    # Imported where it is used: only a read with SQL92 needs the parser (lark), tasks too.
+    from congreve.records.filtersyntax import FilterCompiler
+
+    return FilterCompiler().compile(expression)
+
+
 def _filter(given: _Given) -> Filter:
     kind = given.one_of("expressionType", ("tag", "sql92"))
     name = given.exclusive("tags", "subExpression")
@@ -279,11 +288,8 @@ def _filter(given: _Given) -> Filter:
         return Filter(key=key)
     expression = given.text(name) or ""
     if kind == "sql92" and name == "subExpression":
-        # Imported where it is used: only a read with SQL92 needs the parser (lark).
-        from congreve.records.filtersyntax import FilterCompiler
-
         try:
-            FilterCompiler().compile(expression)
+            record_filter(expression)
         except FilterSyntaxError as error:
             raise OptionError(f"option subExpression is {expression!r}: {error}") from error
         return Filter(sql=expression, key=key)

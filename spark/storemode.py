@@ -17,11 +17,10 @@ from congreve.records.column import Column
 from congreve.records.columns import RecordColumns
 from congreve.records.errors import CorruptRecordError, RecordError
 from congreve.records.properties import KEY_SEPARATOR
-from congreve.records.recordfilter import RecordFilter
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
 from congreve.spark.keyindex import KeyIndex
 from congreve.spark.offsets import Offsets, Queue, Range
-from congreve.spark.options import Options
+from congreve.spark.options import Options, record_filter
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
 from congreve.spark.schema import CORRUPT
 
@@ -118,7 +117,7 @@ class StoreSource:
         if (start < low or stop > high) and scan.fail_on_data_loss:
             raise lost(part, low, high)
         start, stop = max(start, low), min(stop, high)
-        rows = QueueRows(scan, queue, _record_filter(scan.sql))
+        rows = QueueRows(scan, queue, None if scan.sql is None else record_filter(scan.sql))
         if scan.entries_suffice:
             yield from self._read_entries(rows, queue, start, stop, scan)
             return
@@ -248,15 +247,6 @@ class StoreSource:
         self.bytes_touched += gather.bytes_touched + ENTRY_BYTES
         column = gather.take()["storeTimestamp"]
         return int(np.frombuffer(memoryview(column.values), np.int64)[0]) // 1000
-
-
-def _record_filter(expression: str | None) -> RecordFilter | None:
-    if expression is None:
-        return None
-    # Imported where it is used: only a read with SQL92 needs the parser (lark) on its executors.
-    from congreve.records.filtersyntax import FilterCompiler
-
-    return FilterCompiler().compile(expression)
 
 
 def _among(values: Any, wanted: tuple[int, ...]) -> Any:

@@ -53,14 +53,20 @@ def noise(seed: int, length: int) -> bytes:
     return random.Random(seed).randbytes(length)
 
 
+def growing(segment: Segment, data: bytes, dice: random.Random, steps: list[int]) -> Iterator[None]:
+    """Appends `data`, as much as the segment takes, in steps of chance; yields behind each."""
+    while segment.written < segment.size:
+        step = min(dice.choice(steps), segment.size - segment.written)
+        assert segment.append(data[segment.written : segment.written + step])
+        yield
+
+
 def test_what_is_durable_is_in_the_file(backend: "uring.UringBackend", folder: Path) -> None:
     dice = random.Random(1)
     segment = added(backend, folder)
     backend.start(0)
     data = noise(2, SIZE)
-    while segment.written < SIZE:
-        step = min(dice.choice([1, 100, 300, 4000, 4096, 20_000]), SIZE - segment.written)
-        assert segment.append(data[segment.written : segment.written + step])
+    for _ in growing(segment, data, dice, [1, 100, 300, 4000, 4096, 20_000]):
         assert backend.wait_durable(segment.written, WAIT_S)
         if dice.random() < 0.1:
             there = Path(segment.path).read_bytes()
@@ -78,9 +84,7 @@ def test_no_two_writes_in_flight_hold_the_same_block(
     backend.start(0)
     data = noise(4, SIZE)
     together = 0
-    while segment.written < SIZE:
-        step = min(dice.choice([50, 300, 5000, 30_000]), SIZE - segment.written)
-        assert segment.append(data[segment.written : segment.written + step])
+    for _ in growing(segment, data, dice, [50, 300, 5000, 30_000]):
         backend.request(segment.written)
         flying = sorted(backend.in_flight)
         together = max(together, len(flying))
@@ -110,9 +114,7 @@ def test_a_write_that_is_alone_is_done_when_it_was_asked_for(
     segment = added(backend, folder)
     backend.start(0)
     data = noise(13, SIZE)
-    while segment.written < SIZE:
-        step = min(dice.choice([1, 300, 4096, 20_000]), SIZE - segment.written)
-        assert segment.append(data[segment.written : segment.written + step])
+    for _ in growing(segment, data, dice, [1, 300, 4096, 20_000]):
         assert backend.write_through(segment.written)
         assert backend.durable_offset == segment.written
         there = Path(segment.path).read_bytes()
