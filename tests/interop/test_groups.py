@@ -43,7 +43,7 @@ class Group:
         request: Json = {"id": self.name, "group": self.name, "topic": self.topic, **options}
         where = self.cluster.namesrv.address
         self.java.call("consumerStart", namesrv=where, instances=instances, **request)
-        eventually(lambda: self.mqadmin("consumerConnection", "-g", self.name), self.topic)
+        Console(self.java, self.cluster).members(self.name, self.topic, count=instances)
 
     def wait(self, expected: int = SENT) -> Json:
         return self.java.call("consumerWait", id=self.name, expected=expected, **WAIT)

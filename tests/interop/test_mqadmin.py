@@ -185,7 +185,7 @@ def test_consumer_progress(mqadmin: Console, filled: Json) -> None:
 def test_consumer_connection_shows_what_the_heartbeat_said(
     mqadmin: Console, topic: str, consumer: str
 ) -> None:
-    out = eventually(lambda: mqadmin("consumerConnection", "-g", consumer), topic)
+    out = mqadmin.members(consumer, topic)
     assert re.search(r"127\.0\.0\.1:\d+ +JAVA +V4_9_4", out)
     assert re.search(rf"^{topic} +\*$", out, re.MULTILINE)
     assert "ConsumeType: CONSUME_PASSIVELY" in out
@@ -207,7 +207,7 @@ def test_offsets_are_reset_by_time(
     java.call("consumerStop", id=topic)
     # Each queue has an offset at the broker now; a connected consumer is told to start over.
     java.call("consumerStart", **group)
-    eventually(lambda: mqadmin("consumerConnection", "-g", group["group"]), topic)
+    mqadmin.members(group["group"], topic)
     out = mqadmin("resetOffsetByTime", "-g", group["group"], "-t", topic, "-s", "0")
     reset = re.findall(r"^broker-a +(\d) +0 *$", out, re.MULTILINE)
     assert sorted(reset) == ["0", "1", "2", "3"], out

@@ -152,7 +152,7 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, list[str]]]:
     java.call("consumerWait", id=GROUP, expected=5, timeoutMs=20_000, quietMs=100)
     progress = r"(?s)%RETRY%.* 3 .*Diff Total: 0\b"
     eventually(lambda: console("consumerProgress", "-g", GROUP), progress)
-    eventually(lambda: console("consumerConnection", "-g", GROUP), r"(?s)127.*\n.*127")
+    console.members(GROUP, TOPIC, count=2)
     yield from map(say, WITH_MEMBERS)
     java.call("consumerStop", id=GROUP)
     for command in WITHOUT_MEMBERS:

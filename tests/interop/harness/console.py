@@ -29,6 +29,14 @@ class Console:
         lines = self(command, *args).splitlines()
         return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
+    def members(self, group: str, topic: str, *, count: int = 1) -> str:
+        """`consumerConnection` as soon as that many members of the group are there.
+
+        Until then mqadmin prints an exception, which names the group as well.
+        """
+        wanted = rf"(?ms)(?:^\S+ +\S+:\d+ .*){{{count}}}^{re.escape(topic)} "
+        return eventually(lambda: self("consumerConnection", "-g", group), wanted)
+
 
 def eventually(read: Callable[[], str], wanted: str) -> str:
     """What `read` gives as soon as `wanted` matches it."""
