@@ -13,6 +13,16 @@ cdef enum Stop:
     STOP_FILE           # no index file is open, or it is full
     STOP_ROOM           # the file needs its next stretch of entries
     STOP_DAMAGED        # no record where one must be
+    STOP_FULL           # enough keys are found to be put (never leaves follow())
+
+cdef enum:
+    KEYS_AHEAD = 32     # found before the first of them is put: memory has brought its slot by then
+
+# A key of a message, by its hash, and what its entry says.
+cdef struct Key:
+    int32_t hash
+    int64_t physical_offset
+    int64_t store_timestamp
 
 
 cdef class KeyIndex:
@@ -25,8 +35,12 @@ cdef class KeyIndex:
     # The index thread's own:
     cdef IndexFile current
     cdef Segment segment
-    cdef int64_t position           # physical offset of the next record to index
-    cdef int32_t keys_done          # keys of that record that are in the index already
+    cdef int64_t position           # physical offset of the next record to look at
+    cdef int32_t keys_done          # keys of that record that were found already
+    cdef Key keys[KEYS_AHEAD]       # found, in order:
+    cdef int32_t keys_found
+    cdef int32_t keys_put           # of these, so many are in the index
+    cdef int64_t indexed            # all records below are in the index, whole
     # Shared with who appends, under `lock`:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t arrived
@@ -37,6 +51,7 @@ cdef class KeyIndex:
     cdef int64_t segment_end(self) noexcept nogil
     cdef Stop walk(self, int64_t end) noexcept nogil
     cdef bint wait_for_more(self) noexcept nogil
-    cdef Stop put_record(self, const RecordView *view) noexcept nogil
-    cdef Stop put_key(self, const RecordView *view, const uint8_t *key, int32_t length,
-                      int32_t number) noexcept nogil
+    cdef Stop take_record(self, const RecordView *view) noexcept nogil
+    cdef Stop take_key(self, const RecordView *view, const uint8_t *key, int32_t length,
+                       int32_t number) noexcept nogil
+    cdef Stop put_keys(self) noexcept nogil

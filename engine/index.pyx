@@ -75,6 +75,7 @@ cdef class KeyIndex:
             self.position = max(self.log.min_offset, self.position, self.saved_position())
         else:
             self.position = self.take_back()
+        self.indexed = self.position
         self.current = self.newest()
         self.thread = threading.Thread(target=self.run, name="index", daemon=True)
         self.thread.start()
@@ -91,7 +92,7 @@ cdef class KeyIndex:
         try:
             if self.current is not None:
                 self.current.flush()
-            self.progress.replace(json.dumps({"indexed": self.position}))
+            self.progress.replace(json.dumps({"indexed": self.indexed}))
         except (BackendError, OSError) as error:
             LOG.warning("the index was not saved: %s", error)
 
@@ -203,11 +204,14 @@ cdef class KeyIndex:
         cdef Stop stop
         cdef int64_t end
         while True:
+            stop = self.put_keys()
+            if stop != STOP_ENDED:
+                return stop
             if self.segment is not None and self.position < self.segment_end():
                 end = self.segment.base_offset + self.segment.published()
                 if self.position < end:
                     stop = self.walk(end)
-                    if stop != STOP_ENDED:
+                    if stop == STOP_DAMAGED:
                         return stop
                     continue
             elif self.position < self.log.max_offset:
@@ -236,7 +240,7 @@ cdef class KeyIndex:
         return self.position < self.log.max_offset
 
     cdef Stop walk(self, int64_t end) noexcept nogil:
-        """Index the open segment's records up to physical offset `end`."""
+        """Find keys in the open segment's records up to physical offset `end`."""
         cdef const uint8_t *data = self.segment.data
         cdef int64_t base = self.segment.base_offset
         cdef RecordView view
@@ -250,13 +254,13 @@ cdef class KeyIndex:
                 return STOP_ENDED
             if status != RECORD_OK:
                 return STOP_DAMAGED
-            stop = self.put_record(&view)
+            stop = self.take_record(&view)
             if stop != STOP_ENDED:
                 return stop
             self.position += view.size
         return STOP_ENDED
 
-    cdef Stop put_record(self, const RecordView *view) noexcept nogil:
+    cdef Stop take_record(self, const RecordView *view) noexcept nogil:
         """All keys of one record: its unique key, then each of KEYS. Resumes where it stopped."""
         cdef const uint8_t *key
         cdef const uint8_t *stop
@@ -268,7 +272,7 @@ cdef class KeyIndex:
             return STOP_ENDED
         key = find_property(view.properties, view.properties_length, b"UNIQ_KEY", 8, &length)
         if key != NULL:
-            result = self.put_key(view, key, length, number)
+            result = self.take_key(view, key, length, number)
             if result != STOP_ENDED:
                 return result
             number += 1
@@ -280,7 +284,7 @@ cdef class KeyIndex:
                 if stop == NULL:
                     stop = end
                 if stop > key:
-                    result = self.put_key(view, key, <int32_t> (stop - key), number)
+                    result = self.take_key(view, key, <int32_t> (stop - key), number)
                     if result != STOP_ENDED:
                         return result
                     number += 1
@@ -288,24 +292,43 @@ cdef class KeyIndex:
         self.keys_done = 0
         return STOP_ENDED
 
-    cdef Stop put_key(self, const RecordView *view, const uint8_t *key, int32_t length,
-                      int32_t number) noexcept nogil:
+    cdef Stop take_key(self, const RecordView *view, const uint8_t *key, int32_t length,
+                       int32_t number) noexcept nogil:
+        cdef Key *found
         if number < self.keys_done:
             return STOP_ENDED
-        if self.current is None or self.current.count >= self.current.capacity:
-            return STOP_FILE
-        if self.current.count >= self.current.reserved:
-            return STOP_ROOM
-        self.current.put(index_hash(view.topic, view.topic_length, key, length),
-                         view.physical_offset, view.store_timestamp)
+        if self.keys_found == KEYS_AHEAD:
+            return STOP_FULL
+        found = &self.keys[self.keys_found]
+        found.hash = index_hash(view.topic, view.topic_length, key, length)
+        found.physical_offset = view.physical_offset
+        found.store_timestamp = view.store_timestamp
+        if self.current is not None:
+            self.current.expect(found.hash)
+        self.keys_found += 1
         self.keys_done = number + 1
+        return STOP_ENDED
+
+    cdef Stop put_keys(self) noexcept nogil:
+        """Put what was found; resumes where it stopped."""
+        cdef Key *key
+        while self.keys_put < self.keys_found:
+            if self.current is None or self.current.count >= self.current.capacity:
+                return STOP_FILE
+            if self.current.count >= self.current.reserved:
+                return STOP_ROOM
+            key = &self.keys[self.keys_put]
+            self.current.put(key.hash, key.physical_offset, key.store_timestamp)
+            self.keys_put += 1
+        self.keys_found = self.keys_put = 0
+        self.indexed = self.position
         return STOP_ENDED
 
     # ---- what users ask ------------------------------------------------------------------------
 
     @property
     def indexed_offset(self):
-        return self.position
+        return self.indexed
 
     def query(self, str topic, str key, int max_count, int64_t begin_ms, int64_t end_ms):
         key_hash = hash_of(topic, key)

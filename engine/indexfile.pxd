@@ -14,7 +14,10 @@ cdef class IndexFile:
     cdef uint8_t *entries
     cdef int32_t reserved       # entry numbers below it have room on disk
 
+    cdef uint8_t *slot_of(self, int32_t key_hash) noexcept nogil
     cdef int64_t begin(self) noexcept nogil
+    # Asks memory for what put() of this hash will touch.
+    cdef void expect(self, int32_t key_hash) noexcept nogil
     # Adds one entry; the caller has made sure that count < min(capacity, reserved).
     cdef void put(self, int32_t key_hash, int64_t physical_offset,
                   int64_t store_timestamp) noexcept nogil

@@ -9,6 +9,12 @@ from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
 
+cdef extern from *:
+    """
+    #define congreve_prefetch_to_write(at) __builtin_prefetch((at), 1)
+    """
+    void prefetch_to_write "congreve_prefetch_to_write"(const void *at) noexcept nogil
+
 cdef enum:
     AT_BEGIN_TIMESTAMP = 0
     AT_END_TIMESTAMP = 8
@@ -71,10 +77,16 @@ cdef class IndexFile:
     cdef int64_t begin(self) noexcept nogil:
         return load_i64(self.mapping.data + AT_BEGIN_TIMESTAMP)
 
+    cdef uint8_t *slot_of(self, int32_t key_hash) noexcept nogil:
+        return self.mapping.data + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
+
+    cdef void expect(self, int32_t key_hash) noexcept nogil:
+        prefetch_to_write(self.slot_of(key_hash))
+
     cdef void put(self, int32_t key_hash, int64_t physical_offset,
                   int64_t store_timestamp) noexcept nogil:
         cdef uint8_t *head = self.mapping.data
-        cdef uint8_t *slot = head + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
+        cdef uint8_t *slot = self.slot_of(key_hash)
         cdef uint8_t *entry = self.entries + <int64_t> self.count * INDEX_ENTRY
         cdef int32_t previous = load_i32(slot)
         cdef int64_t begin = self.begin()
@@ -113,9 +125,7 @@ cdef class IndexFile:
         self.reserved = stop
 
     def find(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
-        cdef int32_t number = load_i32(
-            self.mapping.data + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
-        )
+        cdef int32_t number = load_i32(self.slot_of(key_hash))
         cdef int32_t count = self.count
         cdef int32_t old_run = 0
         cdef int32_t previous

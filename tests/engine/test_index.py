@@ -167,6 +167,18 @@ def test_more_entries_than_a_file_takes_go_on_in_the_next(shelf: Shelf) -> None:
     assert all(shelf.bodies(f"key{i}") == [b"%d" % i] for i in range(200))
 
 
+def test_a_message_of_more_keys_than_a_file_takes_has_each_of_them_once(shelf: Shelf) -> None:
+    shelf.put(b"before", KEYS="first")
+    keys = [f"key{i}" for i in range(130)]
+    shelf.put(b"many", KEYS=" ".join(keys))
+    shelf.put(b"behind", KEYS="last")
+    shelf.settled()
+    assert all(shelf.bodies(key) == [b"many"] for key in keys)
+    assert (shelf.bodies("first"), shelf.bodies("last")) == ([b"before"], [b"behind"])
+    files = [IndexFile(str(path), 101, 50) for path in Path(shelf.config.index_dir).iterdir()]
+    assert sum(file.count - 1 for file in files) == 132
+
+
 def test_the_newest_come_first_where_not_all_are_wanted(shelf: Shelf) -> None:
     for i in range(10):
         shelf.put(b"%d" % i, KEYS="k")
