@@ -141,7 +141,7 @@ class Broker:
             topics=fast_topics,
             gate=gate,
             arrived=self._arrived,
-            pulls=pulls,
+            pulls=pulls.path,
             transactions=self.managers.transactions.hot_path(fast_topics),
             delays=self.managers.delayed.hot_path(self.config.broker_cluster_name),
             settings=hot_path_settings(self.config),
@@ -222,8 +222,8 @@ class Broker:
 
     def _housekeep(self) -> None:
         self.managers.locks.drop_expired()
-        if self._hot_path is not None:
-            self._hot_path.release_segments()
+        if self._pulls is not None:
+            self._pulls.path.release_segments()
         silent = self.managers.consumers.expired(CHANNEL_EXPIRED_MS)
         for connection in {*silent, *self.managers.producers.expired(CHANNEL_EXPIRED_MS)}:
             logger.warning("no heartbeat from %s:%d for 120 s, closed", *connection.peer)

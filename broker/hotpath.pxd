@@ -1,17 +1,16 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.delaypath cimport DelayPath
-from congreve.broker.pulltickets cimport PullTicket, PullTickets
+from congreve.broker.pullpath cimport PullPath
 from congreve.broker.sendproperties cimport DeliveryWish
 from congreve.broker.transactionpath cimport TransactionPath
 from congreve.broker.topictable cimport TopicEntry, TopicTable
 from congreve.engine.commitlog cimport Appended, CommitLog
-from congreve.engine.reader cimport Gather
 from congreve.records.host cimport MESSAGE_ID_MAX
 from congreve.records.record cimport Host, Message
 from congreve.remoting.frame cimport Frame, Header
 from congreve.remoting.headerdecoder cimport HeaderDecoder
-from congreve.remoting.hotheaders cimport PullHeader, SendHeader
+from congreve.remoting.hotheaders cimport SendHeader
 from congreve.remoting.inbox cimport FrameSink
 from congreve.remoting.slices cimport Slice
 
@@ -36,11 +35,9 @@ cdef class HotPath(FrameSink):
     cdef object store
     cdef object gate
     cdef object arrived                 # called with a watched queue, or one of messages that wait
-    cdef object pulls
     cdef CommitLog log
-    cdef Gather gather
     cdef HeaderDecoder headers
-    cdef PullTickets tickets
+    cdef PullPath pulls
     cdef TopicTable topics
     cdef TransactionPath transactions
     cdef DelayPath delays
@@ -53,7 +50,6 @@ cdef class HotPath(FrameSink):
     cdef Header header
     cdef SendHeader send
     cdef DeliveryWish wish
-    cdef PullHeader pull
     cdef Message message
     cdef Appended appended
     cdef TopicEntry *topic
@@ -93,8 +89,5 @@ cdef class HotPath(FrameSink):
     cdef int resume(self, Stop stop, object connection) except -1
     cdef bint room_made(self, bint in_log) except -1
     cdef int answer_cold(self, object connection) except -1
-    cdef bytes frame_bytes(self)
-    cdef bint serve_pull(self, object connection) except -1
-    cdef bint hold_pull(self, object connection, PullTicket ticket) except -1
     cdef int grow_out(self, Py_ssize_t wanted) except -1
     cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil

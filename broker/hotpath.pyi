@@ -4,7 +4,7 @@ from typing import final
 from congreve.broker.delaypath import DelayPath
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.hotsettings import HotPathSettings
-from congreve.broker.pull import PullMessageProcessor
+from congreve.broker.pullpath import PullPath
 from congreve.broker.topictable import TopicTable
 from congreve.broker.transactionpath import TransactionPath
 from congreve.engine.consumequeue import ConsumeQueue
@@ -22,7 +22,7 @@ class HotPath(FrameSink):
         topics: TopicTable,
         gate: DurabilityGate,
         arrived: Callable[[ConsumeQueue], None],
-        pulls: PullMessageProcessor,
+        pulls: PullPath,
         transactions: TransactionPath,
         delays: DelayPath,
         settings: HotPathSettings,
@@ -38,5 +38,3 @@ class HotPath(FrameSink):
     def put_batches(self) -> int: ...
     def set_store_host(self, host: bytes) -> None:
         """What records and message ids name: 4 or 16 address bytes, then the port as i32."""
-    def release_segments(self) -> None:
-        """Hold no segment beyond the next pull: what retention deletes is then given back."""

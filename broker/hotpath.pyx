@@ -1,10 +1,10 @@
 """Sends and pulls of ordinary messages, a chunk of bytes at a time.
 
 `HotPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
-appended and answered in `run()`, without the GIL and without a Python object for each; pulls that
-find messages are answered from the consume queue, others wait for them. `broker/transactionpath`
-does the same for half messages and their ends, `broker/delaypath` for messages that are to be
-delivered later. Whatever else a frame may be (another code, a topic to create, a limit broken) goes
+appended and answered in `run()`, without the GIL and without a Python object for each.
+`broker/pullpath` answers pulls from the consume queue or lets them wait, `broker/transactionpath`
+takes half messages and their ends, `broker/delaypath` messages that are to be delivered later.
+Whatever else a frame may be (another code, a topic to create, a limit broken) goes
 to the Python handlers, which hold the rules; so nothing is decided here that is not decided there
 too.
 """
@@ -17,8 +17,7 @@ from libc.string cimport memcpy
 
 from congreve.broker.batchbody cimport is_ordinary_batch
 from congreve.broker.delaypath cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
-from congreve.broker.heldpull cimport HeldPull, answer_found, may_wait
-from congreve.broker.pulltickets cimport PullTicket
+from congreve.broker.pullpath cimport PullPath
 from congreve.broker.sendproperties cimport (
     SEND_BATCH,
     SEND_HALF,
@@ -42,7 +41,6 @@ from congreve.engine.commitlog cimport (
     AppendStatus,
 )
 from congreve.engine.consumequeue cimport ConsumeQueue
-from congreve.engine.reader cimport GET_COLD, GET_FOUND, Gather
 from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
 from congreve.records.layout cimport (
@@ -67,7 +65,7 @@ from congreve.remoting.frame cimport (
     next_frame,
 )
 from congreve.remoting.headerdecoder cimport HeaderDecoder
-from congreve.remoting.hotheaders cimport is_send, read_pull_header
+from congreve.remoting.hotheaders cimport is_send
 from congreve.remoting.inbox cimport FrameReader
 from congreve.remoting.slices cimport Slice
 
@@ -78,7 +76,6 @@ cdef enum:
     PULL_MESSAGE = 11
     END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
-    SUSPEND = 2                     # of a pull's sysFlag
     ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
 
 
@@ -113,7 +110,7 @@ cdef class HotPath(FrameSink):
         PyMem_Free(self.out)
         PyMem_Free(self.properties)
 
-    def __init__(self, *, store, TopicTable topics, gate, arrived, pulls,
+    def __init__(self, *, store, TopicTable topics, gate, arrived, PullPath pulls,
                  TransactionPath transactions, DelayPath delays, settings):
         self.store = store
         self.log = store.log
@@ -129,19 +126,12 @@ cdef class HotPath(FrameSink):
         self.cluster = slice_of(self.kept[0])
         self.constants[0] = slice_of(self.kept[1])
         self.constants[1] = slice_of(self.kept[2])
-        self.gather = Gather(store.log, store.limits, spares_disk=True)
-        self.tickets = pulls.tickets
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
         fill(&self.message.store_host, host)
         self.id_host_length = put_id_host(self.id_host, &self.message.store_host) - self.id_host
         self.transactions.set_store_host(host)
-
-    def release_segments(self):
-        # A deleted segment keeps its disk space for as long as anybody maps it.
-        self.gather.segments = None
-        self.pulls.waker.release_segments()
 
     # ---- a chunk, with the GIL -----------------------------------------------------------------
 
@@ -171,10 +161,13 @@ cdef class HotPath(FrameSink):
         """Do what compiled code could not, so that run() can go on."""
         cdef bint batch
         cdef int32_t size = self.frame.size
-        if stop == STOP_COLD or (stop == STOP_PULL and not self.serve_pull(connection)):
+        if stop == STOP_COLD:
             self.answer_cold(connection)
         elif stop == STOP_PULL:
-            self.at += size
+            if self.pulls.serve(connection, &self.frame, &self.header):
+                self.at += size
+            else:
+                self.answer_cold(connection)
         elif stop == STOP_SEGMENT or stop == STOP_QUEUE_ROOM:
             if not self.room_made(stop == STOP_SEGMENT):
                 self.answer_cold(connection)
@@ -201,13 +194,12 @@ cdef class HotPath(FrameSink):
     cdef int answer_cold(self, object connection) except -1:
         cdef int32_t size = self.frame.size
         self.wake_held()  # a handler may delete a topic, and with it what is remembered here
-        connection.on_frame(self.frame_bytes())
+        connection.on_frame(
+            PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
+        )
         self.transactions.find_queues()
         self.at += size
         return 0
-
-    cdef bytes frame_bytes(self):
-        return PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
 
     def finish(self, connection):
         """What one chunk owes: its answers, the index's and the flusher's wake-up, who waits."""
@@ -240,47 +232,6 @@ cdef class HotPath(FrameSink):
         self.out = out
         self.out_capacity = capacity
         return 0
-
-    # ---- pulls ---------------------------------------------------------------------------------
-
-    cdef bint serve_pull(self, object connection) except -1:
-        """Answer a pull that finds messages; False: it is for the Python handler."""
-        cdef PullTicket ticket
-        read_pull_header(&self.header, &self.pull)
-        if not self.pull.complete or self.header.flag & FLAG_ONEWAY:
-            return False
-        ticket = self.tickets.find(&self.pull)
-        if ticket is None:
-            ticket = self.pulls.ticket(self.frame_bytes(), connection)
-            if ticket is None:
-                return False
-            self.tickets.keep(ticket)
-        if self.tickets.config.slave_read_enable:
-            return False  # the Python handler knows which broker to suggest
-        self.gather.look(ticket.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
-                         ticket.tags, ticket.records)
-        if self.gather.status == GET_FOUND:
-            answer_found(connection, self.gather, self.frame.serialize_type, self.header.opaque)
-            ticket.counter.add(self.gather.count, self.gather.size)
-        elif not self.hold_pull(connection, ticket):
-            return False
-        self.tickets.commit(ticket, &self.pull)
-        return True
-
-    cdef bint hold_pull(self, object connection, PullTicket ticket) except -1:
-        """Let a pull wait that may: for a message, or for the disk."""
-        cdef bint cold = self.gather.status == GET_COLD
-        if not cold and not (self.pull.sys_flag & SUSPEND
-                             and may_wait(self.gather.status, self.pull.queue_offset)):
-            return False
-        held = HeldPull(
-            connection, self.frame_bytes(), ticket,
-            offset=self.pull.queue_offset, max_count=self.pull.max_count,
-            serialize_type=self.frame.serialize_type, opaque=self.header.opaque,
-        )
-        if cold:
-            return self.pulls.cold.suspend(held, self.gather.cold_offset)
-        return self.pulls.suspend(held, self.pull.suspend_timeout_ms)
 
     # ---- a chunk, without it -------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from congreve.broker.groups import SubscriptionGroupManager
 from congreve.broker.heldpull import HeldPull, PullWaker
 from congreve.broker.hold import PullRequestHold
 from congreve.broker.offsets import ConsumerOffsetManager
+from congreve.broker.pullpath import PullPath
 from congreve.broker.pulltickets import PullTicket, PullTickets
 from congreve.broker.stats import BrokerStats
 from congreve.broker.subscription import MessageFilter, is_tag_type, tag_codes_of
@@ -102,6 +103,7 @@ class PullMessageProcessor:
         self.hold = PullRequestHold(
             wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
         )
+        self.path = PullPath(store, self)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
