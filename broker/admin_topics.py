@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 class TopicAdminProcessor:
-    """Make, change, delete and list topics. `saved` waits until topics.json is on disk."""
+    """Make, change, delete and list topics.
+
+    `saved` waits until topics.json is on disk, `announced` until name servers know the topics.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class TopicAdminProcessor:
         store: MessageStore,
         stats: BrokerStats,
         saved: Callable[[], Awaitable[None]],
+        announced: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._topics = topics
@@ -47,6 +51,7 @@ class TopicAdminProcessor:
         self._store = store
         self._stats = stats
         self._saved = saved
+        self._announced = announced
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -85,6 +90,7 @@ class TopicAdminProcessor:
         )
         logger.info("topic %s updated by %s:%d", header.topic, *connection.peer)
         await self._saved()
+        await self._announced()
         return request.reply(ResponseCode.SUCCESS)
 
     async def delete_topic(

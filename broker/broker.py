@@ -158,6 +158,7 @@ class Broker:
             store=self.store,
             gate=gate,
             pulls=pulls,
+            announced=self._registration.settled,
             clock=self._clock,
         ).handlers()
 

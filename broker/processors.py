@@ -1,7 +1,7 @@
 """Every request code and who serves it (RocketMQ: BrokerController.registerProcessor)."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +45,7 @@ class Processors:
         store: MessageStore,
         gate: DurabilityGate,
         pulls: PullMessageProcessor,
+        announced: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._config = config
@@ -54,6 +55,7 @@ class Processors:
         self._store = store
         self._gate = gate
         self._pulls = pulls
+        self._announced = announced
         self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
@@ -134,6 +136,7 @@ class Processors:
                 store=self._store,
                 stats=self._managers.stats,
                 saved=self._managers.topics_file.settled,
+                announced=self._announced,
             ),
             GroupAdminProcessor(
                 config=self._config,

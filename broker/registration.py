@@ -33,6 +33,8 @@ PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 RETRY_S = 5.0
 """Seconds until a name server that failed is asked again."""
 UNREGISTER_TIMEOUT_S = 3.0
+HEARD_TIMEOUT_S = 3.0
+"""Seconds that an answer may wait for name servers; mqadmin waits 5 for it."""
 
 
 class _NameServer:
@@ -41,10 +43,25 @@ class _NameServer:
     def __init__(self, address: str) -> None:
         self.address = address
         self.changed: set[str] | None = None
+        self.changes = 0
+        self.heard = 0
         self.wanted = asyncio.Event()
+        self.told = asyncio.Event()
         self.connection: Connection | None = None
         self.order_topics: frozenset[str] | None = None
         self.failing = False
+
+    def note_heard(self, changes: int) -> None:
+        """It was told of so many changes, or failed to be."""
+        self.heard = changes
+        self.told.set()
+        self.told = asyncio.Event()
+
+    async def has_heard(self) -> None:
+        """Return when it was told of all changes so far; one that fails is not waited for."""
+        changes = self.changes
+        while self.heard < changes and not self.failing:
+            await self.told.wait()
 
 
 class NameServerRegistration:
@@ -81,14 +98,28 @@ class NameServerRegistration:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers:
+            server.note_heard(server.changes)
         servers, self._servers, self._tasks = self._servers, [], []
         await asyncio.gather(*(self._unregister(server) for server in servers))
         if self._client is not None:
             await self._client.close()
             self._client = None
 
+    async def settled(self) -> None:
+        """Return when name servers have heard of all changes so far, or HEARD_TIMEOUT_S have gone.
+
+        Who makes a topic finds its route then (RocketMQ: registerIncrementBrokerData).
+        """
+        try:
+            async with asyncio.timeout(HEARD_TIMEOUT_S):
+                await asyncio.gather(*(server.has_heard() for server in self._servers))
+        except TimeoutError:
+            logger.warning("a name server has not answered for %.0f s", HEARD_TIMEOUT_S)
+
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         for server in self._servers:
+            server.changes += 1
             if server.changed is not None:
                 server.changed.add(topic)
             server.wanted.set()
@@ -106,7 +137,9 @@ class NameServerRegistration:
             except TimeoutError:
                 pass
             server.wanted.clear()
+            changes = server.changes
             delay = await self._tell(server)
+            server.note_heard(changes)
 
     async def _tell(self, server: _NameServer) -> float:
         """Register at one name server; returns the seconds until the next time."""

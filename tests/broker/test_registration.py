@@ -52,6 +52,7 @@ class Recorder:
         self.queries = 0
         self.changed = "false"
         self.answer_code = 0
+        self.keeps_silent = False
         self.order_topics = b""
         self._server = RemotingServer(
             {
@@ -75,10 +76,12 @@ class Recorder:
         for connection in list(self._server.connections):
             connection.abort()
 
-    def _register(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def _register(self, request: RemotingCommand, _: Connection) -> RemotingCommand | None:
         compressed = request.ext_fields["compressed"] == "true"
         body = read_registration(request.body, request.version, compressed=compressed)
         self.registrations.append(body.topic_config_serialize_wrapper)
+        if self.keeps_silent:
+            return None
         return request.reply(self.answer_code, "as told", body=self.order_topics)
 
     def _query(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -108,6 +111,30 @@ async def test_new_topic_is_told_at_once_and_alone() -> None:
         await eventually(lambda: len(server.registrations) == 2)
         assert set(server.registrations[1].topic_config_table) == {"T"}
         assert server.registrations[1].data_version == topics.data_version
+
+
+async def test_who_made_a_topic_and_waits_finds_it_at_each_name_server() -> None:
+    async with NameServer(port=0) as one, NameServer(port=0) as two:
+        async with registered(broker_config(one.address, two.address)) as (subject, topics):
+            for name in ("T", "U"):
+                topics.update(TopicConfig(topic_name=name))
+                await subject.settled()
+                for server in (one, two):
+                    assert name in server.routes.topics().topic_list
+
+
+async def test_nobody_waits_for_name_servers_that_are_away_or_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registration, "HEARD_TIMEOUT_S", 0.05)
+    silent = Recorder()
+    async with silent, registered(broker_config("127.0.0.1:1", silent.address)) as made:
+        subject, topics = made
+        silent.keeps_silent = True
+        topics.update(TopicConfig(topic_name="T"))
+        async with asyncio.timeout(5):
+            await subject.settled()
+            await eventually(lambda: len(silent.registrations) == 2)
 
 
 async def test_deleted_topic_moves_the_data_version() -> None:
