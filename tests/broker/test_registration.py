@@ -114,13 +114,15 @@ async def test_new_topic_is_told_at_once_and_alone() -> None:
 
 
 async def test_who_made_a_topic_and_waits_finds_it_at_each_name_server() -> None:
-    async with NameServer(port=0) as one, NameServer(port=0) as two:
-        async with registered(broker_config(one.address, two.address)) as (subject, topics):
-            for name in ("T", "U"):
-                topics.update(TopicConfig(topic_name=name))
-                await subject.settled()
-                for server in (one, two):
-                    assert name in server.routes.topics().topic_list
+    async with (
+        NameServer(port=0) as one,
+        NameServer(port=0) as two,
+        registered(broker_config(one.address, two.address)) as (subject, topics),
+    ):
+        for name in ("T", "U"):
+            topics.update(TopicConfig(topic_name=name))
+            await subject.settled()
+            assert all(name in server.routes.topics().topic_list for server in (one, two))
 
 
 async def test_nobody_waits_for_name_servers_that_are_away_or_silent(
