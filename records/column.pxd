@@ -34,7 +34,7 @@ cdef enum Failure:
     TOO_LARGE = -2          # Arrow's offsets have 32 bits
 
 cdef enum:
-    CHUNK = 256             # most rows of a fill(); they stay in the cache for all columns
+    CHUNK = 64              # most rows of a fill(); they stay in the cache for all columns
 
 
 cdef class Column:

@@ -92,11 +92,21 @@ cdef bint put_foreign(ColumnBuffer values, const uint8_t *at, int64_t length) no
 
 
 cdef bint put_text(ColumnBuffer values, const uint8_t *at, int64_t length) noexcept nogil:
-    if length > 0:
+    cdef uint8_t *to = values.data + values.length
+    cdef uint8_t seen = 0
+    cdef int64_t i
+    if length < 8:
+        # most tags, and cheaper than two calls
+        for i in range(length):
+            seen |= at[i]
+            to[i] = at[i]
+        if seen & 0x80:
+            return put_foreign(values, at, length)
+    else:
         if not is_ascii(at, length):
             return put_foreign(values, at, length)
-        memcpy(values.data + values.length, at, length)
-        values.length += length
+        memcpy(to, at, length)
+    values.length += length
     return True
 
 

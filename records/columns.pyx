@@ -15,7 +15,9 @@ from congreve.records.column cimport CHUNK, NO_MEMORY, TOO_LARGE, Column, Failur
 from congreve.records.cursor cimport load_i64
 from congreve.records.record cimport tags_code
 from congreve.records.recordfilter cimport RecordFilter
-from congreve.records.row cimport NO_RECORD, SOUND, Row, Text, find_names, look_at, same
+from congreve.records.row cimport (
+    NO_RECORD, SOUND, WANT_KEYS, WANT_TAGS, WANT_UNIQUE_KEY, Row, Text, find_names, look_at, same,
+)
 
 from congreve.records.column import KINDS
 from congreve.records.errors import CorruptRecordError, RecordError
@@ -49,7 +51,7 @@ cdef class RecordColumns:
     cdef bint verify_crc
     cdef bint keep_corrupt
     cdef bint decompress
-    cdef bint wants_names
+    cdef int32_t wanted_names
     cdef bint wants_body
     cdef bint wants_code
     cdef Row *chunk
@@ -63,7 +65,12 @@ cdef class RecordColumns:
         self.tags = None if tags is None else tuple([tag.encode() for tag in tags])
         self.records = records
         self.verify_crc, self.keep_corrupt, self.decompress = verify_crc, keep_corrupt, decompress
-        self.wants_names = bool({"tags", "keys", "msgId"}.intersection(names)) or tags is not None
+        if "tags" in self.names or tags is not None:
+            self.wanted_names |= WANT_TAGS
+        if "keys" in self.names:
+            self.wanted_names |= WANT_KEYS
+        if "msgId" in self.names:
+            self.wanted_names |= WANT_UNIQUE_KEY
         self.wants_body = verify_crc or "body" in self.names
         self.wants_code = "tagsCode" in self.names
         self.chunk = <Row *> malloc(CHUNK * sizeof(Row))
@@ -178,8 +185,8 @@ cdef class RecordColumns:
             row = &self.chunk[i]
             if row.state == NO_RECORD:
                 continue
-            if self.wants_names:
-                find_names(row)
+            if self.wanted_names:
+                find_names(row, self.wanted_names)
             bytes += row.view.size
             self.bytes_touched += row.view.size
             if not self.wants_body:
@@ -249,6 +256,7 @@ cdef void look_at_entries(Row *chunk, const uint8_t *data, int64_t length, int64
             if 0 <= next < length - sizes[i + AHEAD]:
                 __builtin_prefetch(data + next)
                 __builtin_prefetch(data + next + 64)
+                __builtin_prefetch(data + next + sizes[i + AHEAD] - 128)
                 __builtin_prefetch(data + next + sizes[i + AHEAD] - 64)
         look_at(row, data, length, physical[i] - base, physical[i], verify_crc)
         if row.state != NO_RECORD and (

@@ -29,8 +29,12 @@ cdef struct Row:
 cdef void look_at(Row *row, const uint8_t *data, int64_t length, int64_t place,
                   int64_t physical_offset, bint verify_crc) noexcept nogil
 
-# Fills tags, keys and unique_key, in one walk.
-cdef void find_names(Row *row) noexcept nogil
+# Fills those of tags, keys and unique_key that are wanted, in one walk; the others are NULL.
+cdef enum:
+    WANT_TAGS = 1
+    WANT_KEYS = 2
+    WANT_UNIQUE_KEY = 4
+cdef void find_names(Row *row, int32_t wanted) noexcept nogil
 
 # All properties, at most PIECES_MAX; of equal names the last wins, as in Java's map.
 cdef enum:

@@ -8,6 +8,16 @@ from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport Host, put_message_id
 from congreve.records.record cimport RECORD_OK, RecordView, check
 
+cdef extern from "<string.h>" nogil:
+    void *memrchr(const void *at, int byte, size_t length)
+
+
+cdef inline Text text(const uint8_t *at, const uint8_t *stop) noexcept nogil:
+    cdef Text found
+    found.at = at
+    found.length = <int32_t> (stop - at)
+    return found
+
 
 cdef void look_at(Row *row, const uint8_t *data, int64_t length, int64_t place,
                   int64_t physical_offset, bint verify_crc) noexcept nogil:
@@ -50,31 +60,27 @@ cdef int32_t split(const RecordView *view, Piece *pieces) noexcept nogil:
     return count
 
 
-cdef void find_names(Row *row) noexcept nogil:
-    cdef const uint8_t *at = row.view.properties
-    cdef const uint8_t *end = at + row.view.properties_length
-    cdef const uint8_t *stop
-    cdef Text *found
+# From the end: of equal names the last counts, and what stands before it need not be looked at.
+cdef void find_names(Row *row, int32_t wanted) noexcept nogil:
+    cdef const uint8_t *begin = row.view.properties
+    cdef const uint8_t *stop = begin + row.view.properties_length
+    cdef const uint8_t *at
     row.tags.at = row.keys.at = row.unique_key.at = NULL
-    while at < end:
-        stop = <const uint8_t *> memchr(at, layout.PROPERTY_SEPARATOR, end - at)
-        if stop == NULL:
-            stop = end
-        found = NULL
+    while wanted and stop > begin:
+        at = <const uint8_t *> memrchr(begin, layout.PROPERTY_SEPARATOR, stop - begin)
+        at = begin if at == NULL else at + 1
         if stop - at > 5 and at[4] == layout.NAME_VALUE_SEPARATOR:
-            if memcmp(at, b"TAGS", 4) == 0:
-                found = &row.tags
-            elif memcmp(at, b"KEYS", 4) == 0:
-                found = &row.keys
-            if found != NULL:
-                found.at = at + 5
-        elif (stop - at > 9 and at[8] == layout.NAME_VALUE_SEPARATOR
-                and memcmp(at, b"UNIQ_KEY", 8) == 0):
-            found = &row.unique_key
-            found.at = at + 9
-        if found != NULL:
-            found.length = <int32_t> (stop - found.at)
-        at = stop + 1
+            if wanted & WANT_TAGS and memcmp(at, b"TAGS", 4) == 0:
+                wanted ^= WANT_TAGS
+                row.tags = text(at + 5, stop)
+            elif wanted & WANT_KEYS and memcmp(at, b"KEYS", 4) == 0:
+                wanted ^= WANT_KEYS
+                row.keys = text(at + 5, stop)
+        elif (wanted & WANT_UNIQUE_KEY and stop - at > 9
+                and at[8] == layout.NAME_VALUE_SEPARATOR and memcmp(at, b"UNIQ_KEY", 8) == 0):
+            wanted ^= WANT_UNIQUE_KEY
+            row.unique_key = text(at + 9, stop)
+        stop = at - 1
 
 
 cdef int32_t put_offset_id(uint8_t *at, const RecordView *view) noexcept nogil:
