@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -87,8 +88,8 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
             return  # Spark asks for one empty partition where there are none
-        spare_imports()
         source = open_source(self._options)
+        spare_imports()
         try:
             yield from source.read(partition.part, self.scan())
         finally:
@@ -107,13 +108,13 @@ class PushdownReader(BatchReader):
         return filters
 
 
+@cache
 def spare_imports() -> None:
-    """Take what a worker has imported out of the garbage collection after each of its tasks.
+    """Once in a process: spare Spark's worker from looking through all that it has imported.
 
-    Spark's worker collects all generations then, for 20 ms, while the next task waits.
+    It collects all garbage after each of its tasks, for 20 ms, while the next task waits.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()
+    gc.freeze()
 
 
 def _of_key(source: Source, ranges: list[Range], key: str) -> Iterator[Range]:

@@ -61,6 +61,14 @@ class ClusterSource:
         """Topics that the name servers know; UnreachableError where none answers."""
         return self._ask(self._admin.client.topics(), self._administrator())
 
+    def remark(self, topic: str) -> str:
+        """Which brokers are there: name servers forget the topics of one that is away."""
+        admin = self._administrator()
+        found = ", ".join(sorted(self._ask(admin.client.cluster_info(), admin).broker_addr_table))
+        if not found:
+            return ". No broker is registered: the topic's own may be away"
+        return f". Registered is {found}: if {topic!r} is on another broker, that one is away"
+
     def queues(self, topic: str) -> list[Queue]:
         """Queues that may be read, none where no broker has the topic; UnreachableError."""
         try:

@@ -28,6 +28,7 @@ class Source(Protocol):
     """Where messages come from: a store's files (storemode) or brokers (clustermode)."""
 
     def topics(self) -> list[str]: ...
+    def remark(self, topic: str) -> str: ...
     def queues(self, topic: str) -> list[Queue]: ...
     def bounds(self, queue: Queue) -> tuple[int, int]: ...
     def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int: ...
@@ -69,7 +70,7 @@ def chosen_queues(source: Source, selection: Selection, *, partly: bool = False)
         shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
         raise OptionError(
             f"topic {missing[0]!r} (option topic, subscribe or assign) is not there; "
-            f"there are {shown or 'no topics at all'}"
+            f"there are {shown or 'no topics at all'}{source.remark(missing[0])}"
         )
     if selection.queues is None:
         return sorted(queue for queues in found.values() for queue in queues)

@@ -27,12 +27,14 @@ from congreve.errors import CongreveError
 from congreve.spark.errors import OptionError, SchemaError, SendError, SparkError
 from congreve.spark.options import IGNORED
 
-OPTIONS = ("nameServer", "topic", "group", "sendTimeoutMs")
+OPTIONS = ("nameServer", "topic", "group", "sendTimeoutMs", "maxDelayLevel")
 PRODUCER_GROUP = "spark-congreve-sink"
 BATCH = 200
 """Messages that go to one queue together."""
 BATCH_BYTES = 1 << 20
 IN_FLIGHT = 8
+DELAY_LEVELS = 18
+"""Of a broker whose messageDelayLevel is as it comes."""
 
 TYPES = {
     "body": ("binary", "string"),
@@ -57,6 +59,7 @@ class SinkOptions:
     topic: str | None
     group: str
     timeout_s: float
+    max_delay_level: int = DELAY_LEVELS
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Sent(WriterCommitMessage):
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's options nameServer, topic, group and sendTimeoutMs; OptionError."""
+    """The sink's OPTIONS, without regard to case; OptionError."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower() for name in OPTIONS} | IGNORED
     for name in options:
@@ -78,11 +81,15 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     timeout = given.get("sendtimeoutms", "3000")
     if not timeout.isdecimal() or int(timeout) == 0:
         raise OptionError(f"option sendTimeoutMs is {timeout!r}: it must be milliseconds above 0")
+    levels = given.get("maxdelaylevel", str(DELAY_LEVELS))
+    if not levels.isdecimal() or int(levels) == 0:
+        raise OptionError(f"option maxDelayLevel is {levels!r}: it must be a level above 0")
     return SinkOptions(
         name_server=given["nameserver"],
         topic=given.get("topic") or None,
         group=given.get("group") or PRODUCER_GROUP,
         timeout_s=int(timeout) / 1000,
+        max_delay_level=int(levels),
     )
 
 
@@ -232,13 +239,19 @@ def _message(row: dict[str, Any], number: int, options: SinkOptions) -> tuple[Pl
         raise SendError(f"row {number} has no topic, and there is no option topic")
     if body is None:
         raise SendError(f"row {number} for topic {topic} has no body")
+    level = row.get("delayLevel") or 0
+    if not 0 <= level <= options.max_delay_level:
+        raise SendError(
+            f"row {number}: column delayLevel is {level}: it must be 0 to "
+            f"{options.max_delay_level}; option maxDelayLevel is for brokers with more levels"
+        )
     message = Message(
         topic=topic,
         body=body.encode() if isinstance(body, str) else body,
         tags=row.get("tags"),
         keys=row.get("keys"),
         properties=_properties(row.get("properties"), number),
-        delay_level=row.get("delayLevel") or 0,
+        delay_level=level,
     )
     return (topic, row.get("queueId"), row.get("brokerName")), message
 

@@ -65,6 +65,10 @@ class StoreSource:
         """Topics of the store."""
         return self._files.topics()
 
+    def remark(self, topic: str) -> str:
+        """What else there is to say of a topic that is not there: nothing."""
+        return ""
+
     def queues(self, topic: str) -> list[Queue]:
         """Queues of a topic, none where the store has no such topic."""
         if topic not in self._files.topics():

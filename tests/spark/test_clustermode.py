@@ -180,6 +180,17 @@ def test_a_stream_waits_for_a_name_server_that_is_away(
     assert next(addresses, None) is None
 
 
+def test_a_topic_whose_broker_is_down_is_not_just_not_there(filled: Cluster) -> None:
+    with pytest.raises(OptionError, match=r"'Nothing' .* Registered is broker-a: .* is away"):
+        reader(filled, "Nothing").partitions()
+    filled.stop()
+    try:
+        with pytest.raises(OptionError, match=r"No broker is registered: the topic's own may be"):
+            reader(filled).partitions()
+    finally:
+        filled.start()
+
+
 def test_a_broker_that_dies_in_the_middle_is_named_with_the_option(
     filled: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

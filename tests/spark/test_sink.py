@@ -60,6 +60,11 @@ def test_a_delayed_row_is_parked_under_its_level(cluster: Cluster) -> None:
     options = sink_options({"nameServer": cluster.address})
     assert send_all(iter([batch]), options).messages == 1
     assert cluster.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
+    # this broker has no 20: it takes its highest, as 4.9.4 does
+    more = sink_options({"nameServer": cluster.address, "maxDelayLevel": "20"})
+    beyond = pa.RecordBatch.from_pylist([{"body": b"y", "delayLevel": 20, "topic": "delayed"}])
+    assert send_all(iter([beyond]), more).messages == 1
+    assert cluster.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 17) == 2
 
 
 def test_a_stream_of_rows_is_sent_once_where_nothing_fails(
@@ -123,6 +128,8 @@ def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
         ({"body": b"x", "topic": "out", "properties": "{"}, "row 0: properties '{' are no JSON"),
         ({"body": b"x", "topic": "a b"}, "a b"),
         ({"body": b"x", "topic": "out", "queueId": 99}, "topic out has no queue 99"),
+        ({"body": b"x", "topic": "out", "delayLevel": 77}, "row 0: column delayLevel is 77: .* 18"),
+        ({"body": b"x", "topic": "out", "delayLevel": -1}, "row 0: column delayLevel is -1"),
     ]:
         with pytest.raises(SendError, match=message):
             send_all(iter([pa.RecordBatch.from_pylist([row])]), options)
@@ -137,6 +144,7 @@ def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Clu
         ("'x' AS body", {}, "option topic or a column topic is needed"),
         ("'x' AS body", {"topic": "out", "tag": "A"}, "option tag is not known"),
         ("'x' AS body", {"topic": "out", "sendTimeoutMs": "soon"}, "sendTimeoutMs is 'soon'"),
+        ("'x' AS body", {"topic": "out", "maxDelayLevel": "0"}, "maxDelayLevel is '0'"),
         (
             "'x' AS body",
             {"topic": "out", "nameServer": "127.0.0.1:1", "sendTimeoutMs": "300"},
