@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from congreve.engine.store import Backend
@@ -27,6 +27,10 @@ STANDSTILL_MEAN_OF = 8
 SENDS_AFTER_STANDSTILL = 1000
 """A disk that held up the loop for longer than STANDSTILL_S, in the (moving) mean of some writes,
 does not do so for that many sends."""
+GATHER_S = 0.0003
+"""A write waits so long, at most, for connections that were just answered and will send again."""
+RELEASES_AFTER_GATHERING = 100
+"""After one that waited in vain, that many are followed by no such wait."""
 
 
 class _Parked(NamedTuple):
@@ -58,6 +62,10 @@ class DurabilityGate:
         self._sender: Connection | None = None
         self._sends_alone = 0
         self._standstill = 0.0
+        self._awaited: set[Connection] = set()
+        self._gather_until = 0.0
+        self._gathering = False
+        self._hurried_releases = 0
 
     def __len__(self) -> int:
         """Entries that wait."""
@@ -77,6 +85,7 @@ class DurabilityGate:
             self._timer.cancel()
             self._timer = None
         self._parked.clear()
+        self._awaited.clear()
         self._sender = None
         self._loop = None
 
@@ -95,9 +104,34 @@ class DurabilityGate:
             return
         deadline = self._loop.time() + self._timeout_s
         self._parked.append(_Parked(upto, deadline, connection, answers))
-        self._backend.request(upto)
+        self._awaited.discard(connection)
+        if not self._awaited or self._clock() >= self._gather_until:
+            self._backend.request(upto)
+        elif not self._gathering:
+            self._gathering = True
+            self._loop.call_soon(self._gather)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _gather(self) -> None:
+        """Ask the disk when all who were just answered have sent again, or it takes too long.
+
+        The first of them would have a write to itself, and the others would wait for that one.
+        The loop does not sleep meanwhile: they come within microseconds.
+        """
+        waits = bool(self._awaited and self._parked)
+        if waits and self._loop is not None and self._clock() < self._gather_until:
+            self._loop.call_soon(self._gather)
+            return
+        self._gathering = False
+        if waits:
+            self._awaited.clear()
+            self._hurried_releases = RELEASES_AFTER_GATHERING
+        self._request_parked()
+
+    def _request_parked(self) -> None:
+        if self._parked:
+            self._backend.request(self._parked[-1].upto)
 
     def _written_alone(self, connection: Connection, upto: int) -> bool:
         """Whether `upto` was made durable here, while the loop stood still.
@@ -120,13 +154,16 @@ class DurabilityGate:
         return done
 
     def release(self) -> None:
-        """Send all that is due."""
+        """Send all that is due; what was parked since goes to disk first."""
+        self._request_parked()
         durable = self._backend.durable_offset
         parked = self._parked
         due: dict[Connection, list[bytes]] = {}
         while parked and parked[0].upto <= durable:
             entry = parked.popleft()
             due.setdefault(entry.connection, []).append(entry.answers)
+        if due:
+            self._await_senders(due)
         for connection, answers in due.items():
             if not connection.closed:
                 connection.write(answers[0] if len(answers) == 1 else b"".join(answers))
@@ -137,6 +174,13 @@ class DurabilityGate:
                 entry = parked.popleft()
                 if not entry.connection.closed:
                     entry.connection.write(_failed(entry.answers, failure))
+
+    def _await_senders(self, answered: Iterable[Connection]) -> None:
+        if self._hurried_releases:
+            self._hurried_releases -= 1
+            return
+        self._awaited = set(answered)
+        self._gather_until = self._clock() + GATHER_S
 
     def _moved(self) -> None:
         try:

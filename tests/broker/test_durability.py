@@ -4,6 +4,8 @@ import asyncio
 import errno
 
 from congreve.broker.durability import (
+    GATHER_S,
+    RELEASES_AFTER_GATHERING,
     SENDS_AFTER_STANDSTILL,
     SENDS_ALONE,
     STANDSTILL_MEAN_OF,
@@ -98,6 +100,44 @@ async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend)
         fake_backend.durable_offset = upto
         gate.release()
     assert at_once == 1
+    gate.stop()
+
+
+async def test_who_was_just_answered_shares_the_next_write(
+    connection, another_connection, fake_backend, turn
+):
+    gate = started(DurabilityGate(fake_backend, timeout_s=60, clock=lambda: 0.0))
+    gate.park(connection, answers(1), 100)
+    gate.park(another_connection, answers(2), 200)
+    fake_backend.durable_offset = 200
+    gate.release()
+    gate.park(connection, answers(3), 300)
+    await turn()
+    assert fake_backend.requested[-1] == 200, "the other one is about to send"
+    gate.park(another_connection, answers(4), 400)
+    assert fake_backend.requested[-1] == 400
+    gate.stop()
+
+
+async def test_who_does_not_send_again_keeps_nobody_waiting_for_long(
+    connection, another_connection, fake_backend, turn
+):
+    now = [0.0]
+    gate = started(DurabilityGate(fake_backend, timeout_s=60, clock=lambda: now[0]))
+    waited = 0
+    for upto in range(0, 1000 * RELEASES_AFTER_GATHERING, 1000):
+        gate.park(connection, answers(1), upto + 100)
+        gate.park(another_connection, answers(2), upto + 200)
+        fake_backend.durable_offset = upto + 200
+        gate.release()
+        gate.park(connection, answers(3), upto + 300)
+        waited += fake_backend.requested[-1] < upto + 300
+        now[0] += GATHER_S
+        await turn()
+        assert fake_backend.requested[-1] == upto + 300
+        fake_backend.durable_offset = upto + 300
+        gate.release()
+    assert 1 <= waited <= 3
     gate.stop()
 
 
