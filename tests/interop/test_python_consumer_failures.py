@@ -180,7 +180,10 @@ async def test_members_that_come_and_go_lose_nothing(
     last = rig.consumer(traffic, group)
     await last.start()
     await asyncio.gather(*(member.stop() for member in members))
-    await eventually(lambda: sum(queue.topic == rig.topic for queue in last.assigned) == 8)
+    try:
+        await eventually(lambda: sum(queue.topic == rig.topic for queue in last.assigned) == 8)
+    except TimeoutError:
+        pytest.fail(f"has {last.assigned} of {await last.queues(rig.topic)}")
     await traffic.all_came()
     await sending
     await last.stop()
