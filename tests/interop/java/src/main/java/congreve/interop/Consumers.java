@@ -96,6 +96,7 @@ final class Consumers {
             consumer.setAllocateMessageQueueStrategy(new AllocateMessageQueueConsistentHash());
         }
         if (request.getBooleanValue("hasty")) {
+            consumer.setPollNameServerInterval(1_000);
             consumer.setHeartbeatBrokerInterval(1_000);
             consumer.setPersistConsumerOffsetInterval(500);
         }
