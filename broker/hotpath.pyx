@@ -4,9 +4,8 @@
 appended and answered in `run()`, without the GIL and without a Python object for each.
 `broker/pullpath` answers pulls from the consume queue or lets them wait, `broker/transactionpath`
 takes half messages and their ends, `broker/delaypath` messages that are to be delivered later.
-Whatever else a frame may be (another code, a topic to create, a limit broken) goes
-to the Python handlers, which hold the rules; so nothing is decided here that is not decided there
-too.
+Whatever else a frame may be (another code, a topic to create, a limit broken) goes to the Python
+handlers, which hold the rules; so nothing is decided here that is not decided there too.
 """
 
 cimport cython

@@ -5,15 +5,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.engine.format cimport INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from congreve.io_backends.mapping cimport Mapping
-from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
+from congreve.records.cursor cimport load_i32, load_i64, prefetch, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
-
-cdef extern from *:
-    """
-    #define congreve_prefetch_to_write(at) __builtin_prefetch((at), 1)
-    """
-    void prefetch_to_write "congreve_prefetch_to_write"(const void *at) noexcept nogil
 
 cdef enum:
     AT_BEGIN_TIMESTAMP = 0
@@ -81,7 +75,7 @@ cdef class IndexFile:
         return self.mapping.data + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
 
     cdef void expect(self, int32_t key_hash) noexcept nogil:
-        prefetch_to_write(self.slot_of(key_hash))
+        prefetch(self.slot_of(key_hash))
 
     cdef void put(self, int32_t key_hash, int64_t physical_offset,
                   int64_t store_timestamp) noexcept nogil:

@@ -12,7 +12,7 @@ from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pages cimport in_memory
-from congreve.records.cursor cimport load_i32, load_i64
+from congreve.records.cursor cimport load_i32, load_i64, prefetch
 from congreve.records.layout cimport (
     AT_MAGIC,
     AT_PHYSICAL_OFFSET,
@@ -31,9 +31,6 @@ cdef int64_t RECORD_SCAN_MAX = 16_000
 # Pieces of at least this many bytes leave as views; smaller ones are cheaper to copy than to send
 # one by one.
 cdef int64_t VIEW_MIN = 4096
-
-cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void *at) noexcept nogil
 
 # What was written last is in memory, behind every backend.
 cdef int64_t WARM_TAIL = 32 << 20

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from congreve.records cimport layout
 from congreve.records.column cimport CHUNK, NO_MEMORY, TOO_LARGE, Column, Failure
-from congreve.records.cursor cimport load_i64
+from congreve.records.cursor cimport load_i64, prefetch
 from congreve.records.record cimport tags_code
 from congreve.records.recordfilter cimport RecordFilter
 from congreve.records.row cimport (
@@ -23,10 +23,6 @@ from congreve.records.column import KINDS
 from congreve.records.errors import CorruptRecordError, RecordError
 
 __all__ = ["KINDS", "RecordColumns"]
-
-cdef extern from * nogil:
-    void __builtin_prefetch(const void *at)
-
 
 cdef enum:
     AHEAD = 6               # rows whose bytes are fetched before they are looked at
@@ -254,10 +250,10 @@ cdef void look_at_entries(Row *chunk, const uint8_t *data, int64_t length, int64
         if i + AHEAD < count:
             next = physical[i + AHEAD] - base
             if 0 <= next < length - sizes[i + AHEAD]:
-                __builtin_prefetch(data + next)
-                __builtin_prefetch(data + next + 64)
-                __builtin_prefetch(data + next + sizes[i + AHEAD] - 128)
-                __builtin_prefetch(data + next + sizes[i + AHEAD] - 64)
+                prefetch(data + next)
+                prefetch(data + next + 64)
+                prefetch(data + next + sizes[i + AHEAD] - 128)
+                prefetch(data + next + sizes[i + AHEAD] - 64)
         look_at(row, data, length, physical[i] - base, physical[i], verify_crc)
         if row.state != NO_RECORD and (
             row.view.size != sizes[i] or row.view.queue_offset != queue[i]

@@ -1,4 +1,5 @@
-# Big-endian loads and stores at an address. Bounds are the caller's.
+# Big-endian loads and stores at an address. Bounds are the caller's, but for prefetch(), which only
+# asks memory for the line that will be wanted.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -11,6 +12,7 @@ cdef extern from * nogil:
     uint16_t congreve_bswap16(uint16_t x)
     uint32_t congreve_bswap32(uint32_t x)
     uint64_t congreve_bswap64(uint64_t x)
+    void prefetch "__builtin_prefetch"(const void *at)
 
 
 cdef inline int16_t load_i16(const uint8_t *at) noexcept nogil:
