@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.engine.reader cimport (
@@ -11,12 +11,14 @@ from congreve.engine.reader cimport (
     GET_NO_MATCHED_MESSAGE,
     GET_NO_MESSAGE_IN_QUEUE,
     GET_OFFSET_OVERFLOW_ONE,
+    FilePart,
 )
 from congreve.remoting.answers cimport (
     PULL_REMARK_MAX,
     PULL_RESPONSE_MAX,
     encode_pull_response,
 )
+from congreve.remoting.directsend cimport send_bytes, send_file
 from congreve.remoting.slices cimport Slice
 
 
@@ -101,11 +103,34 @@ cdef int answer_found(object connection, Gather gather, int32_t serialize_type,
         head, serialize_type, opaque, 0, remark, 0,
         gather.next_offset, gather.min_offset, gather.max_offset, <int32_t> gather.size,
     )
-    if gather.in_views():
+    if gather.in_one_piece():
+        answer_from_file(connection, gather, head, length)
+    elif gather.in_views():
         connection.writelines([head[:length], *gather.views()])
     else:
         answer = PyBytes_FromStringAndSize(NULL, length + gather.size)
         memcpy(PyBytes_AS_STRING(answer), head, length)
         gather.copy_to(PyBytes_AS_STRING(answer) + length)
         connection.write(answer)
+    return 0
+
+
+cdef int answer_from_file(object connection, Gather gather, const uint8_t *head,
+                          Py_ssize_t length) except -1:
+    """Have the kernel send the log's pages as they are; what it does not take now is written."""
+    cdef int socket = connection.idle_socket()
+    cdef FilePart part
+    cdef int64_t head_taken = 0
+    cdef int64_t taken = 0
+    if socket >= 0:
+        part = gather.lend()
+        with nogil:
+            if part.descriptor >= 0:
+                head_taken = send_bytes(socket, head, length, True)
+            if part.descriptor >= 0 and head_taken == length:
+                taken = send_file(socket, part.descriptor, part.offset, gather.size)
+    if head_taken < 0 or taken < 0:
+        connection.abort()
+    elif taken < gather.size:
+        connection.writelines([head[head_taken:length], gather.view(0, taken)])
     return 0

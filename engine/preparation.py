@@ -60,8 +60,11 @@ class SegmentPreparation:
     def recycle(self, segment: Segment) -> bool:
         """Take an expired segment out of the log; False, and nothing done, where one waits already.
 
-        Its file is not touched before nobody holds the segment or a view of it any more.
+        Its file is not touched before nobody holds the segment or a view of it any more, and one
+        of which nobody knows who holds its pages is not taken.
         """
+        if segment.is_lent:
+            return False
         with self._lock:
             if os.path.exists(self._expired_path):
                 return False

@@ -23,6 +23,11 @@ cdef struct Span:
     int64_t length
     int32_t segment
 
+# Where a span is in its segment's file.
+cdef struct FilePart:
+    int descriptor      # -1: the file has not all of it
+    int64_t offset
+
 cdef struct SegmentAt:
     int64_t base
     const uint8_t *data
@@ -86,7 +91,12 @@ cdef class Gather:
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
     cdef bint in_views(self) noexcept nogil
     cdef list views(self)
+    cdef object view(self, int32_t i, int64_t skipped)
     cdef void copy_to(self, char *at) noexcept nogil
+    # Where it is one large piece of the log: the file that has it, for who lets the kernel send
+    # its pages.
+    cdef bint in_one_piece(self) noexcept nogil
+    cdef FilePart lend(self)
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1

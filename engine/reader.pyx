@@ -303,6 +303,9 @@ cdef class Gather:
     cdef bint in_views(self) noexcept nogil:
         return self.size >= self.span_count * VIEW_MIN
 
+    cdef bint in_one_piece(self) noexcept nogil:
+        return self.span_count == 1 and self.size >= VIEW_MIN
+
     cdef void copy_to(self, char *at) noexcept nogil:
         cdef Span *span
         cdef int32_t i
@@ -312,12 +315,21 @@ cdef class Gather:
             at += span.length
 
     cdef list views(self):
-        return [self.view(i) for i in range(self.span_count)]
+        return [self.view(i, 0) for i in range(self.span_count)]
 
-    def view(self, int32_t i):
+    cdef object view(self, int32_t i, int64_t skipped):
         cdef Span *span = &self.spans[i]
         cdef int64_t start = span.data - self.table[span.segment].data
-        return memoryview(self.segments[span.segment])[start:start + span.length]
+        return memoryview(self.segments[span.segment])[start + skipped:start + span.length]
+
+    cdef FilePart lend(self):
+        cdef Span *span = &self.spans[0]
+        cdef Segment segment = self.segments[span.segment]
+        cdef FilePart part
+        part.descriptor = segment.descriptor()
+        part.offset = span.data - segment.data
+        segment.lent = segment.lent or part.descriptor >= 0
+        return part
 
 
 @cython.final

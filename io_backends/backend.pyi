@@ -24,6 +24,9 @@ class Segment:
     @property
     def written(self) -> int:
         """Bytes appended so far."""
+    @property
+    def is_lent(self) -> bool:
+        """Whether the file's pages may be on their way to readers: it must not be used again."""
     def append(self, data: Buffer) -> bool:
         """Copy bytes behind `written`, which moves; only the one writer may.
 

@@ -45,6 +45,13 @@ cdef class Segment:
     cdef int64_t published(self) noexcept nogil:
         return load_acquire(&self.written)
 
+    cdef int descriptor(self) noexcept:
+        return -1
+
+    @property
+    def is_lent(self):
+        return self.lent
+
     @property
     def written(self):
         return self.published()

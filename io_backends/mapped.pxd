@@ -7,6 +7,7 @@ from congreve.io_backends.pthread cimport pthread_cond_t
 
 cdef class MappedSegment(Segment):
     cdef readonly Mapping mapping
+    cdef int file   # opened when it is asked for; -1 before
 
 
 # What the flush thread must know of an attached segment: it runs without the GIL.

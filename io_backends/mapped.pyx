@@ -3,7 +3,9 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
+from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
 from posix.mman cimport MADV_DONTNEED
+from posix.unistd cimport close as c_close
 
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping, sync_range
@@ -37,6 +39,16 @@ cdef class MappedSegment(Segment):
         self.size = self.ready = mapping.size
         self.data = mapping.data
         self.written = written
+        self.file = -1
+
+    def __dealloc__(self):
+        if self.file >= 0:
+            c_close(self.file)
+
+    cdef int descriptor(self) noexcept:
+        if self.file < 0:
+            self.file = c_open(os.fsencode(self.path), O_RDONLY | O_CLOEXEC)
+        return self.file
 
     def zero_tail(self):
         self.mapping.zero_from(self.written)

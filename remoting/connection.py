@@ -59,6 +59,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_loop",
         "_next_opaque",
         "_outgoing",
+        "_socket",
         "_tasks",
         "_transport",
         "_waiting",
@@ -94,6 +95,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._next_opaque = 0
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
+        self._socket = -1
         self.idle_scans = 0
         self.closed = False
         self.peer: tuple[str, int] = ("", 0)
@@ -107,6 +109,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
+        if transport.get_extra_info("sslcontext") is None:
+            self._socket = transport.get_extra_info("socket").fileno()
         self.peer = transport.get_extra_info("peername")[:2]
         address = ip_address(self.peer[0].partition("%")[0]).packed
         self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
@@ -244,6 +248,17 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             if self._outgoing:
                 self._flush()
             self._transport.writelines(pieces)
+
+    def idle_socket(self) -> int:
+        """The socket's descriptor, for who writes whole frames to it at once; -1 where that
+        is not possible now: something waits to be sent, it is closing, it is encrypted."""
+        transport = self._transport
+        if self.closed or self._outgoing or transport is None or transport.is_closing():
+            return -1
+        if transport.get_write_buffer_size():
+            return -1
+        self.active = True
+        return self._socket
 
     def oneway(self, command: RemotingCommand) -> None:
         """Send a request that gets no answer; its opaque and flag are set here. FrameError."""

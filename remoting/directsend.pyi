@@ -1,0 +1,1 @@
+"""Bytes straight into a socket in which nothing else waits. For compiled code only."""
