@@ -60,6 +60,9 @@ cdef class Column:
     # Take `count` rows, whose records have `bytes` bytes together.
     cdef Failure fill(self, Row *rows, int64_t count, int64_t bytes) noexcept nogil
 
+    # The room that another came to have: growing to it again would copy what is there.
+    cdef bint make_room_of(self, Column other) noexcept nogil
+
     cdef bint make_room(self, int64_t count, int64_t bytes) noexcept nogil
     cdef bint set_null(self, int64_t row) noexcept nogil
     cdef Failure fill_numbers(self, const Row *rows, int64_t count) noexcept nogil

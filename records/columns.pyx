@@ -84,9 +84,13 @@ cdef class RecordColumns:
         return 0
 
     def take(self):
-        columns = {column.name: column for column in self.columns}
+        cdef Column fresh, full
+        taken = self.columns
         self.begin()
-        return columns
+        for fresh, full in zip(self.columns, taken):
+            if not fresh.make_room_of(full):
+                raise MemoryError()
+        return {column.name: column for column in taken}
 
     def add_entries(self, log, int64_t base_offset, physical_offsets, sizes, queue_offsets,
                     tags_codes):

@@ -16,9 +16,6 @@ cdef extern from "<arpa/inet.h>" nogil:
     const char *inet_ntop(int family, const void *address, char *at, int size)
 
 
-cdef const uint8_t *HEX = b"0123456789ABCDEF"
-
-
 cdef int fill_host(Host *host, tuple pair) except -1:
     cdef bytes packed
     name, host.port = pair
@@ -52,16 +49,6 @@ cdef int32_t host_text(uint8_t *at, const uint8_t *host, int32_t length) noexcep
     return end + snprintf(text + end, HOST_TEXT_MAX - end, "]:%d", port)
 
 
-cdef uint8_t *put_id_host(uint8_t *at, const Host *host) noexcept nogil:
-    cdef uint8_t raw[20]
-    cdef int32_t length = <int32_t> (put_host(raw, host) - raw)
-    cdef int32_t i
-    for i in range(length):
-        at[2 * i] = HEX[raw[i] >> 4]
-        at[2 * i + 1] = HEX[raw[i] & 15]
-    return at + 2 * length
-
-
 cdef inline uint64_t hex_of(uint32_t value) noexcept nogil:
     """Its eight digits, the first in the highest byte."""
     cdef uint64_t x = value
@@ -72,6 +59,15 @@ cdef inline uint64_t hex_of(uint32_t value) noexcept nogil:
     x = (x | x << 4) & 0x0F0F0F0F0F0F0F0FU
     letters = (x + 0x0606060606060606U) >> 4 & 0x0101010101010101U
     return x + 0x3030303030303030U + letters * 7
+
+
+cdef uint8_t *put_id_host(uint8_t *at, const Host *host) noexcept nogil:
+    cdef uint8_t raw[20]
+    cdef int32_t length = <int32_t> (put_host(raw, host) - raw)
+    cdef int32_t i
+    for i in range(0, length, 4):
+        store_i64(at + 2 * i, <int64_t> hex_of(<uint32_t> load_i32(raw + i)))
+    return at + 2 * length
 
 
 cdef uint8_t *put_id_offset(uint8_t *at, int64_t physical_offset) noexcept nogil:

@@ -46,7 +46,8 @@ class QueueRows:
 
     def __init__(self, scan: Scan, queue: Queue, records: RecordFilter | None = None) -> None:
         self._scan = scan
-        self._constants = dict(zip(OF_QUEUE, queue, strict=True))
+        self._of_queue = dict(zip(OF_QUEUE, queue, strict=True))
+        self._constants: dict[str, pa.Array] = {}
         names = [
             "propertiesJson" if name == "properties" and pa.types.is_string(kind) else name
             for name, kind in zip(scan.schema.names, scan.schema.types, strict=True)
@@ -77,8 +78,16 @@ class QueueRows:
     def batch(self, columns: Mapping[str, Column | pa.Array], rows: int) -> pa.RecordBatch:
         """A batch of given columns and those that are the same in all rows of the queue."""
         constants = {
-            name: repeated(value, self._scan.schema.field(name).type, rows)
-            for name, value in self._constants.items()
+            name: self._constant(name, rows)
+            for name in self._of_queue
             if name in self._scan.schema.names
         }
         return to_batch({**columns, **constants}, self._scan.schema, rows)
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        """A column that is the same in all rows; most batches have as many as the one before."""
+        known = self._constants.get(name)
+        if known is None or len(known) < rows:
+            kind = self._scan.schema.field(name).type
+            known = self._constants[name] = repeated(self._of_queue[name], kind, rows)
+        return known.slice(0, rows)
