@@ -326,8 +326,9 @@ cdef class Gather:
         cdef Span *span = &self.spans[0]
         cdef Segment segment = self.segments[span.segment]
         cdef FilePart part
-        part.descriptor = segment.descriptor()
         part.offset = span.data - segment.data
+        # One that was taken out of the log meanwhile may be used again by now.
+        part.descriptor = segment.descriptor() if self.segments is self.log.segments else -1
         segment.lent = segment.lent or part.descriptor >= 0
         return part
 
