@@ -30,8 +30,10 @@ BATCH_ONLY = ("key", "pushdown")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which queues: topics by name or pattern, or `queues` {topic: {broker or None: ids}}."""
+    """Which queues: topics by name or pattern, or `queues` {topic: {broker or None: ids}}; as
+    `option` says."""
 
+    option: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     queues: dict[str, dict[str | None, tuple[int, ...]]] | None = None
@@ -220,12 +222,12 @@ class _Given:
             raise OptionError(f"option {name} is {value!r}: it must be {' or '.join(values)}")
         return value.lower()
 
-    def json(self, name: str) -> Any:
+    def json(self, name: str, wrong: str = "no JSON") -> Any:
         value = self.text(name)
         try:
             return json.loads(value or "")
         except ValueError as error:
-            raise OptionError(f"option {name} is {value!r}: no JSON ({error})") from error
+            raise OptionError(f"option {name} is {value!r}: {wrong} ({error})") from error
 
     def exclusive(self, *names: str) -> str | None:
         """Which of the names is given; OptionError where several are."""
@@ -241,18 +243,18 @@ def _selection(given: _Given) -> Selection:
         raise OptionError("one of topic, subscribe, subscribePattern and assign is needed")
     value = given.text(name) or ""
     if name == "topic":
-        return Selection(topics=(value,))
+        return Selection(name, topics=(value,))
     if name == "subscribe":
         topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
         if not topics:
             raise OptionError(f"option subscribe is {value!r}: name topics, with commas between")
-        return Selection(topics=topics)
+        return Selection(name, topics=topics)
     if name == "subscribePattern":
         try:
             re.compile(value)
         except re.error as error:
             raise OptionError(f"option subscribePattern is {value!r}: {error}") from error
-        return Selection(pattern=value)
+        return Selection(name, pattern=value)
     assigned = given.json(name)
     try:
         queues = {str(topic): _assigned(brokers) for topic, brokers in assigned.items()}
@@ -261,7 +263,7 @@ def _selection(given: _Given) -> Selection:
             f'option assign is {value!r}: write {{"topic": [0, 1]}} or '
             '{"topic": {"broker": [0, 1]}}'
         ) from error
-    return Selection(topics=tuple(queues), queues=queues)
+    return Selection(name, topics=tuple(queues), queues=queues)
 
 
 def _assigned(brokers: Any) -> dict[str | None, tuple[int, ...]]:
@@ -317,7 +319,8 @@ def _position(given: _Given, side: str, default: Position) -> Position:
         return EARLIEST
     if value.lower() == "latest":
         return LATEST
-    return Position(offsets=parse_offsets(name, given.json(name)), option=name)
+    wrong = "neither earliest nor latest, and no JSON"
+    return Position(offsets=parse_offsets(name, given.json(name, wrong)), option=name)
 
 
 def _group(given: _Given, name_server: str | None, *, streaming: bool | None) -> str | None:

@@ -108,7 +108,7 @@ def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
-        ({"topic": "X"}, None, "topic 'X' .* is not there; there are T"),
+        ({"topic": "X"}, None, "option topic names topic 'X', which is not there; there are T"),
         ({"storePath": "nowhere"}, None, "option storePath is 'nowhere'"),
         ({"maxRecordsPerPartition": "-1"}, None, "option maxRecordsPerPartition is '-1'"),
         ({}, "value binary", "no column is named 'value'"),

@@ -28,7 +28,10 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"assign": '{"T": 3}', "topic": None}, "option assign is"),
         ({"topic": None}, "one of topic, subscribe, subscribePattern and assign is needed"),
         ({"startingOffest": "earliest"}, "option startingOffest is not known"),
-        ({"startingOffsets": "first"}, "option startingOffsets is 'first': no JSON"),
+        (
+            {"startingOffsets": "first"},
+            "option startingOffsets is 'first': neither earliest nor latest",
+        ),
         ({"startingOffsets": '{"T": 4}'}, 'option startingOffsets is .*write {"topic"'),
         ({"startingOffsets": '{"T": {"b": {"0": -3}}}'}, "option startingOffsets is"),
         ({"startingOffsets": "latest"}, "startingOffsets 'latest' reads nothing in a batch"),

@@ -165,6 +165,21 @@ def test_pushed_filters_leave_out_what_they_can(store: Path) -> None:
     assert found == wanted != []
 
 
+def test_queues_and_offsets_that_are_not_asked_for_are_not_touched(store: Path) -> None:
+    pushed = reader(store, pushdown="true")
+    assert isinstance(pushed, PushdownReader)
+    list(
+        pushed.pushFilters(
+            [ds.EqualTo(("queueId",), 1), ds.GreaterThanOrEqual(("queueOffset",), 240)]
+        )
+    )
+    found = rows(pushed)
+    assert [(row["queueId"], row["queueOffset"]) for row in found] == [
+        (1, offset) for offset in range(240, 250)
+    ]
+    assert touched(pushed) == 10 * 20 + sum(row["storeSize"] for row in found)
+
+
 def test_a_plain_reader_has_no_push_filters() -> None:
     # Spark refuses every query of a reader that has, unless its conf allows it
     assert "pushFilters" not in vars(BatchReader)
@@ -223,7 +238,9 @@ def test_offsets_say_where_to_begin_and_end(store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topic": "Nothing"}, "topic 'Nothing' .* is not there; there are T"),
+        ({"topic": "Nothing"}, "option topic names topic 'Nothing', which is not there; .* are T"),
+        ({"topic": None, "subscribe": "T,U"}, "option subscribe names topic 'U', which is not"),
+        ({"topic": None, "assign": '{"U": [0]}'}, "option assign names topic 'U', which is not"),
         (
             {"startingOffsets": '{"T": {"store": {"0": 251}}}'},
             "startingOffsets asks for offset 251 of queue 0 of topic T on store, which has 0 to",
