@@ -29,6 +29,9 @@ from sparkspeed.touched import share_touched
 
 RESULTS = Path(__file__).parents[1] / "results"
 ROUNDS = 3
+WARM_UP_S = 10
+"""Before each case, not measured: the JVM compiles what it runs for some ten rounds. The brokers of
+`sidebyside` have such a warm-up, too."""
 AGAIN = "one batch again and again"
 MINUTE_MS = 60_000
 ROWS_SLOWLY = 20_000
@@ -149,11 +152,12 @@ class Bench:
     def _rate(
         self, name: str, work: Callable[[], Any], aim: float | None = None, rows: int | None = None
     ) -> float:
-        """The median of ROUNDS in seconds, after one that is not measured: the JVM compiles what it
-        runs, in its first rounds with it."""
+        """The median of ROUNDS in seconds, after the warm-up."""
         rows = rows or self._messages
         times, spent = [], []
-        work()
+        warm = time.perf_counter() + WARM_UP_S
+        while time.perf_counter() < warm:
+            work()
         for _ in range(ROUNDS):
             started, before = time.perf_counter(), seconds_of_children()
             work()
