@@ -18,7 +18,7 @@ from congreve.remoting.answers cimport (
     PULL_RESPONSE_MAX,
     encode_pull_response,
 )
-from congreve.remoting.directsend cimport send_bytes, send_file
+from congreve.remoting.directsend cimport send_file, send_head
 from congreve.remoting.slices cimport Slice
 
 
@@ -124,11 +124,11 @@ cdef int answer_from_file(object connection, Gather gather, const uint8_t *head,
     cdef int64_t taken = 0
     if socket >= 0:
         part = gather.lend()
-        with nogil:
-            if part.descriptor >= 0:
-                head_taken = send_bytes(socket, head, length, True)
-            if part.descriptor >= 0 and head_taken == length:
-                taken = send_file(socket, part.descriptor, part.offset, gather.size)
+        if part.descriptor >= 0:
+            with nogil:
+                head_taken = send_head(socket, head, length)
+                if head_taken == length:
+                    taken = send_file(socket, part.descriptor, part.offset, gather.size)
     if head_taken < 0 or taken < 0:
         connection.abort()
     elif taken < gather.size:

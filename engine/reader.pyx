@@ -329,7 +329,6 @@ cdef class Gather:
         part.offset = span.data - segment.data
         # One that was taken out of the log meanwhile may be used again by now.
         part.descriptor = segment.descriptor() if self.segments is self.log.segments else -1
-        segment.lent = segment.lent or part.descriptor >= 0
         return part
 
 

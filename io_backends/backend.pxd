@@ -9,7 +9,6 @@ cdef class Segment:
     #   ready    the writer may write in [written, ready); extend() asks for more
     #   written  bytes appended; the one writer advances it behind the bytes with publish(), other
     #            threads load it with published()
-    #   lent     the file's pages may be on their way to readers: it must not be written again
     # What has become durable is known to the backend, in physical offsets.
     cdef readonly str path
     cdef readonly int64_t base_offset
@@ -17,14 +16,14 @@ cdef class Segment:
     cdef uint8_t *data
     cdef int64_t written
     cdef int64_t ready
-    cdef bint lent
     cdef object __weakref__     # tells whether an expired segment is still in somebody's hands
 
     # Whether [0, upto) may be written now; False where the disk is behind and memory is short.
     cdef bint extend(self, int64_t upto) noexcept nogil
     cdef void publish(self, int64_t written) noexcept nogil
     cdef int64_t published(self) noexcept nogil
-    # A descriptor of a file that has all of [0, written); -1 where there is none to be had.
+    # A descriptor of a file that has all of [0, written), to send from; -1 where there is none to
+    # be had. Pages may be on their way to readers from then on: the segment is lent.
     cdef int descriptor(self) noexcept
 
 

@@ -50,7 +50,7 @@ cdef class Segment:
 
     @property
     def is_lent(self):
-        return self.lent
+        return False
 
     @property
     def written(self):

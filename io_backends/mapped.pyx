@@ -50,6 +50,10 @@ cdef class MappedSegment(Segment):
             self.file = c_open(os.fsencode(self.path), O_RDONLY | O_CLOEXEC)
         return self.file
 
+    @property
+    def is_lent(self):
+        return self.file >= 0
+
     def zero_tail(self):
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)

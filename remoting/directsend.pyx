@@ -13,12 +13,12 @@ cdef extern from "<sys/sendfile.h>" nogil:
     Py_ssize_t sendfile(int socket, int file, int64_t *offset, size_t length)
 
 
-cdef int64_t send_bytes(int socket, const void *data, int64_t length, bint more) noexcept nogil:
+cdef int64_t send_head(int socket, const void *data, int64_t length) noexcept nogil:
     cdef int64_t taken = 0
     cdef Py_ssize_t step
     while taken < length:
         step = send(socket, <const char *> data + taken, length - taken,
-                    MSG_DONTWAIT | MSG_NOSIGNAL | (MSG_MORE if more else 0))
+                    MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
         if step >= 0:
             taken += step
         elif errno == EAGAIN:
