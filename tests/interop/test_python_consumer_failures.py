@@ -58,7 +58,10 @@ class Rig:
         asyncio.run(self._create_topic())
 
     async def _create_topic(self) -> None:
-        async with AdminClient(self.namesrv.address) as admin:
+        """Once every broker is known: a name server that was restarted learns of one in 30 s."""
+        async with AdminClient(self.namesrv.address) as admin, asyncio.timeout(EVENTUALLY_S):
+            while len((await admin.cluster_info()).broker_addr_table) < len(self.brokers):
+                await asyncio.sleep(0.1)
             await admin.create_topic(self.topic, queues=4, cluster=servers.CLUSTER)
 
     def stop(self) -> None:
