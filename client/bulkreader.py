@@ -11,17 +11,20 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator
+from heapq import heappop, heappush
+from io import BufferedReader
 from typing import NamedTuple
 
 from congreve.client.errors import BrokerError, ClientError
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.remoting.codes import LanguageCode, RequestCode
-from congreve.remoting.command import FRAME_MAX, RemotingCommand
+from congreve.remoting.command import RemotingCommand
 from congreve.remoting.errors import FrameError
 from congreve.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
 PULL_SUBSCRIPTION = 4
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16
+"""Bytes of answers that may be copied twice; what is longer comes into its place at once."""
 BUFFERED_MAX = 64 << 20
 """Bytes that may wait for a slice in front of them; beyond, only that slice goes on."""
 RETRY_PAUSE_S = 0.2
@@ -99,18 +102,19 @@ class BulkReader:
             expression_type=expression_type,
         ).fields()
         self._slices: deque[_Slice] = deque()
-        self._idle: deque[_Slice] = deque()
+        self._idle: list[tuple[int, _Slice]] = []  # a heap: the slice in front is asked for first
         self._waiting: dict[int, _Slice] = {}
         self._buffered = 0
         self._socket: socket.socket | None = None
-        self._received = bytearray()
+        self._stream: BufferedReader | None = None
         self._opaque = 0
 
     def close(self) -> None:
         """Idempotent."""
-        if self._socket is not None:
+        if self._socket is not None and self._stream is not None:
+            self._stream.close()
             self._socket.close()
-            self._socket = None
+        self._socket = self._stream = None
 
     def bodies(self, start: int, stop: int) -> Iterator[Pulled]:
         """All messages of [start, stop) that the broker's filter lets pass.
@@ -144,25 +148,24 @@ class BulkReader:
                 self._slices.popleft()
 
     def _step(self) -> None:
-        """Ask all that may be asked in one write, take all answers of one read."""
-        if self._socket is None:
-            self._connect()
-            self._idle = deque(part for part in self._slices if part.offset < part.stop)
-        requests = []
+        """Ask for all that may be asked for, where few are on their way, and take one answer."""
+        if self._socket is None or self._stream is None:
+            self._socket, self._stream = self._connect()
+            self._idle = [(part.start, part) for part in self._slices if part.offset < part.stop]
+        # Not after each answer: requests that leave together cost less.
+        if len(self._waiting) <= self._in_flight // 2:
+            self._socket.sendall(b"".join(self._requests()))
+        answer = RemotingCommand.read(self._stream)
+        answered = self._waiting.pop(answer.opaque)
+        self._take(answered, answer)
+        if answered.offset < answered.stop:
+            heappush(self._idle, (answered.start, answered))
+
+    def _requests(self) -> Iterator[bytes]:
         while self._idle and len(self._waiting) < self._in_flight:
-            if self._buffered > BUFFERED_MAX and self._idle[0] is not self._slices[0]:
+            if self._buffered > BUFFERED_MAX and self._idle[0][1] is not self._slices[0]:
                 break
-            requests.append(self._request(self._idle.popleft()))
-        assert self._socket is not None
-        if requests:
-            self._socket.sendall(b"".join(requests))
-        again = []
-        for answer in self._receive():
-            answered = self._waiting.pop(answer.opaque)
-            self._take(answered, answer)
-            if answered.offset < answered.stop:
-                again.append(answered)
-        self._idle.extendleft(reversed(again))
+            yield self._request(heappop(self._idle)[1])
 
     def _request(self, part: _Slice) -> bytes:
         self._opaque += 1
@@ -189,33 +192,9 @@ class BulkReader:
             self._buffered += len(answer.body)
         part.offset = header.next_begin_offset
 
-    def _connect(self) -> None:
+    def _connect(self) -> tuple[socket.socket, BufferedReader]:
         host, _, port = self._address.rpartition(":")
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
-        self._socket.settimeout(self._timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._received.clear()
+        connected = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._waiting.clear()
-
-    def _receive(self) -> list[RemotingCommand]:
-        """At least one whole frame. OSError for a connection that ended or rests too long."""
-        assert self._socket is not None
-        received = self._received
-        frames: list[RemotingCommand] = []
-        while not frames:
-            data = self._socket.recv(RECEIVE_BYTES)
-            if not data:
-                raise ConnectionResetError(f"{self._address} closed the connection")
-            received += data
-            start = 0
-            while len(received) - start >= 4:
-                stop = start + 4 + int.from_bytes(received[start : start + 4], "big")
-                if stop - start > FRAME_MAX:
-                    raise FrameError(f"{self._address} sent a frame of {stop - start} bytes")
-                if stop > len(received):
-                    break
-                with memoryview(received) as view:
-                    frames.append(RemotingCommand.decode(view[start:stop]))
-                start = stop
-            del received[:start]
-        return frames
+        return connected, BufferedReader(connected.makefile("rb", buffering=0), RECEIVE_BYTES)

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """The name that RocketMQ keeps for itself."""
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+"""Bytes of a body that brokers take where nobody set maxMessageSize."""
 
 
 def by_key(key: str) -> Selector:
@@ -69,7 +71,7 @@ class Producer(ClientInstance):
         group: str,
         send_timeout_s: float = 3.0,
         retries: int = 2,
-        max_message_size: int = 4 * 1024 * 1024,
+        max_message_size: int = MAX_MESSAGE_SIZE,
         compress_from: int = 4096,
         compression: CompressionType = CompressionType.ZLIB,
         retry_when_not_stored_ok: bool = False,

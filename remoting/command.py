@@ -1,6 +1,7 @@
 """One request or answer and its two encodings (RocketMQ: RemotingCommand, RocketMQSerializable)."""
 
 import struct
+from io import BufferedReader
 from typing import Annotated
 
 import msgspec
@@ -109,6 +110,22 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
         )
 
     @classmethod
+    def read(cls, stream: BufferedReader) -> "RemotingCommand":
+        """The next frame of a stream, whose body is copied no more than the stream does.
+
+        Raises FrameError, and what the stream raises; ConnectionResetError where it ends.
+        """
+        total, mark = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+        header_length = mark & 0xFFFFFF
+        body_length = total - 4 - header_length
+        if body_length < 0 or 4 + total > FRAME_MAX:
+            raise FrameError(f"frame that says length {total}, header length {header_length}")
+        header = _exactly(stream, header_length)
+        command = cls.decode(_LENGTHS.pack(4 + header_length, mark) + header)
+        command.body = _exactly(stream, body_length)
+        return command
+
+    @classmethod
     def decode_any(cls, frame: bytes | bytearray | memoryview) -> "RemotingCommand":
         """What decode() does, without compiled code: it takes headers that are not plain."""
         view = memoryview(frame)
@@ -131,6 +148,13 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
 _LANGUAGES: dict[int | str, LanguageCode] = {
     name: language for language in LanguageCode for name in (language.name, int(language))
 }
+
+
+def _exactly(stream: BufferedReader, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise ConnectionResetError("the connection was closed")
+    return data
 
 
 def _too_long(body_length: int) -> FrameError:

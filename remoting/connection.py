@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import msgspec
 
+from congreve.errors import CongreveError
 from congreve.remoting.codes import CommandFlag, ResponseCode
 from congreve.remoting.command import RemotingCommand
 from congreve.remoting.errors import (
     ConnectionLostError,
     FrameError,
-    HeaderError,
     RequestTimeoutError,
     TooManyRequestsError,
 )
@@ -187,7 +187,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
                 self._answer(request, answer)
             else:
                 self._serve_as_task(request, answer)
-        except HeaderError as error:
+        except CongreveError as error:
             self._refuse(request, error)
         except Exception as error:
             logger.exception("%r: request code %d failed", self, request.code)
@@ -203,7 +203,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     async def _serve_later(self, request: RemotingCommand, answer: "Awaitable[Answer]") -> None:
         try:
             self._answer(request, await answer)
-        except HeaderError as error:
+        except CongreveError as error:
             self._refuse(request, error)
         except Exception as error:
             logger.exception("%r: request code %d failed", self, request.code)
@@ -217,7 +217,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if answer is not None and not request.is_oneway:
             self.send(answer)
 
-    def _refuse(self, request: RemotingCommand, error: HeaderError) -> None:
+    def _refuse(self, request: RemotingCommand, error: CongreveError) -> None:
         logger.warning("%r: %s", self, error)
         self._answer_failure(request, error)
 

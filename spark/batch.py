@@ -14,20 +14,20 @@ from congreve.records.record import string_hash
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import Queue, Range
 from congreve.spark.options import Options
-from congreve.spark.planning import Source, between, chosen_queues, cut, open_source, resolve
+from congreve.spark.planning import Source, between, chosen_queues, open_source, resolve, tasks
 from congreve.spark.pushdown import Limits, limits
 from congreve.spark.rows import Scan
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """What one task reads, one range after the other."""
 
-    part: Range
+    parts: tuple[Range, ...]
 
-    def __init__(self, part: Range) -> None:
-        super().__init__(part)
-        self.part = part
+    def __init__(self, parts: tuple[Range, ...]) -> None:
+        super().__init__(parts)
+        self.parts = parts
 
 
 def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
@@ -60,14 +60,19 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         source = open_source(self._options)
         try:
-            parts = self.plan(source)
-            source.check(parts, self.scan())
-            return [RangePartition(part) for part in parts]
+            ranges = self.plan(source)
+            source.check(ranges, self.scan())
+            options = self._options
+            if self._limits.key is not None and options.max_partitions == 0:
+                # Rows of a key lie apart: a task for each would cost more than all else.
+                queues = len({part.queue for part in ranges})
+                options = replace(options, max_partitions=max(queues, options.min_partitions))
+            return [RangePartition(parts) for parts in tasks(ranges, options)]
         finally:
             source.close()
 
     def plan(self, source: Source) -> list[Range]:
-        """The ranges that tasks are to read."""
+        """The ranges that tasks are to read together."""
         options, found = self._options, self._limits
         queues = chosen_queues(source, options.selection)
         starts = resolve(source, queues, options.starting, options, start=True)
@@ -82,8 +87,7 @@ class BatchReader(DataSourceReader):
         ranges = [found.narrow(source, part) for part in ranges]
         if found.key is not None:
             ranges = list(_of_key(source, ranges, found.key))
-        ranges = [part for part in ranges if part.start < part.stop]
-        return cut(ranges, options.min_partitions, options.max_records_per_partition)
+        return [part for part in ranges if part.start < part.stop]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
@@ -91,7 +95,8 @@ class BatchReader(DataSourceReader):
         source = open_source(self._options)
         spare_imports()
         try:
-            yield from source.read(partition.part, self.scan())
+            for part in partition.parts:
+                yield from source.read(part, self.scan())
         finally:
             source.close()
 

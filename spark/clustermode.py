@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -10,7 +12,12 @@ import pyarrow as pa
 from congreve.client.admin import AdminClient
 from congreve.client.bulkreader import BulkReader, OffsetMovedError, Pulled
 from congreve.client.consumer import PullConsumer
-from congreve.client.errors import BrokerError, ClientError, RouteNotFoundError
+from congreve.client.errors import (
+    BrokerError,
+    ClientError,
+    InvalidNameError,
+    RouteNotFoundError,
+)
 from congreve.client.loopthread import LoopThread
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.errors import CongreveError
@@ -20,6 +27,7 @@ from congreve.records.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, UnreachableError, lost
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import DEFAULT_GROUP, Options
+from congreve.spark.planning import PATIENCE_S, PAUSE_S
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
 
 T = TypeVar("T")
@@ -33,10 +41,15 @@ class ClusterSource:
         self._timeout_s = options.pull_timeout_ms / 1000
         self._group = options.group or DEFAULT_GROUP
         address = options.name_server or ""
-        self._consumer = LoopThread(
-            "spark",
-            lambda: PullConsumer(address, group=self._group, timeout_s=self._timeout_s),
-        )
+        try:
+            self._consumer = LoopThread(
+                "spark",
+                lambda: PullConsumer(address, group=self._group, timeout_s=self._timeout_s),
+            )
+        except InvalidNameError as error:
+            raise OptionError(
+                f"option group (or groupIdPrefix) is {self._group!r}: {error}"
+            ) from error
         self._admin = LoopThread(
             "spark-admin", lambda: AdminClient(address, timeout_s=self._timeout_s)
         )
@@ -75,16 +88,16 @@ class ClusterSource:
             found = self._consumer.run(self._consumer.client.queues(topic))
         except RouteNotFoundError:
             return []
-        except ClientError as error:
+        except InvalidNameError as error:
+            option = self._options.selection.option
+            raise OptionError(f"option {option} names topic {topic!r}: {error}") from error
+        except CongreveError as error:
             raise self._unreachable(error) from error
         return [Queue(queue.topic, queue.broker_name, queue.queue_id) for queue in found]
 
     def bounds(self, queue: Queue) -> tuple[int, int]:
         """First offset that can be read, and that of the next message; UnreachableError."""
-        client, own = self._consumer.client, _message_queue(queue)
-        self._route(queue)
-        low = self._ask(client.min_offset(own))
-        return low, max(low, self._ask(client.max_offset(own)))
+        return self._ask(_bounds(self._consumer.client, _message_queue(queue)))
 
     def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int:
         """First offset stored at or after a time, else the queue's end: a pull for each probe.
@@ -159,11 +172,13 @@ class ClusterSource:
                 raise OptionError(
                     f"option subExpression is {scan.sql!r}: broker {broker} refuses it: {error}"
                 ) from error
+            except CongreveError as error:
+                raise self._unreachable(error) from error
 
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Batches of a range; DataLossError, DamagedError or UnreachableError."""
         queue, start, stop = part
-        low, high = self.bounds(queue)
+        low, high = self._bounds_at_last(queue)
         if (start < low or stop > high) and scan.fail_on_data_loss:
             raise lost(part, low, high)
         start, stop = max(start, low), min(stop, high)
@@ -194,6 +209,18 @@ class ClusterSource:
                 f"{queue}: offsets {start} to {stop} gave {count} messages, the others went away "
                 "meanwhile; option failOnDataLoss=false passes over them"
             )
+
+    def _bounds_at_last(self, queue: Queue) -> tuple[int, int]:
+        """The bounds, where a broker went away after the offsets were planned: it starts again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.bounds(queue)
+            except UnreachableError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(PAUSE_S)
+                self._ask(self._consumer.client.routes.refresh())
 
     def _bodies(self, reader: BulkReader, part: Range, scan: Scan) -> Iterator[Pulled]:
         _, start, stop = part
@@ -243,7 +270,7 @@ class ClusterSource:
         """The answer of a name server or broker; UnreachableError."""
         try:
             return (thread or self._consumer).run(question)
-        except ClientError as error:
+        except CongreveError as error:
             raise self._unreachable(error) from error
 
     def _administrator(self) -> LoopThread[AdminClient]:
@@ -254,6 +281,13 @@ class ClusterSource:
 
     def _unreachable(self, error: CongreveError) -> UnreachableError:
         return UnreachableError(f"option nameServer is {self._options.name_server!r}: {error}")
+
+
+async def _bounds(client: PullConsumer, queue: MessageQueue) -> tuple[int, int]:
+    await client.routes.find(queue.topic)
+    # Both at once: a stream asks this of all its queues for each micro-batch.
+    low, high = await asyncio.gather(client.min_offset(queue), client.max_offset(queue))
+    return low, max(low, high)
 
 
 def _message_queue(queue: Queue) -> MessageQueue:

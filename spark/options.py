@@ -62,6 +62,7 @@ class Options:
     broker_name: str = DEFAULT_BROKER
     strategy: Literal["latest", "error"] = "latest"
     min_partitions: int = 0
+    max_partitions: int = 0
     max_records_per_partition: int = 0
     max_offsets_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
@@ -97,6 +98,7 @@ NAMES = (
     "storePathCommitLog",
     "brokerName",
     "minPartitions",
+    "maxPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
@@ -152,6 +154,11 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         )
     if ending == EARLIEST:
         raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
+    least, most = given.number("minPartitions", 0), given.number("maxPartitions", 0)
+    if 0 < most < least:
+        raise OptionError(
+            f"option minPartitions is {least}, maxPartitions {most}: it must be {least} or more"
+        )
     return Options(
         store_path=store_path,
         name_server=name_server,
@@ -162,7 +169,8 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         store_path_commit_log=given.text("storePathCommitLog"),
         broker_name=given.text("brokerName") or DEFAULT_BROKER,
         strategy=given.one_of("startingOffsetsByTimestampStrategy", ("latest", "error")),
-        min_partitions=given.number("minPartitions", 0),
+        min_partitions=least,
+        max_partitions=most,
         max_records_per_partition=given.number("maxRecordsPerPartition", 0),
         max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", 0),
         max_bytes_per_trigger=given.number("maxBytesPerTrigger", 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Protocol
@@ -22,6 +23,11 @@ from congreve.spark.offsets import (
 )
 from congreve.spark.options import Options, Selection
 from congreve.spark.rows import Scan
+
+PATIENCE_S = 30.0
+"""So long streams and tasks wait for a broker or name server that went away."""
+PAUSE_S = 0.5
+"""Between two tries."""
 
 
 class Source(Protocol):
@@ -153,9 +159,24 @@ def between(starts: Offsets, stops: Offsets) -> list[Range]:
     ]
 
 
+def tasks(ranges: list[Range], options: Options) -> list[tuple[Range, ...]]:
+    """What each task reads, one range after the other: one range, where not too many tasks come.
+
+    Each task costs Spark as much time as tens of thousands of rows. The limit of records goes
+    before that of tasks, which are then as few as it allows.
+    """
+    max_records, most = options.max_records_per_partition, options.max_partitions
+    pieces = cut(ranges, options.min_partitions, max_records)
+    if most == 0 or len(pieces) <= most:
+        return [(piece,) for piece in pieces]
+    if max_records:
+        most = max(most, -(-_messages(ranges) // max_records))
+    return spread(ranges, most)
+
+
 def cut(ranges: list[Range], min_partitions: int, max_records: int) -> list[Range]:
     """The ranges in pieces: at least `min_partitions`, none over `max_records` (0: no limit)."""
-    total = sum(stop - start for _, start, stop in ranges)
+    total = _messages(ranges)
     per_piece = max_records or total
     if min_partitions > len(ranges):
         per_piece = min(per_piece, max(total // min_partitions, 1))
@@ -165,3 +186,27 @@ def cut(ranges: list[Range], min_partitions: int, max_records: int) -> list[Rang
         edges = [start + (stop - start) * number // count for number in range(count + 1)]
         pieces += [Range(queue, low, high) for low, high in pairwise(edges)]
     return pieces
+
+
+def spread(ranges: list[Range], count: int) -> list[tuple[Range, ...]]:
+    """The messages of all ranges, in their order, in `count` parts of like size; none is empty."""
+    total = _messages(ranges)
+    count = min(count, total)
+    left = deque(ranges)
+    parts: list[tuple[Range, ...]] = []
+    for number in range(count):
+        room = total * (number + 1) // count - total * number // count
+        part: list[Range] = []
+        while room:
+            queue, start, stop = left.popleft()
+            end = min(stop, start + room)
+            part.append(Range(queue, start, end))
+            if end < stop:
+                left.appendleft(Range(queue, end, stop))
+            room -= end - start
+        parts.append(tuple(part))
+    return parts
+
+
+def _messages(ranges: list[Range]) -> int:
+    return sum(stop - start for _, start, stop in ranges)

@@ -108,7 +108,10 @@ def check_sink(schema: StructType, options: SinkOptions) -> None:
         raise SchemaError("a column body is needed to send")
     if options.topic is None and "topic" not in schema.names:
         raise OptionError("option topic or a column topic is needed to send")
-    thread = _producer(options)
+    try:
+        thread = _producer(options)
+    except InvalidNameError as error:
+        raise OptionError(f"option group is {options.group!r}: {error}") from error
     try:
         thread.start()
         thread.run(thread.client.queues(options.topic or "TBW102"))
@@ -160,7 +163,7 @@ def send_all(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Sent:
     except SparkError:
         raise
     except CongreveError as error:
-        raise SendError(f"to {options.name_server}: {error}") from error
+        raise SendError(f"to nameServer {options.name_server}: {error}") from error
     finally:
         thread.stop()
 
@@ -227,7 +230,7 @@ async def _queue(producer: Producer, place: Place, turn: int) -> MessageQueue | 
     ]
     if not fitting:
         raise ClientError(
-            f"topic {topic} has no queue {'' if queue_id is None else queue_id} "
+            f"topic {topic} has no queue{'' if queue_id is None else f' {queue_id}'} "
             f"to write to on {broker or 'any broker'}"
         )
     return fitting[turn % len(fitting)]
@@ -260,7 +263,7 @@ def _properties(value: Any, number: int) -> dict[str, str]:
     """The user's own: what brokers and clients keep there themselves is theirs to set."""
     try:
         pairs = dict(json.loads(value) if isinstance(value, str) else value or ())
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise SendError(f"row {number}: properties {value!r} are no JSON object") from error
     return {
         str(name): str(text)

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 
 from congreve.spark import options as spark_options
 from congreve.spark.batch import BatchReader, PushdownReader
-from congreve.spark.errors import OptionError
+from congreve.spark.errors import OptionError, SparkError
 from congreve.spark.schema import checked_schema, wanted_schema
 
 if TYPE_CHECKING:
@@ -38,10 +38,13 @@ class RocketMQDataSource(DataSource):
         return kind(options, checked_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from congreve.spark.stream import StreamReader
+        from congreve.spark.stream import RefusedStream, StreamReader
 
-        options = spark_options.parse(self.options, streaming=True)
-        return StreamReader(options, checked_schema(schema, options))
+        try:
+            options = spark_options.parse(self.options, streaming=True)
+            return StreamReader(options, checked_schema(schema, options))
+        except SparkError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from congreve.spark.sink import BatchSink, check_sink, sink_options

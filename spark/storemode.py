@@ -26,7 +26,7 @@ from congreve.spark.schema import CORRUPT
 
 ENTRY_BYTES = 20
 EXT_ADDRESS = -(2**31)
-WINDOW = 65_536
+WINDOW = 32_768
 """Entries that are looked at together."""
 
 

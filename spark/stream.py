@@ -25,19 +25,48 @@ from congreve.spark.errors import (
     DataLossError,
     OptionError,
     QueueGoneError,
+    SparkError,
     UnreachableError,
 )
 from congreve.spark.offsets import Offsets, Queue, from_json, to_json
 from congreve.spark.options import Options
-from congreve.spark.planning import Source, between, chosen_queues, cut, open_source, resolve
+from congreve.spark.planning import (
+    PATIENCE_S,
+    PAUSE_S,
+    Source,
+    between,
+    chosen_queues,
+    open_source,
+    resolve,
+    tasks,
+)
 from congreve.spark.pushdown import Limits
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
-PAUSE_S = 0.5
+
+class RefusedStream(DataSourceStreamReader):
+    """Says what is wrong with a stream's options as soon as it is asked for anything.
+
+    Where streamReader() raises it, Spark 4.3 puts an UnboundLocalError of its own behind it.
+    """
+
+    def __init__(self, error: SparkError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._patiently(lambda source: self._ends(source, {}))
+        self._target = self._patiently(lambda source: self._ends(source, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         starts = from_json(start)
@@ -79,14 +108,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._patiently(lambda source: self._latest(source, starts, limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return to_json(self._patiently(lambda source: self._ends(source, {})))
+        # For the progress that users see: no reason to end or to hold up a query.
+        try:
+            source = self._open()
+            source.refresh()
+            return to_json(self._ends(source, None))
+        except CongreveError as error:
+            logger.warning("the latest offsets are not reported: %s", error)
+            self.stop()
+            return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = between(from_json(start), from_json(end))
-        pieces = cut(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         scan = scan_of(self._options, self._schema, Limits())
-        self._patiently(lambda source: source.check(pieces, scan))
-        return [RangePartition(piece) for piece in pieces]
+        self._patiently(lambda source: source.check(ranges, scan))
+        return [RangePartition(parts) for parts in tasks(ranges, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
@@ -94,7 +130,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source = open_source(self._options)
         try:
             scan = scan_of(self._options, self._schema, Limits())
-            yield from source.read(partition.part, scan)
+            for part in partition.parts:
+                yield from source.read(part, scan)
         finally:
             source.close()
 
@@ -159,18 +196,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stay = {queue: starts.get(queue, end) for queue, end in ends.items()}
         return {**stay, **{part.queue: part.stop for part in ranges}}
 
-    def _ends(self, source: Source, starts: Offsets) -> Offsets:
-        """The end of each queue, or its first offset for one that `starts` does not have yet."""
-        queues = self._queues(source, starts)
-        ends = {queue: start for queue, start in starts.items() if queue not in queues}
+    def _ends(self, source: Source, starts: Offsets | None) -> Offsets:
+        """The end of each queue, or its first offset for one that `starts` does not have yet.
+
+        No queue is new where `starts` is None; all are to a stream that began before them.
+        """
+        known = starts or {}
+        queues = self._queues(source, known)
+        ends = {queue: start for queue, start in known.items() if queue not in queues}
         for queue in queues:
             low, high = source.bounds(queue)
-            if queue in starts:
-                ends[queue] = self._end(queue, starts[queue], low, high)
+            if queue in known:
+                ends[queue] = self._end(queue, known[queue], low, high)
             else:
-                ends[queue] = low if starts else high
-            if self._target is not None and starts:
-                begin = starts.get(queue, low)
+                ends[queue] = high if starts is None else low
+            if self._target is not None and starts is not None:
+                begin = known.get(queue, low)
                 ends[queue] = min(ends[queue], max(self._target.get(queue, begin), begin))
         return ends
 

@@ -91,6 +91,8 @@ class Bench:
                 f"storePath, {columns}, count by tag", lambda frame=frame: by_tag(frame), aim=6
             )
             self._rate(f"{AGAIN}, {columns}, count by tag", lambda frame=again: by_tag(frame))
+        frame = self._read(self._files, columns="tags", maxPartitions="2")
+        self._rate("storePath, tags, count by tag, maxPartitions=2", lambda: by_tag(frame), aim=6)
         self._rate("storePath, queueOffset and storeSize, sum", self._sum)
 
     def filters(self) -> None:

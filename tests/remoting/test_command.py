@@ -1,6 +1,7 @@
 """Frames as bytes on the wire."""
 
 import json
+from io import BufferedReader, BytesIO
 
 import pytest
 
@@ -95,6 +96,31 @@ def test_unknown_language_is_tolerated():
 def test_what_is_no_frame_is_refused(bad):
     with pytest.raises(FrameError):
         RemotingCommand.decode(bad)
+
+
+def test_frames_of_a_stream_come_one_by_one_whatever_their_length():
+    commands = [
+        RemotingCommand(code=105, opaque=n, body=b"%d" % n * size, serialize_type=n % 2)
+        for n, size in enumerate((0, 1, 20, 100, 5000))
+    ]
+    data = b"".join(command.encode() for command in commands)
+    stream = BufferedReader(BytesIO(data), 64)
+    assert [RemotingCommand.read(stream) for _ in commands] == commands
+    with pytest.raises(ConnectionResetError):
+        RemotingCommand.read(stream)
+    torn = BufferedReader(BytesIO(commands[-1].encode()[:-1]), 64)
+    with pytest.raises(ConnectionResetError):
+        RemotingCommand.read(torn)
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["00000003 00000000", "00000009 00000006", "00ffffff 00000000", "ffffffff 00000000"],
+)
+def test_a_stream_with_lengths_of_no_frame_is_refused(head):
+    stream = BufferedReader(BytesIO(bytes.fromhex(head) + bytes(100)))
+    with pytest.raises(FrameError, match="says length"):
+        RemotingCommand.read(stream)
 
 
 def test_a_frame_too_long_for_any_peer_is_not_sent():

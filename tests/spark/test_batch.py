@@ -70,6 +70,12 @@ def test_a_schema_of_the_user_reads_only_its_columns(spark: Any, store: Path) ->
     assert counts == {f"Tag{i}": 100 for i in range(10)}
 
 
+def test_tasks_are_as_few_as_was_asked_for(spark: Any, store: Path) -> None:
+    frame = read(spark, store, columns="queueId,queueOffset", maxPartitions="2").load()
+    assert frame.rdd.getNumPartitions() == 2
+    assert frame.distinct().count() == 1000
+
+
 def test_sql_asks_a_view_over_a_store(spark: Any, store: Path) -> None:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW messages USING rocketmq "
@@ -93,6 +99,14 @@ def test_sparks_filters_reach_the_source_and_change_no_row(spark: Any, store: Pa
     assert plain.count() > 0
     newest = pushed.agg(max_by("keys", "storeTimestamp")).first()[0]
     assert newest == "order-781 customer-4"
+
+
+def test_two_pushed_filters_of_one_query_keep_their_rows_with_a_load_for_each(
+    spark: Any, store: Path
+) -> None:
+    tags = [read(spark, store, pushdown="true", columns="tags").load() for _ in range(2)]
+    both = tags[0].filter("tags = 'Tag1'").union(tags[1].filter("tags = 'Tag2'"))
+    assert {row["tags"] for row in both.distinct().collect()} == {"Tag1", "Tag2"}
 
 
 def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:

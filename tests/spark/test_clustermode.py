@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from congreve.client.bulkreader import BulkReader
+from congreve.client.consumer import PullConsumer
 from congreve.client.message import MessageQueue
+from congreve.remoting.errors import RequestTimeoutError
 from congreve.spark.batch import BatchReader, RangePartition
 from congreve.spark.clustermode import ClusterSource
-from congreve.spark.errors import DataLossError, OptionError
+from congreve.spark.errors import DataLossError, OptionError, UnreachableError
 from congreve.spark.offsets import Queue, Range
 from congreve.spark.options import parse
 from congreve.spark.planning import open_source
@@ -69,6 +71,7 @@ def test_both_ways_give_the_same_rows(filled: Cluster) -> None:
     by_files = rows(BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed)))
     assert over_the_network == by_files
     assert len(by_files) == COUNT
+    assert rows(reader(filled, pullBatchSize="100", maxPartitions="3")) == by_files
 
 
 @pytest.mark.parametrize("options", [{"tags": "Tag3||Tag4"}, {"key": "order-77"}])
@@ -116,6 +119,14 @@ def test_a_range_comes_whole_and_in_order_in_any_cut(filled: Cluster) -> None:
     assert (found[0].start, found[-1].stop) == (3, 290)
 
 
+def test_the_slice_in_front_goes_on_where_nothing_may_wait_behind_it(
+    filled: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("congreve.client.bulkreader.BUFFERED_MAX", 0)
+    whole = rows(reader(filled, pullBatchSize="64"))
+    assert [row["queueOffset"] for row in whole] == [*range(300)] * 4
+
+
 def test_a_broker_that_starts_again_in_the_middle_is_waited_for(filled: Cluster) -> None:
     source = reader(filled, pullBatchSize="32", readAhead="1")
     partition = source.partitions()[0]
@@ -156,6 +167,57 @@ def test_a_name_server_that_is_down_and_a_topic_that_is_not_there_are_named(
     broker = filled.broker.address
     with pytest.raises(OptionError, match=rf"option nameServer is '{broker}': .* not supported"):
         reader(filled, nameServer=broker).partitions()
+
+
+def test_names_that_no_broker_takes_are_told_by_their_option(filled: Cluster) -> None:
+    with pytest.raises(OptionError, match=r"option group \(or groupIdPrefix\) is 'my group'"):
+        reader(filled, group="my group").partitions()
+    with pytest.raises(OptionError, match=r"option topic names topic 'two words'"):
+        reader(filled, "two words").partitions()
+
+
+def test_a_broker_that_does_not_answer_is_told_with_the_option(
+    filled: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: Any) -> int:
+        raise RequestTimeoutError("no answer in time")
+
+    monkeypatch.setattr(PullConsumer, "min_offset", silent)
+    with pytest.raises(UnreachableError, match=rf"option nameServer is '{filled.address}': no ans"):
+        reader(filled).partitions()
+
+
+def test_a_task_waits_for_a_broker_that_went_away_after_the_plan(
+    filled: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = reader(filled)
+    partition = planned.partitions()[0]
+    filled.stop()
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        filled.start()
+
+    monkeypatch.setattr("congreve.spark.clustermode.time.sleep", pause)
+    assert sum(batch.num_rows for batch in planned.read(partition)) == COUNT // 4
+    assert len(pauses) == 1
+
+
+def test_a_broker_that_is_away_is_no_reason_to_end_a_stream_that_tells_its_progress(
+    filled: Cluster,
+) -> None:
+    options = parse({"nameServer": filled.address, "topic": TOPIC}, streaming=True)
+    stream = StreamReader(options, checked_schema(wanted_schema(options), options))
+    start = stream.initialOffset()
+    assert stream.reportLatestOffset() == start
+    filled.stop()
+    try:
+        assert stream.reportLatestOffset() is None
+    finally:
+        filled.start()
+    assert stream.reportLatestOffset() == start
+    stream.stop()
 
 
 def test_a_stream_waits_for_a_name_server_that_is_away(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import Queue, Range, from_json, to_json
 from congreve.spark.options import parse
-from congreve.spark.planning import cut
+from congreve.spark.planning import cut, tasks
 
 GOOD = {"storePath": "s", "topic": "T"}
 
@@ -39,6 +39,11 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"startingTimestamp": "1", "startingOffsets": "earliest"}, "exclude each other"),
         ({"endingOffsets": "earliest"}, "endingOffsets 'earliest' reads nothing"),
         ({"minPartitions": "0"}, "option minPartitions is '0'"),
+        ({"maxPartitions": "0"}, "option maxPartitions is '0'"),
+        (
+            {"minPartitions": "8", "maxPartitions": "7"},
+            "option minPartitions is 8, maxPartitions 7: it must be 8 or more",
+        ),
         ({"maxRecordsPerPartition": "many"}, "option maxRecordsPerPartition is 'many'"),
         ({"verifyCrc": "yes"}, "option verifyCrc is 'yes': it must be true or false"),
         ({"propertiesFormat": "xml"}, "option propertiesFormat is 'xml'"),
@@ -96,3 +101,32 @@ def test_pieces_hold_each_message_once(
     assert all(piece.start < piece.stop for piece in pieces)
     assert not max_records or max(piece.stop - piece.start for piece in pieces) <= max_records
     assert len(pieces) >= min(min_partitions, sum(sizes))
+
+
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=30),
+    st.integers(1, 40),
+    st.integers(0, 40),
+    st.integers(0, 300),
+)
+def test_few_tasks_of_like_size_hold_each_message_once(
+    sizes: list[int], most: int, least: int, max_records: int
+) -> None:
+    ranges = [Range(Queue("T", "b", i), 7, 7 + size) for i, size in enumerate(sizes)]
+    wanted = {"maxPartitions": most, "minPartitions": min(least, most)}
+    wanted["maxRecordsPerPartition"] = max_records
+    options = parse({**GOOD, **{name: str(number) for name, number in wanted.items() if number}})
+    found = tasks(ranges, options)
+    pieces = [piece for task in found for piece in task]
+    for queue, start, stop in ranges:
+        own = [piece for piece in pieces if piece.queue == queue]
+        assert [own[0].start, own[-1].stop] == [start, stop]
+        assert all(a.stop == b.start for a, b in pairwise(own))
+    assert all(piece.start < piece.stop for piece in pieces)
+    messages = [sum(stop - start for _, start, stop in task) for task in found]
+    # The limit of records goes before that of tasks.
+    bound = max(most, -(-sum(sizes) // max_records)) if max_records else most
+    assert min(least, most, sum(sizes)) <= len(found) <= bound
+    assert not max_records or max(messages) <= max_records
+    if any(len(task) > 1 for task in found):
+        assert max(messages) - min(messages) <= 1

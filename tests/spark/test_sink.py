@@ -126,6 +126,8 @@ def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
         ({"body": None, "topic": "out"}, "row 0 for topic out has no body"),
         ({"body": b"x", "topic": None}, "row 0 has no topic"),
         ({"body": b"x", "topic": "out", "properties": "{"}, "row 0: properties '{' are no JSON"),
+        ({"body": b"x", "topic": "out", "properties": "[1]"}, r"row 0: properties '\[1\]' are no"),
+        ({"body": b"x", "topic": "out", "brokerName": "b"}, "out has no queue to write to on b"),
         ({"body": b"x", "topic": "a b"}, "a b"),
         ({"body": b"x", "topic": "out", "queueId": 99}, "topic out has no queue 99"),
         ({"body": b"x", "topic": "out", "delayLevel": 77}, "row 0: column delayLevel is 77: .* 18"),
@@ -151,6 +153,7 @@ def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Clu
             "option nameServer is '127.0.0.1:1'",
         ),
         ("'x' AS body", {"topic": "a b"}, "option topic is 'a b'"),
+        ("'x' AS body", {"topic": "out", "group": "a b"}, "option group is 'a b'"),
         (
             "'x' AS body",
             {"topic": "out", "nameServer": cluster.broker.address},

@@ -109,6 +109,21 @@ def test_new_queues_and_topics_are_read_from_their_beginning(tmp_path: Path) -> 
         }
 
 
+def test_a_pattern_that_matches_nothing_yet_loses_nothing_of_the_first_topic(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as store:
+        put(store, 0, topic="Other")
+        reader = stream_reader(tmp_path, subscribePattern="T.*", startingOffsets="latest")
+        start = reader.initialOffset()
+        assert start == {} == reader.latestOffset(start, ReadAllAvailable())
+        for number in range(20):
+            put(store, number)
+        noted = reader.latestOffset(start, ReadAllAvailable())
+        end = reader.latestOffset(noted, ReadAllAvailable())
+        assert len(rows(reader, start, noted) + rows(reader, noted, end)) == 20
+
+
 def test_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(40):
@@ -158,6 +173,10 @@ def test_pieces_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
     parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
     assert len(parts) == 8
     assert all(isinstance(part, RangePartition) for part in parts)
+    few = stream_reader(tmp_path, maxPartitions="3")
+    end = few.latestOffset(start, ReadAllAvailable())
+    assert len(few.partitions(start, end)) == 3
+    assert rows(few, start, end) == rows(reader, start, end)
 
 
 def test_new_queues_and_topics_of_a_cluster_are_read_from_their_beginning(
@@ -313,15 +332,24 @@ def test_a_running_query_outlives_its_broker(spark: Any, cluster: Cluster, tmp_p
     assert numbers(spark, tmp_path) == list(range(50))
 
 
-def test_a_stream_that_cannot_start_names_the_option(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="option storePath is 'nowhere'"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "option storePath is 'nowhere'"),
+        ({"endingTimestamp": "5"}, "a stream has no end"),
+    ],
+)
+def test_a_stream_that_cannot_start_names_the_option(
+    spark: Any, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message) as refused:
         (
             spark.readStream.format("rocketmq")
-            .option("storePath", "nowhere")
-            .option("topic", "T")
+            .options(storePath="nowhere", topic="T", **options)
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", str(tmp_path))
             .start()
             .awaitTermination(60)
         )
+    assert "UnboundLocalError" not in str(refused.value)
