@@ -18,9 +18,9 @@ NAMESPACE = Path("build/namespace")
 JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
 # CONGREVE_DEBUG=1 builds with bounds checks, C asserts and symbols.
 DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
-# CONGREVE_CFLAGS takes the place of -O3.
+# CONGREVE_CFLAGS takes the place of these; without -g0 compiling takes half as long again.
 COMPILE_ARGS = (
-    ["-O0", "-g", "-UNDEBUG"] if DEBUG else os.environ.get("CONGREVE_CFLAGS", "-O3").split()
+    ["-O0", "-g", "-UNDEBUG"] if DEBUG else os.environ.get("CONGREVE_CFLAGS", "-O3 -g0").split()
 )
 # Modules that need a C library: left out, with a line that says so, where its header is missing.
 LIBRARIES = {"ring": "uring", "uring": "uring"}

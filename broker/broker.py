@@ -11,7 +11,7 @@ from typing import Self
 import msgspec
 
 from congreve.broker.clients import CHANNEL_EXPIRED_MS
-from congreve.broker.config import BrokerConfig
+from congreve.broker.config import VIP_DISTANCE, BrokerConfig
 from congreve.broker.durability import DurabilityGate
 from congreve.broker.errors import BrokerError
 from congreve.broker.hotpath import HotPath
@@ -36,7 +36,6 @@ from congreve.remoting.server import RemotingServer, ServerLimits
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
-VIP_DISTANCE = 2
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
@@ -70,6 +69,7 @@ class Broker:
         self._gate: DurabilityGate | None = None
         self._hot_path: HotPath | None = None
         self._servers: list[RemotingServer] = []
+        self._started = False
         self._thread: LoopThread | None = None
         self._periodic = (
             Periodic(HOUSEKEEPING_S, self._housekeep),
@@ -88,7 +88,10 @@ class Broker:
 
     async def start(self) -> None:
         """Open the store, listen, register. Everything is undone when a step fails."""
-        self._check_ports()
+        if self._started:
+            raise BrokerError("a broker starts only once: make a new Broker of its config")
+        self._check_addresses()
+        self._started = True
         try:
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
@@ -162,9 +165,9 @@ class Broker:
             clock=self._clock,
         ).handlers()
 
-    def _check_ports(self) -> None:
-        """A port that somebody else has shall stop us before anything is written."""
-        port = self.config.listen_port
+    def _check_addresses(self) -> None:
+        """A name or port that cannot be had shall stop us before anything is written."""
+        _, port = self.config.store_host
         for wanted in (port, port - VIP_DISTANCE) if port else ():
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

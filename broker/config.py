@@ -6,6 +6,7 @@ not know are kept for `getBrokerConfig` and reported, not refused.
 
 import socket
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,19 @@ PERM_READ = 4
 
 MASTER_ID = 0
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+
+#: The VIP port is that much below listenPort (RocketMQ: NettyServerConfig, fastListenPort).
+VIP_DISTANCE = 2
+
+# Intervals among them: a loop without a rest would do nothing else.
+_POSITIVE = (
+    "default_topic_queue_nums",
+    "transaction_check_interval",
+    "flush_consumer_offset_interval",
+    "register_name_server_period",
+    "register_broker_timeout_mills",
+    "server_channel_max_idle_time_seconds",
+)
 
 # RocketMQ spells these in ways that no rule gives.
 _NOT_KEYS = ("store", "unknown")
@@ -93,18 +107,20 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     unknown: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        if not 0 <= self.listen_port <= 65535:
-            raise ConfigError(f"listenPort={self.listen_port} is no port; use 0 to 65535")
+        if self.listen_port and not VIP_DISTANCE < self.listen_port <= 65535:
+            raise ConfigError(
+                f"listenPort={self.listen_port} is no port for a broker, which takes that - "
+                f"{VIP_DISTANCE} too; use {VIP_DISTANCE + 1} to 65535, or 0 for any free port"
+            )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
         if self.broker_role not in (*MASTER_ROLES, "SLAVE"):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
-        if self.default_topic_queue_nums < 1:
-            raise ConfigError(
-                f"defaultTopicQueueNums={self.default_topic_queue_nums}; at least 1 is needed"
-            )
+        for name in _POSITIVE:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{_camel(name)}={getattr(self, name)}; at least 1 is needed")
 
     @property
     def readable(self) -> bool:
@@ -120,8 +136,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """What stored records and offset message ids name as their broker."""
-        return self.broker_ip1, self.listen_port
+        """What stored records and offset message ids name as their broker; ConfigError."""
+        return _ip_of(self.broker_ip1), self.listen_port
 
     @property
     def name_servers(self) -> list[str]:
@@ -172,13 +188,15 @@ class LoadedConfig(NamedTuple):
     unknown: list[tuple[int, str]]
 
 
-def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
+def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
     """Read a broker.conf; `overrides` (same keys) win over the file. ConfigError names the line."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+        entries = properties.parse(text)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    entries = properties.parse(text)
     lines = {entry.key: entry.first_line for entry in entries}
     values = {entry.key: entry.value for entry in entries} | dict(overrides or {})
     config = BrokerConfig()
@@ -189,6 +207,17 @@ def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> Loade
         where = f"{path}:{named[0]}" if named else str(path)
         raise ConfigError(f"{where}: {error}") from error
     return LoadedConfig(config, [(lines[key], key) for key in unknown if key in lines])
+
+
+@lru_cache(maxsize=16)
+def _ip_of(host: str) -> str:
+    """Records hold an address; brokerIP1 may be a name, which is looked up once, as in RocketMQ."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ConfigError(
+            f"brokerIP1={host!r} is neither an address nor a known name: {error.strerror}"
+        ) from error
 
 
 def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:

@@ -47,14 +47,14 @@ class RuntimeInfo:
     def _general(self) -> dict[str, object]:
         seconds = (self._clock.now() - self._boot_ms) // 1000
         minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86_400
-        store = self._store
+        trouble = self._store.trouble()
         return {
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": VERSION,
             "bootTimestamp": self._boot_ms,
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]",
             "startAcceptSendRequestTimeStamp": self._config.start_accept_send_request_time_stamp,
-            "storeWritable": "true" if store.writable else f"false ({store.read_only_reason})",
+            "storeWritable": f"false ({trouble})" if trouble else "true",
         }
 
     def _traffic(self) -> dict[str, object]:

@@ -208,11 +208,11 @@ class SendMessageProcessor:
 
     def _why(self, put: PutResult, request: RemotingCommand, record: Record) -> str:
         if put.status is PutStatus.SERVICE_NOT_AVAILABLE:
-            return f"service not available now: {self._store.read_only_reason}"
+            return f"service not available now: {put.why}"
         if put_code(put.status) is ResponseCode.MESSAGE_ILLEGAL:
             return (
                 f"the message is illegal ({put.status.name}): body of {len(request.body)} bytes"
                 f" (limit {self._store.config.max_message_size}), {len(record.properties)}"
                 f" properties (limit {PROPERTIES_MAX} bytes)"
             )
-        return f"the store answered {put.status.name}"
+        return put.refusal

@@ -79,7 +79,7 @@ class SendBackProcessor:
         again = _again(record, target.topic_name, queue_id, level)
         put = self._store.put(park_for_level(again, self._store.config))
         if put.status is not PutStatus.PUT_OK:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the store answered {put.status.name}")
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, put.refusal)
         answer = request.reply(ResponseCode.SUCCESS)
         if self._store.config.sync_flush and not request.is_oneway:
             self._gate.park(connection, answer.encode(), put.end)

@@ -116,8 +116,7 @@ class EndTransactionProcessor:
         self, request: RemotingCommand, connection: Connection, put: PutResult
     ) -> RemotingCommand | None:
         if put.status is not PutStatus.PUT_OK:
-            why = self._store.read_only_reason or f"the store answered {put.status.name}"
-            raise RefusedError(put_code(put.status), why)
+            raise RefusedError(put_code(put.status), put.refusal)
         answer = request.reply(ResponseCode.SUCCESS)
         if self._store.config.sync_flush and put.end > 0 and not request.is_oneway:
             self._gate.park(connection, answer.encode(), put.end)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import click
 
 from congreve.client.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer import Producer
+from congreve.client.producer import MAX_MESSAGE_SIZE
+from congreve.client.syncproducer import SyncProducer
 from congreve.console.report import namesrv_option
 
-BATCH = 100
+READ_BYTES = 64 * 1024
 GROUP = "CONGREVE_CLI"
 
 
@@ -24,40 +27,74 @@ GROUP = "CONGREVE_CLI"
 @click.option("--keys", help="Keys of each message, separated by spaces.")
 @namesrv_option
 def send(topic: str, message: str | None, tags: str | None, keys: str | None, namesrv: str) -> None:
-    bodies = iter([message.encode()]) if message is not None else _lines()
-    sent = asyncio.run(_send(namesrv, topic, bodies, tags, keys))
-    click.echo(f"sent {sent} to {topic}", err=True)
+    # Arguments are bytes to the system, whatever they mean: fsencode gives them back.
+    _send(namesrv, topic, _lines() if message is None else [[os.fsencode(message)]], tags, keys)
 
 
-def _lines() -> Iterator[bytes]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        body = line.rstrip(b"\n")
-        if body:
-            yield body
+def _stdin() -> io.BufferedReader | None:
+    """None where the process was started without one."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    return buffer if isinstance(buffer, io.BufferedReader) else None
+
+
+def _lines() -> Iterator[list[bytes]]:
+    """The lines that one read brings go together: what a slow pipe gives waits for nothing."""
+    stdin = _stdin()
+    if stdin is None:
+        raise click.UsageError("stdin is closed: there are no lines to send")
+    number, rest = 0, b""
+    while chunk := stdin.read1(READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from _bodies(lines, number)
+        number += len(lines)
+        if len(rest) > MAX_MESSAGE_SIZE:
+            break
+    yield from _bodies([rest] if rest else [], number)
+
+
+def _bodies(lines: list[bytes], before: int) -> Iterator[list[bytes]]:
+    bodies: list[bytes] = []
+    for number, line in enumerate(lines, before + 1):
+        if len(line) > MAX_MESSAGE_SIZE:
+            yield bodies
+            raise click.ClickException(
+                f"line {number} has more than {MAX_MESSAGE_SIZE} bytes: "
+                "the input is not sent from there on"
+            )
+        if line:
+            bodies.append(line)
         else:
             # RocketMQ refuses empty bodies; one blank line must not stop the lines behind it.
             click.echo(f"line {number} is empty and not sent", err=True)
+    yield bodies
 
 
-async def _send(
-    namesrv: str, topic: str, bodies: Iterator[bytes], tags: str | None, keys: str | None
-) -> int:
+def _send(
+    namesrv: str,
+    topic: str,
+    groups: Iterable[list[bytes]],
+    tags: str | None = None,
+    keys: str | None = None,
+) -> None:
+    # A sync producer: reading stdin here would hold up an event loop of this thread.
     sent = 0
-    async with Producer(namesrv, group=GROUP) as producer:
-        batch: list[Message] = []
-        for body in bodies:
-            batch.append(Message(topic=topic, body=body, tags=tags, keys=keys))
-            if len(batch) == BATCH:
-                await producer.send_batch(batch)
-                sent += len(batch)
-                batch = []
-        if batch:
-            await producer.send_batch(batch)
-            sent += len(batch)
-    return sent
+    with SyncProducer(namesrv, group=GROUP) as producer:
+        try:
+            for bodies in groups:
+                messages = [Message(topic=topic, body=b, tags=tags, keys=keys) for b in bodies]
+                if len(messages) == 1:  # no batch may be as long as one message
+                    producer.send(messages[0])
+                elif messages:
+                    producer.send_batch(messages)
+                sent += len(messages)
+        finally:
+            click.echo(f"sent {sent} to {topic}", err=True)
 
 
-@click.command(help="Print a topic's messages; with lines on stdin and no -C, send them instead.")
+@click.command(
+    help="Print a topic's messages. With lines on stdin, and no option that only printing has, "
+    "send those instead."
+)
 @click.option("-t", "--topic", required=True)
 @click.option("-C", "--consume", is_flag=True, help="Print, whatever stdin is.")
 @click.option("-P", "--produce", is_flag=True, help="Send stdin's lines, whatever stdin is.")
@@ -65,11 +102,10 @@ async def _send(
 @click.option(
     "-o",
     "--offset",
-    default="beginning",
-    show_default=True,
+    show_default="beginning",
     help="beginning, end, N (of each queue), or -N: the last N of each queue.",
 )
-@click.option("-c", "--count", type=int, help="Stop after so many messages.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop when all queues are read up.")
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object a message.")
 @namesrv_option
@@ -78,23 +114,27 @@ def cat(
     consume: bool,
     produce: bool,
     queue: int | None,
-    offset: str,
+    offset: str | None,
     count: int | None,
     exit_at_end: bool,
     as_json: bool,
     namesrv: str,
 ) -> None:
-    if produce or (not consume and not sys.stdin.isatty() and _has_input()):
-        sent = asyncio.run(_send(namesrv, topic, _lines(), None, None))
-        click.echo(f"sent {sent} to {topic}", err=True)
+    given = (queue, offset, count, exit_at_end or None, as_json or None)
+    consume = consume or any(option is not None for option in given)
+    if consume and produce:
+        raise click.UsageError("-P sends, but -C, -q, -o, -c, -e and -J are for printing")
+    if produce or (not consume and _has_input()):
+        _send(namesrv, topic, _lines())
         return
-    start = _start(offset)
+    start = _start(offset or "beginning")
     asyncio.run(_print(namesrv, topic, queue, start, count, exit_at_end, as_json))
 
 
 def _has_input() -> bool:
     # A pipe or a file says "send these lines"; /dev/null, as services have it, says nothing.
-    return bool(sys.stdin.buffer.peek(1)[:1]) if hasattr(sys.stdin.buffer, "peek") else False
+    stdin = _stdin()
+    return stdin is not None and not stdin.isatty() and bool(stdin.peek(1))
 
 
 class Start:
@@ -121,7 +161,7 @@ def _start(offset: str) -> Start:
         raise click.BadParameter(
             f"{offset!r} is not beginning, end, N or -N", param_hint="--offset"
         ) from None
-    return Start(back=-number) if number < 0 else Start(fixed=number)
+    return Start(back=-number) if offset.startswith("-") else Start(fixed=number)
 
 
 async def _print(
@@ -145,7 +185,7 @@ async def _print(
 async def _messages(
     consumer: PullConsumer, topic: str, queue_id: int | None, start: Start, exit_at_end: bool
 ) -> AsyncIterator[ReceivedMessage]:
-    """Messages of the chosen queues in turn; endless unless `exit_at_end`."""
+    """Messages of the chosen queues in turn; with `exit_at_end` each queue to its end, once."""
     positions: dict[MessageQueue, int] = {}
     for queue in await consumer.queues(topic):
         if queue_id is None or queue.queue_id == queue_id:
@@ -153,17 +193,18 @@ async def _messages(
             positions[queue] = start.of(least, most)
     if not positions:
         raise click.ClickException(f"topic {topic} has no queue {queue_id}")
-    while True:
+    while positions:
         idle = True
-        for queue, position in positions.items():
+        for queue, position in list(positions.items()):
             pulled = await consumer.pull(queue, position)
             positions[queue] = pulled.next_offset
             idle = idle and not pulled.messages
             for message in pulled.messages:
                 yield message
-        if idle and exit_at_end:
-            return
-        if idle:
+            if exit_at_end and pulled.next_offset >= pulled.max_offset:
+                # Done with once its end was seen: others may write on and on.
+                del positions[queue]
+        if idle and positions:
             await asyncio.sleep(0.2)
 
 

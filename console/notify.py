@@ -1,6 +1,9 @@
 """Readiness for systemd (Type=notify): one datagram to the socket that NOTIFY_SOCKET names."""
 
+import logging
 import socket
+
+logger = logging.getLogger(__name__)
 
 
 def notify_ready(notify_socket: str | None) -> None:
@@ -9,4 +12,8 @@ def notify_ready(notify_socket: str | None) -> None:
         return
     address = "\0" + notify_socket[1:] if notify_socket.startswith("@") else notify_socket
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"READY=1", address)
+        try:
+            sender.sendto(b"READY=1", address)
+        except OSError as error:
+            # It may be one that a process further up left in the environment: no reason to stop.
+            logger.warning("nobody hears at NOTIFY_SOCKET=%s: %s", notify_socket, error.strerror)

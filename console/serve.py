@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
 
 LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = ("0.0.0.0", "::", "")
 PORT = click.IntRange(0, 65535)
 
 
@@ -41,8 +42,11 @@ class KvFile:
         return self._file.load(str)
 
     def save(self, text: str) -> None:
-        """Replace the text, atomically; the folder appears with the first setting."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Replace the text, atomically; the folder appears with the first one. CongreveError."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CongreveError(f"cannot make {self._folder}: {error.strerror}") from error
         self._file.replace(text)
 
 
@@ -90,12 +94,13 @@ def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> 
     from congreve.broker.config import BrokerConfig
 
     config = BrokerConfig()
+    # Who listens everywhere tells clients the address of this machine, which is the default.
+    addresses = {} if host in ANY_ADDRESS else {"brokerIP1": host, "brokerIP2": host}
     config.apply(
         {
             "namesrvAddr": namesrv,
             "bindAddress": host,
-            "brokerIP1": host,
-            "brokerIP2": host,
+            **addresses,
             "listenPort": str(port),
             "storePathRootDir": str(data / "store"),
             "flushDiskType": f"{flush.upper()}_FLUSH",

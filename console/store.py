@@ -18,7 +18,7 @@ def store() -> None:
     """Both commands read only; a broker may be running."""
 
 
-@store.command(help="What a store holds: segments, offsets, topics and queues.")
+@store.command(help="What a store holds; exit code 1 when segments are cut or missing.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @output_option
 def info(folder: Path, output: str) -> None:
@@ -27,12 +27,19 @@ def info(folder: Path, output: str) -> None:
         import msgspec
 
         click.echo(msgspec.json.encode(found).decode())
-        return
-    click.echo(_summary(found))
-    show(
-        [{"topic": q.topic, "queue": q.queue_id, "min": q.min, "max": q.max} for q in found.queues],
-        output,
-    )
+    else:
+        click.echo(_summary(found))
+        show(
+            [
+                {"topic": q.topic, "queue": q.queue_id, "min": q.min, "max": q.max}
+                for q in found.queues
+            ],
+            output,
+        )
+        for problem in found.problems:
+            click.echo(f"damaged: {problem}")
+    if found.problems:
+        sys.exit(1)
 
 
 def _summary(found: StoreInfo) -> str:
@@ -44,7 +51,7 @@ def _summary(found: StoreInfo) -> str:
     )
 
 
-@store.command(help="Read every record and every queue entry; exit code 1 when one is wrong.")
+@store.command(help="Read every record and queue entry; exit code 1 when one is wrong.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @output_option
 def verify(folder: Path, output: str) -> None:

@@ -27,6 +27,7 @@ SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
 #: What no backend can beat: O_DIRECT writes with RWF_DSYNC, and nothing else.
 RAW = "raw"
 KIB = 1024
+NO_MATPLOTLIB = "matplotlib is not installed (pip install congreve[bench])"
 #: (bytes of a group, groups in flight)
 STEPS = [(4 * KIB, 1), (4 * KIB, 4), (16 * KIB, 1), (64 * KIB, 1), (64 * KIB, 4), (256 * KIB, 4)]
 ASYNC_STEPS = [4 * KIB, 64 * KIB]
@@ -58,8 +59,8 @@ def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: 
     # What was written is removed then, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     measured = len(STEPS) + len(ASYNC_STEPS)
-    if png is not None and not png.parent.is_dir():
-        raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
+    if png is not None:
+        _check_picture(png)
     disk = check_usable(str(folder), 2 * measured * measure.MEASURE_BYTES)
     rows, refusals = _measure(str(folder), seconds)
     chosen = recommend(rows)
@@ -69,6 +70,16 @@ def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: 
     _tell(folder, disk, rows, refusals, chosen, output)
     if not dry_run:
         click.echo(f"written to {tuned_path(str(folder))}", err=True)
+
+
+def _check_picture(png: Path) -> None:
+    """Who asks for a picture hears before the measurement that there can be none."""
+    if not png.parent.is_dir():
+        raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
+    if png.is_dir():
+        raise click.ClickException(f"cannot write {png}: it is a folder")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException(f"cannot draw {png}: {NO_MATPLOTLIB}")
 
 
 def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str, str]]:
@@ -195,9 +206,7 @@ def _line(row: Row) -> dict[str, object]:
 def _draw(rows: list[Row], path: Path) -> None:
     """Latency against throughput, one line for each backend and policy."""
     if importlib.util.find_spec("matplotlib") is None:
-        click.echo(
-            "no picture: matplotlib is not installed (pip install congreve[bench])", err=True
-        )
+        click.echo(f"no picture: {NO_MATPLOTLIB}", err=True)
         return
     from matplotlib.figure import Figure
 

@@ -50,7 +50,7 @@ def _choose(config: StoreConfig) -> str:
         return "mmap"
     refusal = _uring_refusal(config)
     if refusal is not None:
-        log.info("ioBackend=auto is mmap: %s", refusal)
+        log.warning("ioBackend=auto is mmap: %s", refusal)
     return "mmap" if refusal is not None else "uring"
 
 

@@ -18,7 +18,9 @@ _POSITIVE = frozenset(
     {"transient_store_pool_size", "mapped_file_size_consume_queue", "max_hash_slot_num"}
     | {"max_index_num", "flush_interval_commit_log", "commit_interval_commit_log"}
     | {"flush_interval_consume_queue", "sync_flush_timeout", "max_message_size"}
+    | {"flush_delay_offset_interval", "clean_resource_interval"}
 )
+_NOT_NEGATIVE = frozenset({"file_reserved_time", "delete_commit_log_files_interval"})
 
 
 @lru_cache(maxsize=16)
@@ -129,6 +131,8 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
                 raise StoreConfigError(
                     f"{field.encode_name} is {value}: it must be positive, {_INT_MAX} at most"
                 )
+            if field.name in _NOT_NEGATIVE and value < 0:
+                raise StoreConfigError(f"{field.encode_name} is {value}: it cannot be negative")
         index_file = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
         if index_file > _INT_MAX:
             raise StoreConfigError(

@@ -117,8 +117,9 @@ class StoreFiles:
         for base, path, size in found[:-1]:
             if size != self._segment_size or (base - self.log_begin) % self._segment_size:
                 raise StoreFormatError(
-                    f"{path} has {size} bytes where segments of "
-                    f"{self._segment_size} follow each other: it is no segment of this log"
+                    f"{path} has {size} bytes, but {self._segments[bases[1]].name} begins "
+                    f"{self._segment_size} behind the first: one of them is no segment of this "
+                    "log, or one between them is missing"
                 )
         for gone in self._mapped.keys() - self._segments.keys():
             del self._mapped[gone]

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import struct
+from contextlib import suppress
 
 from congreve.engine.errors import StoreError, StoreLockedError
 
@@ -12,6 +13,15 @@ _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 
 def _flock(kind: int, start: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, 1, 0)
+
+
+def _missing(folder: str) -> list[str]:
+    """`folder` and those above it that are not there, the deepest first."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing
 
 
 def is_held(path: str) -> bool:
@@ -37,9 +47,11 @@ class StoreLock:
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor: int | None = None
+        self._made: list[str] = []
 
     def acquire(self) -> None:
         """StoreLockedError names the holder; StoreError where the file cannot be made."""
+        self._made = _missing(os.path.dirname(os.path.abspath(self.path)))
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -70,6 +82,15 @@ class StoreLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def remove(self) -> None:
+        """Release, and take the file away with those folders that acquire() made for it."""
+        with suppress(OSError):
+            os.unlink(self.path)
+        self.release()
+        for folder in self._made:
+            with suppress(OSError):
+                os.rmdir(folder)
 
     @property
     def held(self) -> bool:

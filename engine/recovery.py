@@ -91,6 +91,12 @@ class Recovery:
         began = time.monotonic()
         segments = self._log.segments
         if not segments:
+            if len(self._queues):
+                log.warning(
+                    "%s holds no segment: what %d queues knew of the log is removed with it",
+                    self._config.commit_log_dir,
+                    len(self._queues),
+                )
             for queue in self._queues:
                 queue.destroy()
             return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, 0.0)

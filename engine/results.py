@@ -30,6 +30,12 @@ class PutResult(msgspec.Struct, frozen=True):
     queue_offset: int = -1
     store_timestamp: int = 0
     message_ids: str = ""  # offset ids, joined by ','
+    why: str = ""  # what the disk said, where that is the reason
+
+    @property
+    def refusal(self) -> str:
+        """For remarks of answers."""
+        return f"the store answered {self.status.name}" + (f": {self.why}" if self.why else "")
 
 
 class StoreStats(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from congreve.io_backends.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[0-9]{20}")
+SEGMENT_NAME = re.compile(r"[0-9]{20}")
 
 
 def segment_path(folder: str, base_offset: int) -> str:
@@ -28,7 +28,7 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
     """
     entries = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if _NAME.fullmatch(entry.name) and entry.is_file():
+        if SEGMENT_NAME.fullmatch(entry.name) and entry.is_file():
             entries.append(entry)
         else:
             log.warning("%s is no segment of a commit log: not looked at", entry.path)

@@ -106,6 +106,7 @@ class MessageStore:
             request=self.backend.request,
         )
         self._open = False
+        self._no_room: str | None = None  # why the last message found none
 
     # --- life
 
@@ -165,14 +166,13 @@ class MessageStore:
             self.index.stop()
         self.log.close()
         self.backend.stop()
-        self._lock.release()
         if not new:
+            self._lock.release()
             return
-        with suppress(OSError):
-            os.unlink(self.config.lock_path)
-        for folder in (self.config.commit_log_dir, self.config.own_dir, self.config.root_dir):
+        for folder in (self.config.commit_log_dir, self.config.own_dir):
             with suppress(OSError):
                 os.rmdir(folder)
+        self._lock.remove()
 
     def close(self) -> None:
         """Everything durable, checkpoints written, lock released; idempotent.
@@ -218,13 +218,13 @@ class MessageStore:
     def writable(self) -> bool:
         return self.check_writable() is None
 
-    @property
-    def read_only_reason(self) -> str | None:
-        return self.check_writable()
-
     def check_writable(self) -> str | None:
         """Why a message would be refused now; None while messages are taken."""
         return self.health.reason() if self._open else "the store is not open"
+
+    def trouble(self) -> str | None:
+        """What keeps messages out: also a full disk that the next message may find with room."""
+        return self.check_writable() or self._no_room
 
     def after_append(
         self, upto: int, arrived: Iterable[ConsumeQueue] = (), *, flush: bool = True
@@ -234,6 +234,7 @@ class MessageStore:
         `arrived` are queues that got entries and are watched. Who asks the backend by himself
         (SYNC_FLUSH) gives `flush=False`.
         """
+        self._no_room = None
         if flush and self.config.sync_flush:
             self.backend.request(upto)
         elif self._flush_timer.wants_wake:
@@ -265,8 +266,9 @@ class MessageStore:
         append: Callable[[], AppendResult],
         batch_size: int = 0,
     ) -> PutResult:
-        if self.check_writable() is not None:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+        read_only = self.check_writable()
+        if read_only is not None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, why=read_only)
         if max(len(record.body), batch_size) > self.config.max_message_size:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         try:
@@ -277,8 +279,10 @@ class MessageStore:
             log.warning("a message to %s was refused: %s", record.topic, error)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except BackendError as error:
-            log.error("no room for a message: %s", error)
-            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED)
+            if self._no_room is None:
+                log.error("no room for a message: %s", error)
+            self._no_room = str(error)
+            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room)
         self.after_append(done.end)
         if self.on_arrival is not None and (queue.watched or record.topic in PARKED):
             self.on_arrival(queue)

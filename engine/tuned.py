@@ -29,7 +29,7 @@ def load_tuned(root: str) -> Tuned | None:
 
 def _parse(text: str) -> Tuned:
     tuned = msgspec.json.decode(text.encode(), type=Tuned)
-    if tuned.io_backend not in IO_BACKENDS:
+    if tuned.io_backend not in IO_BACKENDS or tuned.io_backend == "auto":
         raise StoreConfigError(f"ioBackend is {tuned.io_backend!r}; run `congreve tune` again")
     return tuned
 

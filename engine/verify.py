@@ -1,6 +1,7 @@
 """A store's folder examined while no broker runs on it; nothing on disk changes."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import msgspec
 from congreve.engine import scan
 from congreve.engine.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.errors import StoreError
 from congreve.engine.queuetable import QueueTable
 from congreve.engine.scan import LogScanner
+from congreve.engine.segmentfiles import SEGMENT_NAME
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapping import Mapping
 
@@ -41,6 +43,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     checkpoint_timestamp: int
     index_files: int
     queues: list[QueueInfo]
+    problems: list[str]  # segments that are missing or cut; what verify finds is more
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
@@ -62,29 +65,32 @@ class StoreExaminer:
         if not self._log_folder.is_dir():
             raise StoreError(f"{root} holds no store: there is no folder {self._log_folder}")
         self._segments = list(_numbered(self._log_folder))
-        self._size = self._segments[0][1].stat().st_size if self._segments else 0
+        sizes = Counter(filter(None, (path.stat().st_size for _, path in self._segments)))
+        # Of a whole segment: what most of them have, and the larger one where that is undecided.
+        self._size = max(sizes, key=lambda size: (sizes[size], size), default=0)
+        self._misfits = list(self._find_misfits())
+
+    def _find_misfits(self) -> Iterator[str]:
+        """Segments of a wrong size, and what is missing between two."""
+        end = self._segments[0][0] if self._segments else 0
         for base, path in self._segments:
-            if path.stat().st_size != self._size or base % self._size:
-                raise StoreFormatError(
-                    f"{path} has {path.stat().st_size} bytes, the first segment {self._size}: "
-                    "it is no segment of this log"
-                )
+            if base != end:
+                yield f"{end} to {base} of the log are missing: {path} is the next segment"
+            size = path.stat().st_size
+            if size != self._size:
+                yield f"{path} has {size} bytes, a whole segment {self._size}"
+            end = base + self._size
 
     def info(self) -> StoreInfo:
         """Quick: reads the heads of the files and the records of the last segment."""
         times = Checkpoint(str(self._root / "checkpoint"))
         times.load()
-        first = last = LogScanner(verify_crc=False)
-        end = 0
+        first, last = LogScanner(verify_crc=False), LogScanner(verify_crc=False)
         if self._segments:
             base, path = self._segments[0]
             first.scan(self._map(path), base, base, base + 1)
-            for base, path in reversed(self._segments):
-                last = LogScanner(verify_crc=False)
-                last.scan(self._map(path), base, base)
-                end = last.position
-                if last.records:
-                    break
+            base, path = self._segments[self._last_used()]
+            last.scan(self._map(path), base, base)
         index = self._root / "index"
         return StoreInfo(
             root=str(self._root),
@@ -92,7 +98,7 @@ class StoreExaminer:
             segment_size=self._size,
             segments=len(self._segments),
             log_begin=self._segments[0][0] if self._segments else 0,
-            log_end=end,
+            log_end=last.position,
             first_store_timestamp=first.last_store_timestamp,
             last_store_timestamp=last.last_store_timestamp,
             checkpoint_timestamp=times.min_timestamp,
@@ -101,7 +107,19 @@ class StoreExaminer:
                 QueueInfo(queue.topic, queue.queue_id, queue.min, queue.max)
                 for queue in self._queues()
             ],
+            problems=self._misfits,
         )
+
+    def _last_used(self) -> int:
+        """Number of the last segment that begins with a record; the reference has empty ones behind
+        it that it made ahead. Reads no more than the heads."""
+        for number in reversed(range(len(self._segments))):
+            base, path = self._segments[number]
+            scanner = LogScanner(verify_crc=False)
+            scanner.scan(self._map(path), base, base, base + 1)
+            if scanner.records:
+                return number
+        return 0
 
     def verify(
         self,
@@ -127,6 +145,8 @@ class StoreExaminer:
             if told <= limit:
                 problems.append(problem)
 
+        for misfit in self._misfits:
+            report(misfit)
         known = QueueCheckpointFile(str(self._root / "congreve")).load()
         if known is not None:
             self._check_promises(queues, known, report)
@@ -137,8 +157,12 @@ class StoreExaminer:
             timer_roll_ms=config.timer_roll_ms,
             report=report,
         )
-        for number, (base, path) in enumerate(self._segments, 1):
-            self._verify_segment(scanner, base, path, report, last=number == len(self._segments))
+        last_used = self._last_used()
+        end = 0
+        for number, (base, path) in enumerate(self._segments):
+            self._verify_segment(scanner, base, path, report, last=number >= last_used)
+            if number <= last_used:
+                end = scanner.position
             if progress is not None:
                 progress(self._size)
         for topic, queue_id in scanner.missing:
@@ -150,7 +174,7 @@ class StoreExaminer:
             report(f"the queues have {entries} entries, the log {scanner.dispatched} messages")
         return VerifyReport(
             records=scanner.records,
-            bytes=scanner.position - self._segments[0][0] if self._segments else 0,
+            bytes=end - self._segments[0][0] if self._segments else 0,
             entries=entries,
             problems=problems,
             more_problems=max(told - limit, 0),
@@ -201,14 +225,17 @@ class StoreExaminer:
             queue.correct_min_offset(begin)
         return queues
 
-    def _map(self, path: Path) -> Mapping:
+    def _map(self, path: Path) -> Mapping | bytes:
+        size = min(path.stat().st_size, self._size)
+        if not size:
+            return b""
         try:
-            return Mapping(str(path), self._size, writable=False)
+            return Mapping(str(path), size, writable=False)
         except BackendError as error:
             raise StoreError(str(error)) from error
 
 
 def _numbered(folder: Path) -> Iterator[Segment]:
     for name in sorted(os.listdir(folder)):
-        if len(name) == 20 and name.isdecimal():
+        if SEGMENT_NAME.fullmatch(name) and (folder / name).is_file():
             yield int(name), folder / name

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl as tls
 from collections.abc import Callable, Mapping
 
@@ -77,9 +78,9 @@ class RemotingServer:
                 self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
             )
         except OSError as error:
-            raise ConnectError(
-                f"cannot listen on {self.host}:{self.port}: {error}; is it taken?"
-            ) from error
+            # What asyncio says repeats the address, where the system's words are enough.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConnectError(f"cannot listen on {self.host}:{self.port}: {why}") from error
         self.port = self._server.sockets[0].getsockname()[1]
         self._scan_later()
 

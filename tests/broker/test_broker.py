@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -401,3 +402,27 @@ async def test_a_taken_port_is_one_clear_error_and_lets_the_store_go(tmp_path):
         assert not (tmp_path / "b").exists()
     async with running(config_of(tmp_path / "b")) as (tool, _):
         assert (await tool.create_topic("T")).code == 0
+
+
+async def test_a_broker_that_was_started_says_that_it_cannot_be_again(tmp_path):
+    async with Broker(config_of(tmp_path)) as broker:
+        with pytest.raises(CongreveError, match="starts only once"):
+            await broker.start()
+    with pytest.raises(CongreveError, match="starts only once"):
+        await broker.start()
+
+
+async def test_a_disk_without_room_is_told_until_it_has_some(small_disk):
+    disk = small_disk(24 << 20)
+    async with running(config_of(disk / "s")) as (tool, _):
+        await tool.create_topic("T")
+        while (refused := await tool.send("T", bytes(1 << 20))).code == 0:
+            pass
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "No space left" in refused.remark
+        told = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
+        assert told.startswith("false") and "No space left" in told
+        subprocess.run(["mount", "-o", "remount,size=512m", str(disk)], check=True)
+        assert (await tool.send("T", bytes(1 << 20))).code == 0
+        told = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
+        assert told == "true"

@@ -35,7 +35,7 @@ def test_the_shipped_file_is_understood(tmp_path: Path) -> None:
 
 
 def test_sync_flush_is_the_default_where_the_file_says_nothing(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, "brokerName=a")).config.store.sync_flush
+    assert load_config(str(write(tmp_path, "brokerName=a"))).config.store.sync_flush
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,11 @@ def test_sync_flush_is_the_default_where_the_file_says_nothing(tmp_path: Path) -
         ("autoCreateTopicEnable=maybe", r"broker\.conf:2: autoCreateTopicEnable='maybe'"),
         ("flushDiskType=NEVER", r"broker\.conf:2: flushDiskType is 'NEVER'"),
         ("brokerRole=KING", r"broker\.conf:2: brokerRole='KING'"),
+        ("listenPort=1", r"broker\.conf:2: listenPort=1 "),
+        ("transactionCheckInterval=0", r"broker\.conf:2: transactionCheckInterval=0"),
+        ("flushDelayOffsetInterval=0", r"broker\.conf:2: flushDelayOffsetInterval is 0"),
+        ("fileReservedTime=-1", r"broker\.conf:2: fileReservedTime is -1"),
+        ("key=\\u00zz", r"broker\.conf: line 2: \\u00zz"),
         ("messageDelayLevel=1s 5x", r"broker\.conf:2: messageDelayLevel has '5x'"),
     ],
 )
@@ -89,3 +94,10 @@ def test_what_is_shown_can_be_read_again() -> None:
     other = BrokerConfig()
     assert other.apply(config.as_properties()) == []
     assert other == config
+
+
+def test_the_address_of_records_may_be_given_as_a_name() -> None:
+    config = BrokerConfig(broker_ip1="localhost", listen_port=10911)
+    assert config.store_host in {("127.0.0.1", 10911), ("::1", 10911)}
+    with pytest.raises(ConfigError, match=r"brokerIP1='no such name'"):
+        assert BrokerConfig(broker_ip1="no such name").store_host

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -42,12 +43,14 @@ def orders(namesrv: str) -> str:
         (("-o", "end", "-e"), range(0)),
         (("-o", "beginning", "-c", "2"), range(2)),
         (("-q", "0", "-e"), range(5)),
+        (("-o", "-0", "-e"), range(0)),
     ],
 )
 def test_cat_begins_and_ends_where_it_is_told(
     orders: str, namesrv: str, arguments: tuple[str, ...], expected: range
 ) -> None:
-    shown = congreve("cat", "-C", "-t", orders, *arguments, namesrv=namesrv)
+    # What is on stdin is no message where an option says what to print.
+    shown = congreve("cat", "-t", orders, *arguments, stdin="not to be sent\n", namesrv=namesrv)
     assert shown.stdout.splitlines() == [f"message {i}" for i in expected], shown.stderr
 
 
@@ -62,6 +65,35 @@ def test_cat_sends_what_is_piped_into_it(namesrv: str) -> None:
     assert "sent 2" in sent.stderr
     shown = congreve("cat", "-C", "-t", "piped", "-e", namesrv=namesrv)
     assert sorted(shown.stdout.split()) == ["one", "two"]
+
+
+def test_a_line_is_sent_when_it_comes_and_not_with_those_behind_it(namesrv: str) -> None:
+    command = [sys.executable, "-m", "congreve", "cat", "-n", namesrv, "-t", "slow"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as sending:
+        assert sending.stdin is not None
+        sending.stdin.write(b"first\nno")
+        sending.stdin.flush()
+        shown = None
+        deadline = time.monotonic() + 20
+        while shown is None or (not shown.stdout and time.monotonic() < deadline):
+            shown = congreve("cat", "-t", "slow", "-e", namesrv=namesrv)
+        assert shown.stdout == "first\n"
+        _, errors = sending.communicate(b" newline", timeout=20)
+    assert errors == b"sent 2 to slow\n"
+
+
+def test_a_line_that_is_too_long_is_named_after_those_before_it_were_sent(namesrv: str) -> None:
+    longest = "x" * (4 << 20)
+    sent = congreve("cat", "-t", "long", stdin=f"one\n{longest}\n{longest}y", namesrv=namesrv)
+    assert sent.returncode == 1
+    assert "sent 2 to long" in sent.stderr and "line 3 has more than 4194304 bytes" in sent.stderr
+
+
+def test_a_message_may_be_any_bytes(namesrv: str) -> None:
+    command = [sys.executable, "-m", "congreve", "send", "-n", namesrv, "-t", "raw", "-m", b"\xff"]
+    subprocess.run(command, check=True, capture_output=True)
+    command = [sys.executable, "-m", "congreve", "cat", "-n", namesrv, "-t", "raw", "-e"]
+    assert subprocess.run(command, check=True, capture_output=True).stdout == b"\xff\n"
 
 
 def test_an_empty_line_is_named_and_does_not_stop_the_lines_behind_it(namesrv: str) -> None:
@@ -92,7 +124,10 @@ def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> N
     [
         (("cat", "-C", "-t", "nowhere", "-e"), "nowhere"),
         (("cat", "-C", "-t", "orders", "-o", "soon"), "soon"),
+        (("cat", "-P", "-t", "orders", "-e"), "-P sends"),
+        (("cat", "-t", "orders", "-c", "0"), "0 is not in the range"),
         (("topic", "stats", "nowhere"), "nowhere"),
+        (("topic", "delete", "nowhere"), "nowhere"),
         (("topic", "create", "no good"), "no good"),
         (("topic", "list", "-n", "127.0.0.1:1"), "127.0.0.1:1"),
     ],

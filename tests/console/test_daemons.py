@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from congreve.console.serve import KvFile
+from congreve.errors import CongreveError
+from congreve.remoting.localaddress import local_address
 from tests.console.conftest import Daemon, congreve
 
 BROKER = (
@@ -42,6 +45,12 @@ def test_a_daemon_says_that_it_is_ready_to_systemd_too(tmp_path: Path) -> None:
         assert systemd.recv(100) == b"READY=1"
         assert daemon.ready.startswith("ready: name server")
         assert daemon.stop() == 0
+
+
+def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CongreveError, match="cannot make"):
+        KvFile(tmp_path / "file" / "folder" / "kvConfig.json").save("{}")
 
 
 def test_a_daemon_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
@@ -106,7 +115,23 @@ def test_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
         data = tmp_path / "data"
         line = refused("run", "--data", str(data), "--port", str(port), "--namesrv-port", "0")
     assert str(port) in line
-    assert not data.exists() or not any(path.is_file() for path in data.rglob("*"))
+    assert not data.exists()
+
+
+def test_an_address_that_cannot_be_had_leaves_nothing_behind(tmp_path: Path) -> None:
+    line = refused(*BROKER, *at(tmp_path / "d" / "s"), "-o", "brokerIP1=no such name")
+    assert "brokerIP1='no such name'" in line
+    assert not any(tmp_path.iterdir())
+
+
+def test_who_listens_everywhere_tells_clients_where_it_is(tmp_path: Path) -> None:
+    everywhere = ("--host", "0.0.0.0", "--port", "0", "--namesrv-port", "0")
+    daemon = Daemon("run", "--data", str(tmp_path), *everywhere, NOTIFY_SOCKET="/nobody/here")
+    assert daemon.ready.startswith(f"ready: broker {local_address()}:")
+    daemon.process.terminate()
+    _, errors = daemon.process.communicate(timeout=30)
+    assert daemon.process.returncode == 0
+    assert "NOTIFY_SOCKET=/nobody/here" in errors
 
 
 @pytest.mark.parametrize(
@@ -140,7 +165,7 @@ def test_another_segment_size_is_refused_with_both_sizes(tmp_path: Path) -> None
 def test_a_full_disk_is_said_and_left_as_it_was(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(4 << 20)
     assert "No space left" in refused(*BROKER, *at(disk / "s"))
-    assert not any(path.is_file() for path in disk.rglob("*"))
+    assert not any(disk.iterdir())
 
 
 def test_a_read_only_folder_is_said(small_disk: Callable[[int], Path]) -> None:

@@ -100,8 +100,8 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
             durable = store.backend.durable_offset
             assert durable < end
             # The next sync would succeed: the pages count as clean. Nobody may ask for it.
-            assert store.read_only_reason is not None
-            assert "disk failed" in store.read_only_reason
+            assert store.check_writable() is not None
+            assert "disk failed" in store.check_writable()
             assert put(store, safe + 1) == -1
             assert not store.wait_durable(end, 0.01)
             assert store.backend.durable_offset == durable
@@ -137,7 +137,7 @@ def test_a_failed_sync_that_nobody_waited_for_ends_all_writes_too(
                 time.sleep(0.001)
             assert faulty.groups == failing + 1
             durable = store.backend.durable_offset
-            assert "disk failed" in (store.read_only_reason or "")
+            assert "disk failed" in (store.check_writable() or "")
             assert_served(store, range(len(ends)))
         with store_of(config_of(root)) as store:
             assert_served(store, range(sum(end <= durable for end in ends)))

@@ -113,7 +113,9 @@ def test_a_ring_that_is_forbidden_is_replaced_with_a_line_of_log(
     monkeypatch.setattr("congreve.engine.backends.uring_refusal", lambda *_: "no, not here")
     with caplog.at_level(logging.WARNING):
         assert isinstance(make_backend(config_of(tmp_path, ioBackend="uring")), PoolBackend)
-    assert "no, not here" in caplog.text
+        large = config_of(tmp_path, mappedFileSizeCommitLog=str(1 << 30))
+        assert isinstance(make_backend(large), MmapBackend)
+    assert caplog.text.count("no, not here") == 2
 
 
 def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
@@ -122,7 +124,10 @@ def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
     assert isinstance(make_backend(config_of(tmp_path, ioBackend="mmap")), MmapBackend)
 
 
-@pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]"])
+AUTO = '{"ioBackend": "auto", "flushDiskType": "SYNC_FLUSH", "reason": ""}'
+
+
+@pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]", AUTO])
 def test_a_damaged_choice_is_named(tmp_path: Path, text: str) -> None:
     path = Path(tuned_path(str(tmp_path)))
     path.parent.mkdir()

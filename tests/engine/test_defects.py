@@ -289,7 +289,7 @@ def test_d26_one_rule_refuses_puts_by_the_fuller_partition(tmp_path: Path) -> No
             PutStatus.PUT_OK,
             PutStatus.SERVICE_NOT_AVAILABLE,
         ]
-        assert "91% full" in str(store.read_only_reason)
+        assert "91% full" in str(store.check_writable())
         assert bodies(store) == [b"message 1"]
 
 

@@ -94,7 +94,7 @@ def test_what_the_format_cannot_hold_is_refused(
 def test_a_store_that_is_not_open_refuses(tmp_path: Path) -> None:
     store = MessageStore(config_of(tmp_path))
     assert store.put(Record(topic="T", body=b"")).status is PutStatus.SERVICE_NOT_AVAILABLE
-    assert store.read_only_reason == "the store is not open"
+    assert store.check_writable() == "the store is not open"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,7 +146,7 @@ def test_a_failed_disk_refuses_messages_says_why_and_keeps_the_mark(tmp_path: Pa
     store.health.fail("the disk failed: Input/output error")
     put = store.put(Record(topic="T", body=b"after"))
     assert put.status is PutStatus.SERVICE_NOT_AVAILABLE
-    assert store.read_only_reason == "the disk failed: Input/output error"
+    assert store.check_writable() == "the disk failed: Input/output error"
     assert not store.writable
     assert store.read(0) is not None
     store.close()

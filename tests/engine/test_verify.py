@@ -1,6 +1,7 @@
 """What `congreve store info|verify` find, and that they leave everything as it was."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.engine.verify import StoreExaminer
 from congreve.records.message import Record
@@ -102,7 +103,38 @@ def test_no_store_and_no_segment_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     assert StoreExaminer(str(tmp_path)).verify().records == 0
     assert StoreExaminer(str(tmp_path)).info().log_end == 0
-    for base, size in ((0, 4096), (4096, 100)):
-        (tmp_path / "commitlog" / f"{base:020d}").write_bytes(bytes(size))
-    with pytest.raises(StoreFormatError, match="has 100 bytes"):
-        StoreExaminer(str(tmp_path))
+
+
+@pytest.mark.parametrize("size", [100, 0])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_segment_that_was_cut_is_named_and_the_others_are_read(
+    store: Path, number: int, size: int
+) -> None:
+    segments = sorted((store / "commitlog").iterdir())
+    os.truncate(segments[number], size)
+    says = f"{segments[number]} has {size} bytes, a whole segment 4096"
+    assert StoreExaminer(str(store)).info().problems == [says]
+    report = StoreExaminer(str(store)).verify()
+    assert report.problems[0] == says
+    assert 0 < report.records < COUNT
+
+
+def test_a_segment_that_is_missing_in_the_middle_is_named(store: Path) -> None:
+    (store / "commitlog" / f"{4096:020d}").rename(store / "commitlog" / f"{8192:020d}")
+    found = StoreExaminer(str(store)).verify().problems
+    assert found[0].startswith("4096 to 8192 of the log are missing")
+
+
+def test_what_is_no_segment_is_not_taken_for_one(store: Path) -> None:
+    (store / "commitlog" / f"{8192:020d}").mkdir()
+    (store / "commitlog" / "notes").touch()
+    assert StoreExaminer(str(store)).verify().problems == []
+
+
+def test_segments_that_the_reference_made_ahead_are_no_damage(store: Path) -> None:
+    last = store / "commitlog" / f"{4096:020d}"
+    end = TINY["max_phys_offset"] - 4096
+    last.write_bytes(last.read_bytes()[:end].ljust(4096, b"\0"))
+    (store / "commitlog" / f"{8192:020d}").write_bytes(bytes(4096))
+    report = StoreExaminer(str(store)).verify()
+    assert (report.problems, report.bytes) == ([], TINY["max_phys_offset"])

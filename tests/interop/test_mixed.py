@@ -38,5 +38,5 @@ def test_a_broker_registers_at_the_other_name_server(
         broker.start()
         assert "mixed" in java.mqadmin("topicList", "-n", namesrv.address).split()
     finally:
-        broker.stop()
-        namesrv.stop()
+        broker.kill()
+        namesrv.kill()

@@ -30,5 +30,5 @@ def test_java_broker_registers_in_each_form(
         assert '"readQueueNums":3' in out
         assert "BenchmarkTest" in java.mqadmin("topicList", "-n", namesrv.address)
     finally:
-        broker.stop()
-        namesrv.stop()
+        broker.kill()
+        namesrv.kill()

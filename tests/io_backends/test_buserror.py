@@ -40,8 +40,8 @@ def test_a_log_that_loses_its_pages_takes_no_more_and_serves_what_it_has(tmp_pat
             stored += 1
         assert stored == 20
         assert store.backend.failure_errno == errno.EIO
-        assert store.read_only_reason is not None
-        assert "disk failed" in store.read_only_reason
+        assert store.check_writable() is not None
+        assert "disk failed" in store.check_writable()
         assert not put_safely(store)
         found = store.get("T", 0, 0, 1)
         assert decode_record(b"".join(found.buffers)).body == BODY

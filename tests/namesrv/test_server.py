@@ -231,7 +231,9 @@ async def test_key_value_settings_survive_a_restart() -> None:
     assert json.loads(store.text) == {"configTable": {"N": {}}}
 
 
-async def test_setting_that_could_not_be_saved_is_not_served() -> None:
+async def test_setting_that_could_not_be_saved_is_not_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = MemoryStore()
     setting = {"namespace": "N", "key": "k", "value": "v"}
     async with NameServer(port=0, kv_store=store) as server, Peer(server.address) as peer:
@@ -240,6 +242,7 @@ async def test_setting_that_could_not_be_saved_is_not_served() -> None:
         assert answer.code == 1
         assert "disk full" in (answer.remark or "")
         assert (await peer.call(101, setting)).code == 22
+    assert "disk full" in caplog.text and "Traceback" not in caplog.text
 
 
 async def test_damaged_settings_keep_the_server_from_starting() -> None:

@@ -35,7 +35,7 @@ def pip(*arguments: str) -> None:
         [sys.executable, "-m", "pip", "--quiet", *arguments],
         cwd=ROOT,
         # What is in the wheel matters here, not how fast it is.
-        env={**os.environ, "CONGREVE_CFLAGS": "-O0"},
+        env={**os.environ, "CONGREVE_CFLAGS": "-O0 -g0"},
         capture_output=True,
         text=True,
         check=False,

@@ -94,7 +94,7 @@ def live(store: MessageStore, state: StateFile, first: int) -> str | None:
         acknowledged += lines
         if len(lines) < count:
             assert_served(store, acknowledged)
-            reason = store.read_only_reason
+            reason = store.check_writable()
             if reason is not None:
                 # For good: what the disk has is not known, so a second try must not succeed.
                 assert put_some(store, number, 1) == []
