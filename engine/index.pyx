@@ -16,6 +16,7 @@ from congreve.io_backends.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    sched_yield,
 )
 from congreve.records.checksum cimport index_hash
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK
@@ -207,6 +208,7 @@ cdef class KeyIndex:
             stop = self.put_keys()
             if stop != STOP_ENDED:
                 return stop
+            sched_yield()
             if self.segment is not None and self.position < self.segment_end():
                 end = self.segment.base_offset + self.segment.published()
                 if self.position < end:

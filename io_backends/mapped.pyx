@@ -11,7 +11,7 @@ from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping, sync_range
 from congreve.io_backends.pthread cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_wait,
-    pthread_mutex_lock, pthread_mutex_unlock,
+    pthread_mutex_lock, pthread_mutex_unlock, sched_yield,
 )
 
 import os
@@ -232,6 +232,7 @@ cdef class MmapBackend(Backend):
             pthread_mutex_unlock(&self.lock)
             madvise(data + start, end - start, MADV_POPULATE_WRITE)
             self.forget_behind(data, base, position)
+            sched_yield()
             pthread_mutex_lock(&self.lock)
         pthread_mutex_unlock(&self.lock)
 

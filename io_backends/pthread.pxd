@@ -1,4 +1,4 @@
-# What the backends need of POSIX threads.
+# What background threads need of POSIX.
 from posix.time cimport clockid_t, timespec
 
 cdef extern from "<pthread.h>" nogil:
@@ -22,3 +22,7 @@ cdef extern from "<pthread.h>" nogil:
                                const timespec *deadline)
     int pthread_cond_signal(pthread_cond_t *condition)
     int pthread_cond_broadcast(pthread_cond_t *condition)
+
+cdef extern from "<sched.h>" nogil:
+    # Between two pieces of background work: whoever waits for this processor goes first.
+    int sched_yield()
