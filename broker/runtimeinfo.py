@@ -54,6 +54,7 @@ class RuntimeInfo:
             "bootTimestamp": self._boot_ms,
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]",
             "startAcceptSendRequestTimeStamp": self._config.start_accept_send_request_time_stamp,
+            "ioBackend": self._store.backend.name,
             "storeWritable": f"false ({trouble})" if trouble else "true",
         }
 

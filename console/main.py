@@ -6,6 +6,7 @@ below holds what the help page needs.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -53,8 +54,16 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command; an expected failure is one line on stderr and exit code 1."""
+    _fill_standard_descriptors()
     try:
         cli(prog_name="congreve")
     except CongreveError as error:
         click.echo(f"congreve: {error}", err=True)
         sys.exit(1)
+
+
+def _fill_standard_descriptors() -> None:
+    # Sockets would take the numbers that are closed (`>&-`), and libuv does not close such ones.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)

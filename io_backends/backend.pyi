@@ -57,6 +57,9 @@ class Backend:
     """Creates segments and makes what was appended to them durable."""
 
     @property
+    def name(self) -> str:
+        """What `ioBackend` calls it."""
+    @property
     def prewrites(self) -> bool:
         """Whether a new segment should be given prewrite() before it is used."""
     @property

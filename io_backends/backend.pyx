@@ -102,6 +102,10 @@ cdef class Backend:
         pthread_mutex_destroy(&self.lock)
 
     @property
+    def name(self):
+        raise NotImplementedError
+
+    @property
     def durable_offset(self):
         return load_acquire(&self.durable)
 

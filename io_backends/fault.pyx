@@ -30,6 +30,10 @@ cdef class FaultBackend(Backend):
     def __dealloc__(self):
         pthread_cond_destroy(&self.wake)
 
+    @property
+    def name(self):
+        return self.inner.name
+
     # --- segments
 
     def create(self, str path, int64_t base_offset, int64_t size):

@@ -70,6 +70,8 @@ cdef class MappedSegment(Segment):
 
 @cython.final
 cdef class MmapBackend(Backend):
+    name = "mmap"
+
     def __cinit__(self, int64_t fault_ahead=16 << 20, *, bint prewrites=False):
         self.prewrites = prewrites
         pthread_cond_init(&self.wake, NULL)

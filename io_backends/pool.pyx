@@ -111,6 +111,8 @@ cdef class PoolSegment(Segment):
 
 @cython.final
 cdef class PoolBackend(Backend):
+    name = "pool"
+
     def __cinit__(self, *, int64_t buffers=5, bint locked=True, bint prewrites=False,
                   int64_t commit_interval_ms=200, int64_t commit_least_pages=4,
                   int64_t commit_thorough_ms=200):

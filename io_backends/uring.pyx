@@ -107,6 +107,8 @@ cdef class UringSegment(Segment):
 
 @cython.final
 cdef class UringBackend(Backend):
+    name = "uring"
+
     def __cinit__(self, *, int64_t window=64 << 20, int depth=8):
         cdef void *zeros
         if window <= 0 or window % (1 << 20):

@@ -102,7 +102,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.peer_bytes = b""
 
     def __repr__(self) -> str:
-        return f"<Connection {self.peer[0]}:{self.peer[1]}{' closed' if self.closed else ''}>"
+        return f"<Connection {self}{' closed' if self.closed else ''}>"
+
+    def __str__(self) -> str:
+        return f"{self.peer[0]}:{self.peer[1]}"
 
     # ---- the event loop's calls ----------------------------------------------------------------
 
@@ -122,9 +125,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._expiry is not None:
             self._expiry.cancel()
         waiting, self._waiting = self._waiting, {}
+        told = f"{self}: {exc or 'the connection ended'}"
         for _, future in waiting.values():
             if not future.done():
-                future.set_exception(ConnectionLostError(f"{self!r}: {exc or 'ended'}"))
+                future.set_exception(ConnectionLostError(told))
         if self._writable is not None:
             self._writable.set()
         self._close_callback(self)
@@ -294,11 +298,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         FrameError.
         """
         if self.closed:
-            raise ConnectionLostError(f"{self!r}: closed before the request was sent")
+            raise ConnectionLostError(f"{self}: connection closed before the request was sent")
         if len(self._waiting) >= self._limits.awaited_answers:
             self._forget_cancelled()
         if len(self._waiting) >= self._limits.awaited_answers:
-            raise TooManyRequestsError(f"{self!r}: {len(self._waiting)} requests without answer")
+            raise TooManyRequestsError(f"{self}: {len(self._waiting)} requests without answer")
         opaque = self._number(command)
         command.flag = 0
         self._post(command.encode())
@@ -340,7 +344,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
                     await self._writable.wait()
         except TimeoutError as error:
             raise RequestTimeoutError(
-                f"{self!r}: the peer took no bytes for {timeout_s:g} s"
+                f"{self}: the peer took no bytes for {timeout_s:g} s"
             ) from error
 
     def _expire_by(self, deadline: float) -> None:
@@ -357,7 +361,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             if deadline <= now or future.done():
                 del self._waiting[opaque]
                 if not future.done():
-                    future.set_exception(RequestTimeoutError(f"{self!r}: no answer in time"))
+                    future.set_exception(RequestTimeoutError(f"{self}: no answer in time"))
         if self._waiting:
             self._expire_by(min(deadline for deadline, _ in self._waiting.values()))
 

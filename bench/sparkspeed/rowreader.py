@@ -56,6 +56,8 @@ class RowReader(DataSourceReader):
             offset = 0
             while offset < self._rows:
                 pulled = client.run(client.client.pull(queue, offset, self._batch))
+                if not pulled.messages:
+                    return
                 for message in pulled.messages:
                     yield (message.body,) if self._width == 1 else _nine(message, queue)
                 offset = pulled.next_offset

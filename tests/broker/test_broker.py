@@ -6,6 +6,7 @@ import subprocess
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from congreve.broker.broker import Broker
@@ -426,3 +427,17 @@ async def test_a_disk_without_room_is_told_until_it_has_some(small_disk):
         assert (await tool.send("T", bytes(1 << 20))).code == 0
         told = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
         assert told == "true"
+
+
+@pytest.mark.parametrize(
+    ("settings", "backend"),
+    [({"flush_disk_type": "ASYNC_FLUSH"}, "mmap"), ({"io_backend": "pool"}, "pool")],
+)
+async def test_runtime_info_tells_which_backend_is_in_force(tmp_path, settings, backend):
+    config = config_of(tmp_path / "s")
+    store = msgspec.structs.replace(
+        config.store, transient_store_pool_size=1, transient_store_pool_locked=False, **settings
+    )
+    async with running(msgspec.structs.replace(config, store=store)) as (tool, _):
+        table = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+        assert table["ioBackend"] == backend

@@ -1,8 +1,10 @@
 """Starts that must work, and starts that must fail with one clear line and leave no trace."""
 
+import os
 import resource
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +47,18 @@ def test_a_daemon_says_that_it_is_ready_to_systemd_too(tmp_path: Path) -> None:
         assert systemd.recv(100) == b"READY=1"
         assert daemon.ready.startswith("ready: name server")
         assert daemon.stop() == 0
+
+
+def test_a_daemon_without_standard_output_serves(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        command = f"exec {sys.executable} -m congreve namesrv --port 0 <&- >&-"
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with subprocess.Popen(["sh", "-c", command], env=environment) as daemon:
+            assert systemd.recv(100) == b"READY=1"
+            daemon.terminate()
+            assert daemon.wait(20) == 0
 
 
 def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Path) -> None:

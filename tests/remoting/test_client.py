@@ -84,7 +84,7 @@ def test_an_answer_that_does_not_come_times_out_alone():
                 await made.invoke(address, RemotingCommand(code=1), timeout_s=0.05)
             assert not long.done()
             await made.close()
-            with pytest.raises(ConnectionLostError):
+            with pytest.raises(ConnectionLostError, match=f"{address}: the connection ended"):
                 await long
 
     run(scenario())
