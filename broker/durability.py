@@ -28,9 +28,12 @@ SENDS_AFTER_STANDSTILL = 1000
 """A disk that held up the loop for longer than STANDSTILL_S, in the (moving) mean of some writes,
 does not do so for that many sends."""
 GATHER_S = 0.0003
-"""A write waits so long, at most, for connections that were just answered and will send again."""
-RELEASES_AFTER_GATHERING = 100
-"""After one that waited in vain, that many are followed by no such wait."""
+"""A write waits so long, at most, for connections that were just answered and will send again.
+Until they have, and for as long again until the disk is done, the loop does not sleep: to wake it
+costs a virtual machine tens of microseconds, twice in each write."""
+HURRIED_RELEASES_MAX = 128
+"""After one that waited in vain one release is followed by no such wait, after the next in
+succession two, and so on up to so many."""
 
 
 class _Parked(NamedTuple):
@@ -63,9 +66,10 @@ class DurabilityGate:
         self._sends_alone = 0
         self._standstill = 0.0
         self._awaited: set[Connection] = set()
-        self._gather_until = 0.0
-        self._gathering = False
+        self._awake_until = 0.0
+        self._turning = False
         self._hurried_releases = 0
+        self._next_hurried = 1
 
     def __len__(self) -> int:
         """Entries that wait."""
@@ -104,30 +108,32 @@ class DurabilityGate:
             return
         deadline = self._loop.time() + self._timeout_s
         self._parked.append(_Parked(upto, deadline, connection, answers))
-        self._awaited.discard(connection)
-        if not self._awaited or self._clock() >= self._gather_until:
+        if connection in self._awaited:
+            self._awaited.remove(connection)
+            if not self._awaited:
+                self._awake_until = self._clock() + GATHER_S
+                self._next_hurried = 1
+        if not self._awaited:
             self._backend.request(upto)
-        elif not self._gathering:
-            self._gathering = True
-            self._loop.call_soon(self._gather)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _gather(self) -> None:
-        """Ask the disk when all who were just answered have sent again, or it takes too long.
+    def _turn(self) -> None:
+        """Stay awake; ask the disk when those who were just answered take too long to send again.
 
         The first of them would have a write to itself, and the others would wait for that one.
-        The loop does not sleep meanwhile: they come within microseconds.
         """
-        waits = bool(self._awaited and self._parked)
-        if waits and self._loop is not None and self._clock() < self._gather_until:
-            self._loop.call_soon(self._gather)
+        if self._loop is None:
             return
-        self._gathering = False
-        if waits:
+        if (self._awaited or self._parked) and self._clock() < self._awake_until:
+            self._loop.call_soon(self._turn)
+            return
+        self._turning = False
+        if self._awaited:
             self._awaited.clear()
-            self._hurried_releases = RELEASES_AFTER_GATHERING
-        self._request_parked()
+            self._hurried_releases = self._next_hurried
+            self._next_hurried = min(2 * self._next_hurried, HURRIED_RELEASES_MAX)
+            self._request_parked()
 
     def _request_parked(self) -> None:
         if self._parked:
@@ -180,7 +186,10 @@ class DurabilityGate:
             self._hurried_releases -= 1
             return
         self._awaited = set(answered)
-        self._gather_until = self._clock() + GATHER_S
+        self._awake_until = self._clock() + GATHER_S
+        if not self._turning and self._loop is not None:
+            self._turning = True
+            self._loop.call_soon(self._turn)
 
     def _moved(self) -> None:
         try:

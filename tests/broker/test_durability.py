@@ -5,7 +5,7 @@ import errno
 
 from congreve.broker.durability import (
     GATHER_S,
-    RELEASES_AFTER_GATHERING,
+    HURRIED_RELEASES_MAX,
     SENDS_AFTER_STANDSTILL,
     SENDS_ALONE,
     STANDSTILL_MEAN_OF,
@@ -124,20 +124,55 @@ async def test_who_does_not_send_again_keeps_nobody_waiting_for_long(
 ):
     now = [0.0]
     gate = started(DurabilityGate(fake_backend, timeout_s=60, clock=lambda: now[0]))
-    waited = 0
-    for upto in range(0, 1000 * RELEASES_AFTER_GATHERING, 1000):
+    waited = []
+    for upto in range(0, 1000 * HURRIED_RELEASES_MAX, 1000):
         gate.park(connection, answers(1), upto + 100)
         gate.park(another_connection, answers(2), upto + 200)
         fake_backend.durable_offset = upto + 200
         gate.release()
         gate.park(connection, answers(3), upto + 300)
-        waited += fake_backend.requested[-1] < upto + 300
+        waited.append(fake_backend.requested[-1] < upto + 300)
         now[0] += GATHER_S
         await turn()
         assert fake_backend.requested[-1] == upto + 300
         fake_backend.durable_offset = upto + 300
         gate.release()
-    assert 1 <= waited <= 3
+        now[0] += GATHER_S
+        await turn()
+    assert 1 <= sum(waited) <= 5
+    assert sum(waited[HURRIED_RELEASES_MAX // 2 :]) <= 1, "less and less often"
+    gate.stop()
+
+
+async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_disk_is_done(
+    connection, fake_backend, turn
+):
+    now = [0.0]
+    looked = [0]
+
+    def clock() -> float:
+        looked[0] += 1
+        return now[0]
+
+    async def is_awake() -> bool:
+        """Whether each turn of the loop looks at the clock, and so has one more to do."""
+        await turn()
+        before = looked[0]
+        await turn()
+        return looked[0] > before
+
+    gate = started(DurabilityGate(fake_backend, timeout_s=60, clock=clock))
+    gate.park(connection, answers(1), 100)
+    assert not await is_awake(), "nobody knows how long the first write takes"
+    fake_backend.durable_offset = 100
+    gate.release()
+    assert await is_awake()
+    now[0] += 0.9 * GATHER_S
+    gate.park(connection, answers(2), 200)
+    now[0] += 0.9 * GATHER_S
+    assert await is_awake()
+    now[0] += 0.2 * GATHER_S
+    assert not await is_awake(), "a disk as slow as this one costs no processor"
     gate.stop()
 
 
