@@ -16,7 +16,9 @@ cdef enum Stop:
     STOP_FULL           # enough keys are found to be put (never leaves follow())
 
 cdef enum:
-    KEYS_AHEAD = 32     # found before the first of them is put: memory has brought its slot by then
+    # Found before the first of them is put: memory has brought its slot by then. After that many
+    # the thread gives way.
+    KEYS_AHEAD = 128
 
 # A key of a message, by its hash, and what its entry says.
 cdef struct Key:

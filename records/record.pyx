@@ -8,7 +8,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 
 from congreve.records cimport checksum, layout
 from congreve.records.cursor cimport (
-    load_i16, load_i32, load_i64, store_i16, store_i32, store_i64,
+    load_i16, load_i32, load_i64, prefetch_to_write, store_i16, store_i32, store_i64,
 )
 from congreve.records.host cimport fill_host, is_v6, put_host, to_host
 
@@ -21,6 +21,9 @@ cdef extern from * nogil:
     #define congreve_stores_so_far() __atomic_signal_fence(__ATOMIC_RELEASE)
     """
     void stores_so_far "congreve_stores_so_far"()
+
+cdef enum:
+    FETCHED_MAX = 8 << 10   # bytes of a record that are surely still in the cache when written
 
 __all__ = [
     "crc32", "decode_properties", "decode_record", "decode_records", "encode_properties",
@@ -71,6 +74,11 @@ cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queu
         layout.SYS_BORN_HOST_V6 | layout.SYS_STORE_HOST_V6
     )
     cdef uint8_t *p = at
+    cdef int64_t fetched = min(size, FETCHED_MAX)
+    cdef int64_t line
+    # Another core made these pages ready: their lines come here while the CRC is computed.
+    for line in range(0, fetched, 64):
+        prefetch_to_write(at + line)
     if is_v6(&message.born_host):
         sys_flag |= layout.SYS_BORN_HOST_V6
     if is_v6(&message.store_host):
