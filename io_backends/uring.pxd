@@ -48,7 +48,8 @@ cdef class UringBackend(Backend):
     cdef object prewriter
 
     cdef int64_t make_room(self, int64_t upto) noexcept nogil
-    cdef bint retire(self, int64_t upto) noexcept nogil
+    cdef bint may_retire(self, int64_t upto) noexcept nogil
+    cdef int show_window(self, Extent *extent, int64_t start, int64_t end) noexcept nogil
     cdef void advance(self) noexcept nogil
     cdef bint renew(self) noexcept nogil
     cdef void settle(self, int failed) noexcept nogil

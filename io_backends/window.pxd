@@ -12,6 +12,9 @@ cdef class Window:
     # Zeroes [position, position + length) and shows it at `at`; all are multiples of a page.
     # 0 or errno.
     cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil
+    # Shows at `at` the pages that are shown at `old`, which shows them still; False: it cannot.
+    cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil
+    cdef void clear(self, int64_t position, int64_t length) noexcept nogil
 
 
 # Shows [offset, offset + length) of a file at `at` instead of what is there: 0 or errno.

@@ -16,7 +16,9 @@ from congreve.io_backends.errors import BackendError
 cdef extern from "<sys/mman.h>" nogil:
     int MAP_POPULATE
     int MFD_CLOEXEC
+    int MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE
     int memfd_create(const char *name, unsigned int flags)
+    void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
 
 
 @cython.final
@@ -41,12 +43,23 @@ cdef class Window:
     cdef int64_t stretch(self, int64_t position) noexcept nogil:
         return self.size - position % self.size
 
-    cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil:
+    cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil:
+        cdef int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP
+        return mremap(old, length, length, flags, at) != MAP_FAILED
+
+    cdef void clear(self, int64_t position, int64_t length) noexcept nogil:
         cdef int64_t step
         while length > 0:
             step = min(length, self.stretch(position))
-            # What was there before must not reach the disk behind the end of what is written.
             memset(self.data + position % self.size, 0, step)
+            position += step
+            length -= step
+
+    cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil:
+        cdef int64_t step
+        self.clear(position, length)
+        while length > 0:
+            step = min(length, self.stretch(position))
             if mmap(at, step, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
                     self.fd, position % self.size) == MAP_FAILED:
                 return errno

@@ -253,6 +253,45 @@ def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
     assert b"".join(Path(segment.path).read_bytes() for segment in segments) == data
 
 
+def test_who_reads_while_the_window_moves_on_finds_every_byte(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    backend.start(0)
+    laps = 8
+    data = noise(11, laps * SIZE)
+    segments: list[Segment] = []
+    ended = threading.Event()
+    wrong: list[int] = []
+
+    def read() -> None:
+        """What the kernel copies it takes from those addresses, while the writer goes on."""
+        dice = random.Random(12)
+        copy = os.memfd_create("copy")
+        while not ended.is_set():
+            segment = segments[-1 - dice.randrange(min(len(segments), 2))]
+            view = memoryview(segment)
+            start = dice.randrange(len(view) - BLOCK)
+            length = os.pwrite(copy, view[start : start + 64 * BLOCK], 0)
+            at = segment.base_offset + start
+            if os.pread(copy, length, 0) != data[at : at + length]:
+                wrong.append(at)
+        os.close(copy)
+
+    reader = threading.Thread(target=read)
+    for base in range(0, laps * SIZE, SIZE):
+        segment = added(backend, folder, base)
+        while segment.written < SIZE:
+            at = base + segment.written
+            assert segment.append(data[at : at + 40_009][: SIZE - segment.written])
+            assert backend.wait_durable(base + segment.written, WAIT_S)
+        segments.append(segment)
+        if base == 0:
+            reader.start()
+    ended.set()
+    reader.join()
+    assert wrong == []
+
+
 def test_many_small_segments_that_wait_for_the_disk_get_their_own_bytes(folder: Path) -> None:
     """More files than the ring has places for."""
     backend = uring.UringBackend(window=8 << 20)
