@@ -6,7 +6,9 @@ cdef class Window:
     cdef readonly int64_t size
     cdef int fd
     cdef uint8_t *data
+    cdef bint moves         # pages from one address to another
 
+    cdef bint try_move(self)
     # Bytes from `position` on, as many as lie behind each other in the ring.
     cdef int64_t stretch(self, int64_t position) noexcept nogil
     # Zeroes [position, position + length) and shows it at `at`; all are multiples of a page.
@@ -14,6 +16,7 @@ cdef class Window:
     cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil
     # Shows at `at` the pages that are shown at `old`, which shows them still; False: it cannot.
     cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil
+    # What was there before must not reach the disk behind the end of what is written.
     cdef void clear(self, int64_t position, int64_t length) noexcept nogil
 
 

@@ -5,7 +5,8 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 from posix.mman cimport (
-    MAP_FAILED, MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap,
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE,
+    mmap, munmap,
 )
 from posix.unistd cimport close as c_close, ftruncate
 
@@ -14,11 +15,20 @@ import os
 from congreve.io_backends.errors import BackendError
 
 cdef extern from "<sys/mman.h>" nogil:
+    """
+    #ifndef MREMAP_DONTUNMAP    /* C libraries before 2.32 */
+    #define MREMAP_DONTUNMAP 4
+    #endif
+    """
     int MAP_POPULATE
     int MFD_CLOEXEC
     int MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE
     int memfd_create(const char *name, unsigned int flags)
     void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
+
+
+cdef enum:
+    PAGE = 4096
 
 
 @cython.final
@@ -33,6 +43,19 @@ cdef class Window:
             raise BackendError(f"cannot map a window of {size} bytes: {os.strerror(errno)}")
         self.data = <uint8_t *> at
         self.size = size
+        self.moves = self.try_move()
+
+    # Kernels before 5.13 do not move such pages, but unmap the place that they were to come to.
+    cdef bint try_move(self):
+        cdef bint moved
+        cdef void *place = mmap(NULL, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if place == MAP_FAILED:
+            return False
+        self.moves = True
+        moved = (self.show(<uint8_t *> place, 0, PAGE) == 0
+                 and self.move(<uint8_t *> place, <uint8_t *> place + PAGE, PAGE))
+        munmap(place, 2 * PAGE)
+        return moved
 
     def __dealloc__(self):
         if self.data != NULL:
@@ -45,7 +68,8 @@ cdef class Window:
 
     cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil:
         cdef int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP
-        return mremap(old, length, length, flags, at) != MAP_FAILED
+        self.moves = self.moves and mremap(old, length, length, flags, at) != MAP_FAILED
+        return self.moves
 
     cdef void clear(self, int64_t position, int64_t length) noexcept nogil:
         cdef int64_t step
