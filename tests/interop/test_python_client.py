@@ -98,6 +98,8 @@ async def test_java_takes_address_process_and_time_out_of_our_ids(
         (batch,) = await producer.send_batch([Message(topic=topic, body=b"%d" % i) for i in (1, 2)])
         (many,) = await producer.send_many(topic, [b"three", b"four"])
     after = int(time.time() * 1000)
+    # In the millisecond that an id was made in, Java takes it for one of the month before.
+    await asyncio.sleep(0.002)
     ids = ",".join((one.message_id, batch.message_id, many.message_id)).split(",")
     assert len(set(ids)) == 5
     for found in java.call("uniqueIds", ids=ids)["ids"]:
