@@ -305,7 +305,7 @@ cdef class UringBackend(Backend):
         return False
 
     # Lets the window show [start, end), and files what it held a whole window before: 0 or errno.
-    # Moving the pages there is a third of the work of taking them away here and mapping them anew.
+    # Moving the pages there is half the work of taking them away here and mapping them anew.
     cdef int show_window(self, Extent *extent, int64_t start, int64_t end) noexcept nogil:
         cdef Extent *first
         cdef uint8_t *old

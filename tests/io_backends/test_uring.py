@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,10 +262,10 @@ def test_who_reads_while_the_window_moves_on_finds_every_byte(
     data = noise(11, laps * SIZE)
     segments: list[Segment] = []
     ended = threading.Event()
-    wrong: list[int] = []
 
-    def read() -> None:
+    def read() -> list[int]:
         """What the kernel copies it takes from those addresses, while the writer goes on."""
+        wrong = []
         dice = random.Random(12)
         copy = os.memfd_create("copy")
         while not ended.is_set():
@@ -276,8 +277,9 @@ def test_who_reads_while_the_window_moves_on_finds_every_byte(
             if os.pread(copy, length, 0) != data[at : at + length]:
                 wrong.append(at)
         os.close(copy)
+        return wrong
 
-    reader = threading.Thread(target=read)
+    reader = ThreadPoolExecutor(max_workers=1)
     for base in range(0, laps * SIZE, SIZE):
         segment = added(backend, folder, base)
         while segment.written < SIZE:
@@ -286,10 +288,9 @@ def test_who_reads_while_the_window_moves_on_finds_every_byte(
             assert backend.wait_durable(base + segment.written, WAIT_S)
         segments.append(segment)
         if base == 0:
-            reader.start()
+            wrong = reader.submit(read)
     ended.set()
-    reader.join()
-    assert wrong == []
+    assert wrong.result(WAIT_S) == []
 
 
 def test_many_small_segments_that_wait_for_the_disk_get_their_own_bytes(folder: Path) -> None:
