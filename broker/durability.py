@@ -123,9 +123,8 @@ class DurabilityGate:
 
         The first of them would have a write to itself, and the others would wait for that one.
         """
-        if self._loop is None:
-            return
-        if (self._awaited or self._parked) and self._clock() < self._awake_until:
+        waits = self._awaited or self._parked
+        if self._loop is not None and waits and self._clock() < self._awake_until:
             self._loop.call_soon(self._turn)
             return
         self._turning = False
