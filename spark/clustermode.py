@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -27,8 +27,10 @@ from congreve.records.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, UnreachableError, lost
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import DEFAULT_GROUP, Options
-from congreve.spark.planning import PATIENCE_S, PAUSE_S
+from congreve.spark.patience import patiently
 from congreve.spark.rows import BATCH_BYTES, BATCH_ROWS, QueueRows, Scan
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -212,15 +214,18 @@ class ClusterSource:
 
     def _bounds_at_last(self, queue: Queue) -> tuple[int, int]:
         """The bounds, where a broker went away after the offsets were planned: it starts again."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return self.bounds(queue)
-            except UnreachableError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(PAUSE_S)
-                self._ask(self._consumer.client.routes.refresh())
+        try:
+            return self.bounds(queue)
+        except UnreachableError:
+            return patiently(
+                lambda: self._bounds_anew(queue),
+                waits_for=lambda error: isinstance(error, UnreachableError),
+                before_again=lambda error: logger.warning("bounds are asked for again: %s", error),
+            )
+
+    def _bounds_anew(self, queue: Queue) -> tuple[int, int]:
+        self._ask(self._consumer.client.routes.refresh())
+        return self.bounds(queue)
 
     def _bodies(self, reader: BulkReader, part: Range, scan: Scan) -> Iterator[Pulled]:
         _, start, stop = part

@@ -24,11 +24,6 @@ from congreve.spark.offsets import (
 from congreve.spark.options import Options, Selection
 from congreve.spark.rows import Scan
 
-PATIENCE_S = 30.0
-"""So long streams and tasks wait for a broker or name server that went away."""
-PAUSE_S = 0.5
-"""Between two tries."""
-
 
 class Source(Protocol):
     """Where messages come from: a store's files (storemode) or brokers (clustermode)."""

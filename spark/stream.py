@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -30,9 +29,8 @@ from congreve.spark.errors import (
 )
 from congreve.spark.offsets import Offsets, Queue, from_json, to_json
 from congreve.spark.options import Options
+from congreve.spark.patience import patiently
 from congreve.spark.planning import (
-    PATIENCE_S,
-    PAUSE_S,
     Source,
     between,
     chosen_queues,
@@ -153,25 +151,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Servers that never answered are not waited for: an option may be wrong.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                source = self._open()
-                source.refresh()
-                answer = ask(source)
-                self._answered = True
-                return answer
-            except (DamagedError, DataLossError):
-                raise
-            except CongreveError as error:
-                waited_for = isinstance(error, UnreachableError) and self._answered
-                if isinstance(error, OptionError) and not waited_for:
-                    raise
-                if time.monotonic() >= deadline:
-                    raise
-                logger.warning("offsets are asked for again: %s", error)
-                self.stop()
-                time.sleep(PAUSE_S)
+
+        def asked() -> T:
+            source = self._open()
+            source.refresh()
+            answer = ask(source)
+            self._answered = True
+            return answer
+
+        return patiently(asked, self._waits_for, self._asks_again)
+
+    def _waits_for(self, error: CongreveError) -> bool:
+        if isinstance(error, UnreachableError):
+            return self._answered
+        return not isinstance(error, OptionError | DamagedError | DataLossError)
+
+    def _asks_again(self, error: CongreveError) -> None:
+        logger.warning("offsets are asked for again: %s", error)
+        self.stop()
 
     def _starts(self, source: Source) -> Offsets:
         options = self._options

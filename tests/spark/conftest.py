@@ -84,8 +84,9 @@ class Cluster:
                 "enablePropertyFilter": "true",
             }
         )
-        self.broker = Broker(config)
-        self._loop.run(self.broker.__aenter__())
+        broker = Broker(config)
+        self._loop.run(broker.__aenter__())
+        self.broker = broker
         self.port = int(self.broker.address.rpartition(":")[2])
 
     def stop(self) -> None:

@@ -199,7 +199,7 @@ def test_a_task_waits_for_a_broker_that_went_away_after_the_plan(
         pauses.append(seconds)
         filled.start()
 
-    monkeypatch.setattr("congreve.spark.clustermode.time.sleep", pause)
+    monkeypatch.setattr("congreve.spark.patience.sleep", pause)
     assert sum(batch.num_rows for batch in planned.read(partition)) == COUNT // 4
     assert len(pauses) == 1
 
@@ -235,7 +235,7 @@ def test_a_stream_waits_for_a_name_server_that_is_away(
         "congreve.spark.stream.open_source",
         lambda options: open_source(replace(options, name_server=next(addresses))),
     )
-    monkeypatch.setattr("congreve.spark.stream.PAUSE_S", 0.01)
+    monkeypatch.setattr("congreve.spark.patience.PAUSE_S", 0.01)
     end = stream.latestOffset(start, stream.getDefaultReadLimit())
     stream.stop()
     assert sum(end[TOPIC]["broker-a"].values()) == COUNT
