@@ -373,4 +373,5 @@ cdef bint made_room(ConsumeQueue queue) noexcept with gil:
 
 cdef void prepare(CommitLog log) noexcept with gil:
     log.prepare_at = INT64_MAX
-    log.preparation.begin()
+    base = log.active.base_offset + log.segment_size
+    log.preparation.begin(segment_path(log.folder, base), base)

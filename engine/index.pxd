@@ -19,6 +19,9 @@ cdef enum:
     # Found before the first of them is put: memory has brought its slot by then. After that many
     # the thread gives way.
     KEYS_AHEAD = 128
+    # Records mostly are as long as those before them: where so many of this length would end, the
+    # properties of one and the head of the next are asked for.
+    RECORDS_AHEAD = 4
 
 # A key of a message, by its hash, and what its entry says.
 cdef struct Key:

@@ -19,6 +19,7 @@ from congreve.io_backends.pthread cimport (
     sched_yield,
 )
 from congreve.records.checksum cimport index_hash
+from congreve.records.cursor cimport prefetch
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK
 from congreve.records.record cimport (
     RECORD_BLANK,
@@ -49,6 +50,15 @@ from congreve.records.record import index_hash as hash_of
 LOG = logging.getLogger(__name__)
 
 cdef long NAP_NS = 2_000_000    # under load the thread looks this often, not at every chunk
+
+
+# The last lines of a record that ends at `end`, which need not be there, and the next one's head.
+cdef inline void expect_record(const uint8_t *end) noexcept nogil:
+    prefetch(end - 192)
+    prefetch(end - 128)
+    prefetch(end - 64)
+    prefetch(end)
+    prefetch(end + 64)
 
 
 @cython.final
@@ -256,6 +266,7 @@ cdef class KeyIndex:
                 return STOP_ENDED
             if status != RECORD_OK:
                 return STOP_DAMAGED
+            expect_record(data + (self.position - base) + RECORDS_AHEAD * view.size)
             stop = self.take_record(&view)
             if stop != STOP_ENDED:
                 return stop

@@ -7,6 +7,7 @@ import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
+from congreve.engine.segmentfiles import remove_files
 from congreve.io_backends.backend import Backend, Segment, sync_folder
 from congreve.io_backends.errors import BackendError
 
@@ -17,10 +18,10 @@ class SegmentPreparation:
     """Makes one segment ahead (RocketMQ: AllocateMappedFileService), on a thread of its own.
 
     The file is made in a folder beside the log, on the same file system, and moved in when it is
-    taken: the log's folder never holds anything but finished segments. An expired segment waits
-    there to become the next one. Its old bytes are no danger: they leave the log's folder first,
-    and come back only as zeros that are on disk; a crash in between leaves a file that the next
-    run overwrites as well.
+    all there: the log's folder never holds anything but finished segments, and its last one may
+    still be empty. An expired segment waits in that folder to become the next one. Its old bytes
+    are no danger: they leave the log's folder first, and come back only as zeros that are on disk;
+    a crash in between leaves a file that the next run overwrites as well.
 
     begin(), take() and close() belong to the one thread that appends, recycle() to any other.
     """
@@ -37,10 +38,10 @@ class SegmentPreparation:
         self._lock = threading.Lock()
         self._expired: weakref.ref[Segment] | None = None
 
-    def begin(self) -> None:
-        """Start making a segment, unless one is made already; returns at once."""
+    def begin(self, path: str, base_offset: int) -> None:
+        """Start making the segment that comes next, unless that began already; returns at once."""
         if self._made is None:
-            self._made = self._executor.submit(self._make_ahead)
+            self._made = self._executor.submit(self._make_ahead, path, base_offset)
 
     def take(self, path: str, base_offset: int) -> Segment:
         """The segment, in its place in the log; made here and now where it must be.
@@ -48,14 +49,7 @@ class SegmentPreparation:
         BackendError; then the log's folder is as it was.
         """
         segment = self._finish()
-        if segment is None:
-            segment = self._make()
-        try:
-            self._backend.rename(segment, path, base_offset)
-        except BackendError:
-            self._remove(self._path)
-            raise
-        return segment
+        return self._moved(self._make(), path, base_offset) if segment is None else segment
 
     def recycle(self, segment: Segment) -> bool:
         """Take an expired segment out of the log; False, and nothing done, where one waits already.
@@ -81,8 +75,10 @@ class SegmentPreparation:
 
     def close(self) -> None:
         """Remove what was made and not taken."""
-        self._finish()
+        segment = self._finish()
         self._executor.shutdown()
+        if segment is not None:
+            remove_files(self._log_folder, [segment.path])
         self._remove(self._path)
         self._remove(self._expired_path)
         with suppress(OSError):
@@ -98,12 +94,21 @@ class SegmentPreparation:
             log.warning("no segment could be prepared ahead: %s", error)
             return None
 
-    def _make_ahead(self) -> Segment:
+    def _make_ahead(self, path: str, base_offset: int) -> Segment:
         segment = self._reuse()
         if segment is None:
             segment = self._make()
             if self._backend.prewrites:
                 segment.prewrite()
+        # A folder is synced here, too: behind a busy disk that takes a tenth of a second.
+        return self._moved(segment, path, base_offset)
+
+    def _moved(self, segment: Segment, path: str, base_offset: int) -> Segment:
+        try:
+            self._backend.rename(segment, path, base_offset)
+        except BackendError:
+            self._remove(segment.path)
+            raise
         return segment
 
     def _reuse(self) -> Segment | None:

@@ -17,6 +17,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.queuetable import QueueTable
 from congreve.engine.scan import LogScanner
+from congreve.io_backends.backend import Segment
 
 log = logging.getLogger(__name__)
 
@@ -249,9 +250,16 @@ class Recovery:
 
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]
-        if why == scan.BAD or end < last.base_offset:
+        behind = [segment for segment in self._log.segments if segment.base_offset > end]
+        if why == scan.BAD or any(map(_is_begun, behind)):
             log.warning(
                 "the log ends at %d: what stood behind it was torn and is cut off (up to %d bytes)",
                 end,
                 last.base_offset + last.size - end,
             )
+
+
+def _is_begun(segment: Segment) -> bool:
+    """False for one that was made ahead, and never written to."""
+    base = segment.base_offset
+    return LogScanner(verify_crc=False).scan(segment, base, base, base + 1) != scan.END

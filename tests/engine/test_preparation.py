@@ -1,7 +1,9 @@
 """Segments made ahead, and expired ones that become new: old bytes never come back."""
 
+import logging
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from congreve.records.record import decode_record
 
 SEGMENT = 64 << 10
 BODY = b"old bytes " * 300
+WAIT_S = 30
 
 
 def expired_segment(folder: Path) -> Segment:
@@ -29,6 +32,13 @@ def expired_segment(folder: Path) -> Segment:
     path = folder / "commitlog" / f"{0:020d}"
     path.write_bytes(b"\xda" * SEGMENT)
     return MmapBackend().open(str(path), 0, SEGMENT, SEGMENT)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} does not come"
+        time.sleep(0.001)
 
 
 def preparation_in(folder: Path) -> SegmentPreparation:
@@ -42,8 +52,8 @@ def test_an_expired_segment_becomes_the_next_one_as_zeros(tmp_path: Path) -> Non
     assert preparation.recycle(expired)
     assert os.listdir(tmp_path / "commitlog") == []
     del expired
-    preparation.begin()
     path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
+    preparation.begin(str(path), SEGMENT)
     segment = preparation.take(str(path), SEGMENT)
     assert path.stat().st_ino == inode
     assert path.read_bytes() == bytes(memoryview(segment)) == bytes(SEGMENT)
@@ -59,8 +69,8 @@ def test_a_segment_that_is_still_viewed_is_not_written_over(tmp_path: Path) -> N
     preparation = preparation_in(tmp_path)
     assert preparation.recycle(expired)
     del expired
-    preparation.begin()
     path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
+    preparation.begin(str(path), SEGMENT)
     preparation.take(str(path), SEGMENT)
     assert path.stat().st_ino != inode
     assert bytes(view) == b"\xda" * 100
@@ -84,8 +94,8 @@ def test_what_a_crash_left_beside_the_log_is_used_only_as_zeros(tmp_path: Path, 
     (tmp_path / "commitlog.prepared" / "expired").write_bytes(b"\xda" * size)
     (tmp_path / "commitlog.prepared" / "segment").write_bytes(b"\xda" * size)
     preparation = preparation_in(tmp_path)
-    preparation.begin()
     path = tmp_path / "commitlog" / f"{0:020d}"
+    preparation.begin(str(path), 0)
     preparation.take(str(path), 0)
     assert path.read_bytes() == bytes(SEGMENT)
     preparation.close()
@@ -97,6 +107,63 @@ def test_a_segment_cannot_replace_one_of_the_log(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="exists"):
         preparation.take(expired.path, 0)
     assert os.listdir(tmp_path / "commitlog.prepared") == []
+
+
+def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -> None:
+    """To sync a folder takes as long as the disk wants: not the appending thread's time."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
+    preparation = preparation_in(tmp_path)
+    preparation.begin(str(path), SEGMENT)
+    wait_for(path)
+    assert path.read_bytes() == bytes(SEGMENT)
+    preparation.close()
+    assert not path.exists()
+
+
+def test_a_segment_whose_name_is_not_durable_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    preparation = preparation_in(tmp_path)
+
+    def refuse(folder: str) -> None:
+        if not folder.endswith(".prepared"):
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("congreve.io_backends.backend.sync_folder", refuse)
+        with pytest.raises(BackendError, match="Input/output error"):
+            preparation.take(str(path), 0)
+    assert not path.exists()
+    assert preparation.take(str(path), 0).path == str(path)
+    preparation.close()
+
+
+def test_an_empty_segment_behind_the_end_is_not_told_as_torn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = StoreConfig(
+        root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=SEGMENT,
+        flush_disk_type="ASYNC_FLUSH",
+    )
+    empty, torn = tmp_path / "empty", tmp_path / "torn"
+    with MessageStore(config) as store:
+        for number in range(10):
+            assert store.put(Record(topic="T", body=b"%d " % number + BODY)).end
+        wait_for(tmp_path / "store" / "commitlog" / f"{SEGMENT:020d}")
+        for copy in (empty, torn):
+            shutil.copytree(config.root_dir, copy)
+        end = store.log.max_offset
+    with open(torn / "commitlog" / f"{SEGMENT:020d}", "r+b") as behind:
+        behind.write(b"something")
+    for copy in (empty, torn):
+        config = StoreConfig(root_dir=str(copy), mapped_file_size_commit_log=SEGMENT)
+        with caplog.at_level(logging.WARNING), MessageStore(config) as store:
+            assert (store.max_offset("T", 0), store.log.max_offset) == (10, end)
+        assert any("torn" in told for told in caplog.messages) == (copy is torn)
 
 
 def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> None:
