@@ -22,7 +22,8 @@ from congreve.engine.preparation import SegmentPreparation
 from congreve.engine.segmentfiles import find_segments, remove_files, segment_path
 from congreve.io_backends.errors import BackendError, NoBufferError
 
-cdef int64_t PREPARE_AT_ONCE = 64 << 20  # smaller segments fill too quickly to wait for half
+# Smaller segments fill too quickly to wait for half, and so do those that wait for zeros.
+cdef int64_t PREPARE_AT_ONCE = 64 << 20
 cdef int64_t MILE = 1 << 20  # bytes between two words to the backend of how far the log is
 
 AppendResult = namedtuple(
@@ -196,7 +197,7 @@ cdef class CommitLog:
         self.active = segment
         self.milestone = segment.base_offset
         self.prepare_at = segment.base_offset
-        if self.segment_size >= PREPARE_AT_ONCE:
+        if self.segment_size >= PREPARE_AT_ONCE and not self.backend.prewrites:
             self.prepare_at += self.segment_size // 2
 
     # --- reading

@@ -19,10 +19,7 @@ from posix.unistd cimport close as c_close, fdatasync, pwrite
 from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.pthread cimport (
-    pthread_cond_broadcast, pthread_cond_signal, pthread_cond_wait, pthread_mutex_lock,
-    pthread_mutex_unlock,
-)
+from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.io_backends.ring cimport (
     BLOCK, FILE_SLOTS, WRITE_DONE, WriteRing, block_of, blocks_end,
 )
@@ -42,8 +39,8 @@ cdef enum:
     STEP = 256 << 10        # bytes of the window that are made ready at once
     WRITE_MAX = 256 << 10   # more is split, so that several are in flight
     ALONE_MAX = 128 << 10   # less waits for the write in front, to be one write with its head
-    ZERO_STEP = 1 << 20
-    ZERO_RUN = 64 << 20     # zeros that are synced at once, begun when half of the last are left
+    ZERO_STEP = 512 << 10   # larger ones hold up writes, smaller ones take longer
+    ZERO_RUN = 64 << 20     # zeros that are synced at once
     WAIT_MS = 2             # another thread may take the completion that one waits for
 
 
@@ -212,7 +209,7 @@ cdef class UringBackend(Backend):
         with nogil:
             pthread_mutex_lock(&self.lock)
             self.zero_from = self.zero_upto = base
-            while failed == 0 and self.await_writer(base, end):
+            while failed == 0 and self.wants_zeros(base, end):
                 failed = self.zero_run(fd, base, end)
             if failed != 0:
                 self.fail(failed)
@@ -220,19 +217,14 @@ cdef class UringBackend(Backend):
             if fd >= 0:
                 c_close(fd)
 
-    # Rests until the writer comes near the end of the zeros; False when there is no more to do.
-    cdef bint await_writer(self, int64_t base, int64_t end) noexcept nogil:
-        cdef Extent *extent
-        while not self.stopping and self.failure == 0:
-            extent = self.extent_at(base)
-            if extent == NULL or extent.base != base or max(self.zero_upto, extent.ready) >= end:
-                break
-            if extent.ready + ZERO_RUN // 2 > self.zero_upto:
-                # What the window shows is written anyway.
-                self.zero_from = self.zero_upto = max(self.zero_upto, extent.ready)
-                return True
-            pthread_cond_wait(&self.moved, &self.lock)
-        return False
+    # Whether the segment still has blocks behind the writer and behind the zeros.
+    cdef bint wants_zeros(self, int64_t base, int64_t end) noexcept nogil:
+        cdef Extent *extent = self.extent_at(base)
+        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
+            return False
+        # What the window shows is written anyway.
+        self.zero_from = self.zero_upto = max(self.zero_upto, extent.ready)
+        return self.zero_upto < end
 
     # Zeros and the sync that keeps later writes from waiting for the file system's journal.
     cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil:
@@ -283,7 +275,6 @@ cdef class UringBackend(Backend):
             error = self.show_window(extent, start, end)
             if error == 0:
                 extent.ready = end
-                pthread_cond_signal(&self.moved)
             else:
                 self.fail(error)
         end = extent.ready
@@ -496,7 +487,6 @@ cdef class UringBackend(Backend):
             return
         pthread_mutex_lock(&self.lock)
         self.stopping = True
-        pthread_cond_broadcast(&self.moved)
         if self.attached:
             last = self.attached[len(self.attached) - 1]
             self.target = last.base_offset + last.published()

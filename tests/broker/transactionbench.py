@@ -1,9 +1,10 @@
 """Transactions over a real store, without a network, that can be stopped, killed and reopened."""
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from killedstore import copy_running
 
 from congreve.broker.clients import ClientChannel
 from congreve.broker.config import BrokerConfig
@@ -97,7 +98,7 @@ class TransactionBench:
         `cut` may damage the copy; `forget` loses the offsets of the transactions too.
         """
         copy = self.root.with_name(self.root.name + "-killed")
-        shutil.copytree(self.root, copy)
+        copy_running(self.root, copy)
         self.store.close()
         (copy / "abort").touch()
         cut(copy)

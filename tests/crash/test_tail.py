@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from killedstore import copy_running
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.reader import GetStatus
@@ -67,8 +68,8 @@ class Image:
                 self._append(store, 1, random.Random(store.log.max_offset).randrange(1, 900))
             self._append(store, 16, 12)
             self.end = store.log.max_offset
-            shutil.copytree(folder / "store", self.folder)
-        (log,) = (self.folder / "commitlog").iterdir()
+            copy_running(folder / "store", self.folder)
+        log = self.folder / "commitlog" / f"{0:020d}"
         self.log = log.relative_to(self.folder)
         self.bytes = log.read_bytes()
 
@@ -232,7 +233,7 @@ def test_bytes_behind_the_cut_never_come_back(
             end = store.log.max_offset
             again = image_folder / "again"
             shutil.rmtree(again, ignore_errors=True)
-            shutil.copytree(folder, again)
+            copy_running(folder, again)
         with store_of(config_of(again)) as store:
             assert store.log.max_offset == end
         assert not any((again / image.log).read_bytes()[end:])

@@ -2,11 +2,11 @@
 
 import logging
 import os
-import shutil
 import time
 from pathlib import Path
 
 import pytest
+from killedstore import copy_running
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.commitlog import CommitLog
@@ -121,6 +121,17 @@ def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -
     assert not path.exists()
 
 
+def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
+    """A segment is full before zeros that began at its half are there."""
+    size = 64 << 20
+    log = CommitLog(str(tmp_path / "commitlog"), size, MmapBackend(prewrites=True), ManualClock(1))
+    log.load()
+    queue = ConsumeQueue(str(tmp_path / "queue"), "T", 0)
+    log.append_record(Record(topic="T", body=BODY), queue)
+    wait_for(tmp_path / "commitlog" / f"{size:020d}")
+    log.close()
+
+
 def test_a_segment_whose_name_is_not_durable_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +166,7 @@ def test_an_empty_segment_behind_the_end_is_not_told_as_torn(
             assert store.put(Record(topic="T", body=b"%d " % number + BODY)).end
         wait_for(tmp_path / "store" / "commitlog" / f"{SEGMENT:020d}")
         for copy in (empty, torn):
-            shutil.copytree(config.root_dir, copy)
+            copy_running(config.root_dir, copy)
         end = store.log.max_offset
     with open(torn / "commitlog" / f"{SEGMENT:020d}", "r+b") as behind:
         behind.write(b"something")
@@ -184,7 +195,7 @@ def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> 
                 store.log.delete_oldest()
             first = store.log.min_offset
             copy = tmp_path / f"killed-{round_}"
-            shutil.copytree(config.root_dir, copy)
+            copy_running(config.root_dir, copy)
         with MessageStore(
             StoreConfig(root_dir=str(copy), mapped_file_size_commit_log=SEGMENT)
         ) as s:

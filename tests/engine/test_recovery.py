@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from killedstore import copy_running
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
@@ -110,7 +111,7 @@ def test_an_unclean_stop_reads_only_behind_the_checkpoint(tmp_path: Path) -> Non
     store.start()
     store.put(Record(topic="T", body=b"behind the checkpoint"))
     copy = tmp_path.with_name("copy")
-    shutil.copytree(tmp_path, copy)  # what a kill -9 leaves
+    copy_running(tmp_path, copy)
     store.close()
     with MessageStore(config_of(copy)) as again:
         assert again.recovery is not None

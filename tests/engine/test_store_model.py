@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from killedstore import copy_running
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore, PutStatus
@@ -84,7 +85,7 @@ class StoreModel(RuleBasedStateMachine):
         """What kill -9 leaves: the files as they are, and nobody who closes them."""
         left = self.root()
         self.generation += 1
-        shutil.copytree(left, self.root())
+        copy_running(left, self.root())
         self.store.close()
         shutil.rmtree(left)
         self.store = self.open()
