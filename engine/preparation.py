@@ -13,6 +13,8 @@ from congreve.io_backends.errors import BackendError
 
 log = logging.getLogger(__name__)
 
+PREWRITTEN_AT_ONCE = 64 << 20
+
 
 class SegmentPreparation:
     """Makes one segment ahead (RocketMQ: AllocateMappedFileService), on a thread of its own.
@@ -34,7 +36,8 @@ class SegmentPreparation:
         self._size = segment_size
         self._backend = backend
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
-        self._made: Future[Segment] | None = None
+        self._made: Future[Segment | None] | None = None
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._expired: weakref.ref[Segment] | None = None
 
@@ -75,6 +78,7 @@ class SegmentPreparation:
 
     def close(self) -> None:
         """Remove what was made and not taken."""
+        self._closing.set()
         segment = self._finish()
         self._executor.shutdown()
         if segment is not None:
@@ -94,14 +98,23 @@ class SegmentPreparation:
             log.warning("no segment could be prepared ahead: %s", error)
             return None
 
-    def _make_ahead(self, path: str, base_offset: int) -> Segment:
+    def _make_ahead(self, path: str, base_offset: int) -> Segment | None:
         segment = self._reuse()
         if segment is None:
             segment = self._make()
             if self._backend.prewrites:
-                segment.prewrite()
+                self._prewrite(segment)
+        if self._closing.is_set():
+            return None
         # A folder is synced here, too: behind a busy disk that takes a tenth of a second.
         return self._moved(segment, path, base_offset)
+
+    def _prewrite(self, segment: Segment) -> None:
+        """All of it, but where nobody waits for it any more: a slow disk takes many seconds."""
+        for upto in range(PREWRITTEN_AT_ONCE, self._size + PREWRITTEN_AT_ONCE, PREWRITTEN_AT_ONCE):
+            if self._closing.is_set():
+                return
+            segment.prewrite(upto)
 
     def _moved(self, segment: Segment, path: str, base_offset: int) -> Segment:
         try:
@@ -126,7 +139,7 @@ class SegmentPreparation:
                 raise BackendError(f"cannot move {self._expired_path}: {error.strerror}") from error
         try:
             segment = self._backend.open(self._path, 0, self._size, 0)
-            segment.prewrite()
+            self._prewrite(segment)
         except BackendError as error:
             log.warning("an expired segment could not be used again: %s", error)
             return None

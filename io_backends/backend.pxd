@@ -16,6 +16,7 @@ cdef class Segment:
     cdef uint8_t *data
     cdef int64_t written
     cdef int64_t ready
+    cdef readonly int64_t prewritten    # behind `written`, zeros are on disk up to here
     cdef object __weakref__     # tells whether an expired segment is still in somebody's hands
 
     # Whether [0, upto) may be written now; False where the disk is behind and memory is short.

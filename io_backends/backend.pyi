@@ -25,6 +25,9 @@ class Segment:
     def written(self) -> int:
         """Bytes appended so far."""
     @property
+    def prewritten(self) -> int:
+        """Up to here prewrite() has come."""
+    @property
     def is_lent(self) -> bool:
         """Whether the file's pages may be on their way to readers: it must not be used again."""
     def append(self, data: Buffer) -> bool:
@@ -44,9 +47,10 @@ class Segment:
 
         Recovery's cut: what was there must not come back. BackendError.
         """
-    def prewrite(self) -> None:
+    def prewrite(self, upto: int | None = None) -> None:
         """Write zeros behind `written` and sync them, for a segment that is not attached yet.
 
+        Up to `upto`, a multiple of 4096, or to the end; the next call goes on there.
         Blocks that were written once are synced faster than blocks that are only reserved.
         A recycled segment, opened with nothing written, is whole zeros afterwards. BackendError.
         """

@@ -76,7 +76,13 @@ cdef class Segment:
     def zero_tail(self):
         raise NotImplementedError
 
-    def prewrite(self):
+    def prewrite(self, upto=None):
+        cdef int64_t end = self.size if upto is None else min(<int64_t> upto, self.size)
+        if end > self.prewritten:
+            self.write_zeros(max(self.prewritten, self.written), end)
+            self.prewritten = end
+
+    def write_zeros(self, int64_t start, int64_t end):
         raise NotImplementedError
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):

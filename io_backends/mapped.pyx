@@ -64,8 +64,8 @@ cdef class MappedSegment(Segment):
     def flush(self):
         self.mapping.flush(0, self.written)
 
-    def prewrite(self):
-        self.mapping.prewrite(self.written)
+    def write_zeros(self, int64_t start, int64_t end):
+        self.mapping.prewrite(start, end)
 
 
 @cython.final

@@ -31,6 +31,6 @@ class Mapping:
         """Allocate disk blocks of [start, end): a full disk is an error now, not a SIGBUS."""
     def zero_from(self, start: int) -> None:
         """Make every byte from `start` to the end zero, on disk, before returning."""
-    def prewrite(self, start: int) -> None:
-        """Write zeros from `start` to the end and sync them; the blocks stay. BackendError."""
+    def prewrite(self, start: int, end: int) -> None:
+        """Write zeros to [start, end) and sync them; the blocks stay. BackendError."""
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -163,25 +163,25 @@ cdef class Mapping:
         if failed:
             raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")
 
-    def prewrite(self, int64_t start):
+    def prewrite(self, int64_t start, int64_t end):
         cdef int fd = c_open(os.fsencode(self.path), O_WRONLY | O_CLOEXEC)
         cdef int failed = errno
         if fd >= 0:
             with nogil:
-                failed = self.write_zeros(fd, start)
+                failed = self.write_zeros(fd, start, end)
                 c_close(fd)
         if failed:
             raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
 
-    cdef int write_zeros(self, int fd, int64_t start) noexcept nogil:
+    cdef int write_zeros(self, int fd, int64_t start, int64_t end) noexcept nogil:
         cdef int failed = 0
         cdef int64_t length
         # Large steps get large folios of the page cache: a fifth of the time of small ones.
         cdef void *zeros = calloc(1, ZEROS)
         if zeros == NULL:
             return ENOMEM
-        while failed == 0 and start < self.size:
-            length = pwrite(fd, zeros, min(ZEROS, self.size - start), start)
+        while failed == 0 and start < end:
+            length = pwrite(fd, zeros, min(ZEROS, end - start), start)
             start += max(length, 0)
             if length <= 0:
                 failed = errno if length < 0 else EIO

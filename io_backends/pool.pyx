@@ -105,8 +105,8 @@ cdef class PoolSegment(Segment):
     def flush(self):
         self.mapping.flush(0, self.written)
 
-    def prewrite(self):
-        self.mapping.prewrite(self.written)
+    def write_zeros(self, int64_t start, int64_t end):
+        self.mapping.prewrite(start, end)
 
 
 @cython.final

@@ -21,7 +21,6 @@ cdef class UringSegment(Segment):
     # Shows its file, and the window from where the backend began to write in it.
     cdef readonly Mapping mapping
     cdef UringBackend backend
-    cdef bint prewritten
 
 
 cdef class UringBackend(Backend):

@@ -84,14 +84,14 @@ cdef class UringSegment(Segment):
     def flush(self):
         self.mapping.flush(0, self.written)
 
-    def prewrite(self):
+    def write_zeros(self, int64_t start, int64_t end):
         cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_DIRECT | O_CLOEXEC)
-        cdef int64_t at = blocks_end(self.written)
+        cdef int64_t at = blocks_end(start)
         cdef int failed = EIO if fd < 0 else 0
         cdef const uint8_t *zeros = self.backend.zeros
         with nogil:
-            while failed == 0 and at < self.size:
-                failed = zero_step(fd, zeros, at, self.size)
+            while failed == 0 and at < end:
+                failed = zero_step(fd, zeros, at, end)
                 at += ZERO_STEP
             if failed == 0 and fdatasync(fd) != 0:
                 failed = errno
@@ -99,7 +99,6 @@ cdef class UringSegment(Segment):
                 c_close(fd)
         if failed:
             raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
-        self.prewritten = True
 
 
 @cython.final
@@ -165,7 +164,7 @@ cdef class UringBackend(Backend):
         pthread_mutex_lock(&self.lock)
         self.join(extent)
         pthread_mutex_unlock(&self.lock)
-        if not (<UringSegment> segment).prewritten:
+        if segment.prewritten < segment.size:
             self.prewrite(segment)
         while (<Segment> self.attached[0]).base_offset < self.first.base:
             del self.attached[0]
@@ -441,7 +440,7 @@ cdef class UringBackend(Backend):
         self.succeed(durable_offset)
         self.running = True
         pthread_mutex_unlock(&self.lock)
-        if self.attached and not last.prewritten:
+        if self.attached and last.prewritten < last.size:
             self.prewrite(last)
 
     # The window takes over from the file at the block that the log ends in.

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 from killedstore import copy_running
@@ -15,7 +17,7 @@ from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.preparation import SegmentPreparation
 from congreve.engine.store import MessageStore
 from congreve.engine.verify import StoreExaminer
-from congreve.io_backends.backend import Segment
+from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapped import MmapBackend
 from congreve.records.message import Record
@@ -130,6 +132,52 @@ def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> 
     log.append_record(Record(topic="T", body=BODY), queue)
     wait_for(tmp_path / "commitlog" / f"{size:020d}")
     log.close()
+
+
+class SlowSegment:
+    """Whoever closes the preparation does so while the first zeros are on their way."""
+
+    def __init__(self) -> None:
+        self.preparation: SegmentPreparation | None = None
+        self.calls: list[int] = []
+        self.closer: threading.Thread | None = None
+
+    def prewrite(self, upto: int) -> None:
+        self.calls.append(upto)
+        assert self.preparation is not None
+        if self.closer is None:
+            self.closer = threading.Thread(target=self.preparation.close)
+            self.closer.start()
+            assert self.preparation._closing.wait(WAIT_S)
+
+
+class SlowBackend:
+    prewrites = True
+
+    def __init__(self, segment: SlowSegment) -> None:
+        self.segment = segment
+
+    def create(self, path: str, base_offset: int, size: int) -> SlowSegment:
+        Path(path).write_bytes(b"")
+        return self.segment
+
+
+def test_a_stop_waits_for_no_more_than_one_stretch_of_zeros(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    segment = SlowSegment()
+    preparation = SegmentPreparation(
+        str(tmp_path / "commitlog"), 1 << 30, cast(Backend, SlowBackend(segment))
+    )
+    segment.preparation = preparation
+    preparation.begin(str(tmp_path / "commitlog" / "next"), 1 << 30)
+    deadline = time.monotonic() + WAIT_S
+    while segment.closer is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert segment.closer is not None
+    segment.closer.join(WAIT_S)
+    assert segment.calls == [64 << 20]
+    assert os.listdir(tmp_path) == ["commitlog"]
+    assert os.listdir(tmp_path / "commitlog") == []
 
 
 def test_a_segment_whose_name_is_not_durable_is_none(
