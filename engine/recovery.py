@@ -211,11 +211,9 @@ class Recovery:
     def _newest_segment_begun_by(self, time_ms: int | None) -> int:
         """Base of the newest segment with a record, stored at `time_ms` at the latest."""
         for segment in reversed(self._log.segments):
-            base = segment.base_offset
-            probe = LogScanner(verify_crc=False)
-            probe.scan(segment, base, base, base + 1)
+            probe, _ = _first_record(segment)
             if probe.records and (time_ms is None or probe.last_store_timestamp <= time_ms):
-                return base
+                return segment.base_offset
         return self._log.segments[0].base_offset
 
     def _walk(self, scanner: LogScanner, start: int, trusted: int, end: int | None = None) -> int:
@@ -251,7 +249,8 @@ class Recovery:
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]
         behind = [segment for segment in self._log.segments if segment.base_offset > end]
-        if why == scan.BAD or any(map(_is_begun, behind)):
+        # One that was made ahead, and never written to, is no loss.
+        if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in behind):
             log.warning(
                 "the log ends at %d: what stood behind it was torn and is cut off (up to %d bytes)",
                 end,
@@ -259,7 +258,8 @@ class Recovery:
             )
 
 
-def _is_begun(segment: Segment) -> bool:
-    """False for one that was made ahead, and never written to."""
+def _first_record(segment: Segment) -> tuple[LogScanner, int]:
+    """A scanner that has passed the segment's first record, if there is one, and why it stopped."""
     base = segment.base_offset
-    return LogScanner(verify_crc=False).scan(segment, base, base, base + 1) != scan.END
+    probe = LogScanner(verify_crc=False)
+    return probe, probe.scan(segment, base, base, base + 1)

@@ -13,7 +13,7 @@ cdef class Mapping:
 
     # 0 or errno. [start, end) need not be page aligned.
     cdef int sync(self, int64_t start, int64_t end) noexcept nogil
-    # Zeros over [start, size), written and synced: 0 or errno.
+    # Zeros over [start, end), written and synced: 0 or errno.
     cdef int write_zeros(self, int fd, int64_t start, int64_t end) noexcept nogil
     cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil
 

@@ -395,6 +395,7 @@ def test_a_commit_whose_op_record_was_lost_is_not_repeated(bench) -> None:
     (op,) = bench.records(OP_TOPIC)
 
     def cut(root: Path) -> None:
+        assert len(bench.store.log.segments) == 1
         segment = root / "commitlog" / f"{0:020d}"
         with segment.open("r+b") as file:
             file.seek(op.physical_offset)

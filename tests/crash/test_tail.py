@@ -68,6 +68,7 @@ class Image:
                 self._append(store, 1, random.Random(store.log.max_offset).randrange(1, 900))
             self._append(store, 16, 12)
             self.end = store.log.max_offset
+            assert len(store.log.segments) == 1
             copy_running(folder / "store", self.folder)
         log = self.folder / "commitlog" / f"{0:020d}"
         self.log = log.relative_to(self.folder)

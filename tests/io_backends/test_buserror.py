@@ -33,6 +33,7 @@ def test_a_log_that_loses_its_pages_takes_no_more_and_serves_what_it_has(tmp_pat
     with MessageStore(config_of(tmp_path), backend=MmapBackend(), disk_use=lambda _: 0.5) as store:
         for _ in range(20):
             assert put_safely(store)
+        assert len(store.log.segments) == 1
         segment = tmp_path / "commitlog" / f"{0:020d}"
         os.truncate(segment, 20_480)
         stored = 20
