@@ -54,8 +54,8 @@ cdef class UringBackend(Backend):
     cdef void settle(self, int failed) noexcept nogil
     cdef void send(self) noexcept nogil
     cdef void plan(self) noexcept nogil
-    cdef bint wants_zeros(self, int64_t base, int64_t end) noexcept nogil
-    cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil
+    cdef int write_zeros_behind(self, int fd, int64_t base, int64_t end) noexcept nogil
+    cdef bint plan_zeros(self, int64_t base, int64_t end) noexcept nogil
     cdef Extent *extent_at(self, int64_t position) noexcept nogil
     cdef Extent *extent_of(self, UringSegment segment) except NULL
     cdef void join(self, Extent *extent) noexcept nogil

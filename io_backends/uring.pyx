@@ -200,51 +200,48 @@ cdef class UringBackend(Backend):
 
     def run_prewrite(self, UringSegment segment, before):
         cdef int64_t base = segment.base_offset
-        cdef int64_t end = base + segment.size
         cdef int fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
         cdef int failed = errno if fd < 0 else 0
         if before is not None:
             before.join()
         with nogil:
             pthread_mutex_lock(&self.lock)
-            self.zero_from = self.zero_upto = base
-            while failed == 0 and self.wants_zeros(base, end):
-                failed = self.zero_run(fd, base, end)
+            if failed == 0:
+                failed = self.write_zeros_behind(fd, base, base + segment.size)
             if failed != 0:
                 self.fail(failed)
             pthread_mutex_unlock(&self.lock)
             if fd >= 0:
                 c_close(fd)
 
-    # Whether the segment still has blocks behind the writer and behind the zeros.
-    cdef bint wants_zeros(self, int64_t base, int64_t end) noexcept nogil:
-        cdef Extent *extent = self.extent_at(base)
-        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
-            return False
-        # What the window shows is written anyway.
-        self.zero_from = self.zero_upto = max(self.zero_upto, extent.ready)
-        return self.zero_upto < end
-
-    # Zeros and the sync that keeps later writes from waiting for the file system's journal.
-    cdef int zero_run(self, int fd, int64_t base, int64_t end) noexcept nogil:
-        cdef int64_t limit = min(self.zero_from + ZERO_RUN, end)
-        cdef Extent *extent
+    # `lock` is held, but not while the disk works. 0 or errno.
+    cdef int write_zeros_behind(self, int fd, int64_t base, int64_t end) noexcept nogil:
+        cdef int64_t unsynced = 0
         cdef int failed = 0
-        while failed == 0 and self.zero_from < limit and not self.stopping:
-            self.zero_upto = min(self.zero_from + ZERO_STEP, limit)
+        self.zero_from = self.zero_upto = base
+        while failed == 0 and self.plan_zeros(base, end):
             pthread_mutex_unlock(&self.lock)
             failed = zero_step(fd, self.zeros, self.zero_from - base, self.zero_upto - base)
             pthread_mutex_lock(&self.lock)
-            extent = self.extent_at(base)
+            unsynced += self.zero_upto - self.zero_from
             self.zero_from = self.zero_upto
-            if extent != NULL and extent.base == base:
-                self.zero_from = self.zero_upto = min(max(self.zero_upto, extent.ready), limit)
             self.advance()
-        pthread_mutex_unlock(&self.lock)
-        if failed == 0 and fdatasync(fd) != 0:
-            failed = errno
-        pthread_mutex_lock(&self.lock)
+            # Without it later writes wait for the file system's journal.
+            if failed == 0 and (unsynced >= ZERO_RUN or self.zero_upto == end):
+                pthread_mutex_unlock(&self.lock)
+                failed = errno if fdatasync(fd) != 0 else 0
+                pthread_mutex_lock(&self.lock)
+                unsynced = 0
         return failed
+
+    # The next step of zeros, behind what the window shows: that is written anyway. False: none.
+    cdef bint plan_zeros(self, int64_t base, int64_t end) noexcept nogil:
+        cdef Extent *extent = self.extent_at(base)
+        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
+            return False
+        self.zero_from = max(self.zero_upto, extent.ready)
+        self.zero_upto = min(self.zero_from + ZERO_STEP, end)
+        return self.zero_from < end
 
     cdef void join(self, Extent *extent) noexcept nogil:
         cdef Extent **at = &self.first

@@ -146,8 +146,9 @@ class SlowSegment:
         self.calls.append(upto)
         assert self.preparation is not None
         if self.closer is None:
-            self.closer = threading.Thread(target=self.preparation.close)
-            self.closer.start()
+            closer = threading.Thread(target=self.preparation.close)
+            closer.start()
+            self.closer = closer  # only now may it be joined
             assert self.preparation._closing.wait(WAIT_S)
 
 
