@@ -12,7 +12,7 @@ from congreve.engine.clock import Clock
 from congreve.engine.commitlog import CommitLog
 from congreve.engine.consumequeue import ConsumeQueue
 from congreve.io_backends.mapped import MmapBackend
-from congreve.records.checksum import crc32_by_tables
+from congreve.records.checksum import crc32_by_folding, crc32_by_tables
 from congreve.records.message import Record
 from congreve.records.record import (
     crc32,
@@ -29,7 +29,9 @@ SIZES = pytest.mark.parametrize("size", [128, 1024])
 
 @pytest.mark.parametrize("size", [128, 1024, 65536])
 @pytest.mark.parametrize(
-    "way", [crc32, crc32_by_tables, zlib.crc32], ids=["best", "tables", "zlib"]
+    "way",
+    [crc32, crc32_by_folding, crc32_by_tables, zlib.crc32],
+    ids=["best", "folding", "tables", "zlib"],
 )
 def test_crc(benchmark: BenchmarkFixture, way: object, size: int) -> None:
     benchmark.group = f"crc {size}"

@@ -2,8 +2,8 @@
 
 from typing_extensions import Buffer
 
-def folds() -> bool:
-    """Whether this CPU has carry-less multiplication, so that crc32 folds instead of looking up."""
-
 def crc32_by_tables(data: Buffer, crc: int = 0) -> int:
     """zlib.crc32 by the way that needs no special CPU (what crc32 falls back to)."""
+
+def crc32_by_folding(data: Buffer, crc: int = 0) -> int:
+    """zlib.crc32 by carry-less multiplication of 16 bytes; by tables where the CPU has none."""

@@ -5,8 +5,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 cdef extern from "checksum_crc32.h" nogil:
     void crc32_setup()
-    int crc32_folds()
     uint32_t c_by_tables "crc32_by_tables"(uint32_t crc, const uint8_t *data, size_t length)
+    uint32_t c_by_folding "crc32_by_folding"(uint32_t crc, const uint8_t *data, size_t length)
     uint32_t crc32_best(uint32_t crc, const uint8_t *data, size_t length)
 
 
@@ -71,14 +71,19 @@ cdef int32_t index_hash(const uint8_t *topic, size_t topic_length,
     return -h if h < 0 else h
 
 
-def folds():
-    return bool(crc32_folds())
-
-
 def crc32_by_tables(data, uint32_t crc=0):
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         return c_by_tables(crc, <const uint8_t *> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def crc32_by_folding(data, uint32_t crc=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return c_by_folding(crc, <const uint8_t *> view.buf, view.len)
     finally:
         PyBuffer_Release(&view)

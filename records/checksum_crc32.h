@@ -8,10 +8,10 @@
 /* Fills the tables and looks at the CPU. */
 void crc32_setup(void);
 
-/* Whether this CPU multiplies without carries, that is, whether crc32_best() folds. */
-int crc32_folds(void);
-
 uint32_t crc32_by_tables(uint32_t crc, const uint8_t *data, size_t length);
+
+/* By tables where the CPU cannot multiply without carries. */
+uint32_t crc32_by_folding(uint32_t crc, const uint8_t *data, size_t length);
 
 /* The quickest way that this CPU has. */
 uint32_t crc32_best(uint32_t crc, const uint8_t *data, size_t length);

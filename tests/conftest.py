@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's business: a busy one fails no test.
+settings.register_profile("congreve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("congreve")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

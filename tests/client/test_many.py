@@ -49,7 +49,7 @@ def outgoing(bodies: Any, batch_bytes: int = 4096) -> list[Any]:
     return list(batches(like, bodies, ids, batch_bytes=batch_bytes, system={}))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=60), st.integers(200, 1000))
 def test_batches_hold_every_body_once_within_the_limit(
     bodies: list[bytes], batch_bytes: int

@@ -252,9 +252,7 @@ def test_any_bytes_as_a_batch_are_refused_or_read_back(bench: Bench, raw: bytes)
     assert bench.log.read(done.physical_offset) is not None
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(FIXED + 1, SEGMENT - 8), max_size=12))
 def test_what_was_appended_is_read_at_its_offset(bench: Bench, sizes: list[int]) -> None:
     begin = bench.queue.max

@@ -228,7 +228,7 @@ def java_offset_at_time(times, wanted):
     return left if abs(wanted - times[left]) <= abs(wanted - times[right]) else right
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sets(st.integers(0, 60), min_size=1, max_size=12), st.integers(-5, 70))
 def test_search_by_time_goes_over_all_files_and_agrees_with_java(
     tmp_path_factory, distinct, wanted
@@ -243,7 +243,7 @@ def test_search_by_time_in_an_empty_queue_is_zero(tmp_path):
     assert make(tmp_path).offset_at_time(5, lambda physical, size: 0) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

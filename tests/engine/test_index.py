@@ -295,7 +295,7 @@ def test_a_time_before_the_files_begin_is_found_where_the_clock_stepped_back(
     assert shelf.bodies("k", begin=start - 3_700_000, end=start - 3_500_000) == [b"stepped back"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(1, 60_000)), max_size=40),
     st.integers(0, 9),

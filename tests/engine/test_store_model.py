@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from killedstore import copy_running
@@ -126,10 +126,5 @@ class StoreModel(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-StoreModel.TestCase.settings = settings(
-    max_examples=10,
-    stateful_step_count=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+StoreModel.TestCase.settings = settings(max_examples=10, stateful_step_count=20)
 TestStoreModel = StoreModel.TestCase

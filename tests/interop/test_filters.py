@@ -77,9 +77,7 @@ def compiler() -> FilterCompiler:
     return FilterCompiler()
 
 
-@settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.one_of(expressions, soups), min_size=4, max_size=12),
     st.lists(properties, min_size=3, max_size=6),

@@ -102,9 +102,7 @@ async def send(
 
 
 @given(data=st.data())
-@hypothesis_settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_shares_are_those_of_the_java_client(java: Driver, name: str, data: st.DataObject) -> None:
     brokers = data.draw(st.lists(st.sampled_from(["r1@a", "r2@a", "r3@b", "r1@c"]), unique=True))
