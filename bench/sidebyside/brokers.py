@@ -113,18 +113,21 @@ class Running:
                 found.append(int.from_bytes(answer.body[STORE_TIME], "big") - int(body))
         return found
 
-    def restart_cold(self) -> None:
-        """Restart it with nothing of its log in memory."""
+    def restart_cold(self, **settings: str) -> None:
+        """Restart it with other settings and nothing of its log in memory."""
         self.server.stop()
         for path in (self.server.store / "commitlog").iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        self.server.start()
+        self._start(settings)
 
     def restart(self, **settings: str) -> None:
         """Stop it and start it with other settings."""
         self.server.stop()
+        self._start(settings)
+
+    def _start(self, settings: dict[str, str]) -> None:
         with self.server.config.open("a") as config:
             config.writelines(f"{key}={value}\n" for key, value in settings.items())
         self.server.start()
