@@ -71,6 +71,5 @@ class StateWriter:
             return
         try:
             self._file.replace(fastjson.dumps_pretty(snapshot))
-        except StoreError:
-            # The old file is still whole; the next change tries again.
-            logger.exception("%s was not written", self._file.path)
+        except StoreError as error:
+            logger.error("%s: the old file stays, the next change tries again", error)

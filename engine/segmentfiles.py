@@ -32,6 +32,16 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
             entries.append(entry)
         else:
             log.warning("%s is no segment of a commit log: not looked at", entry.path)
+    size = segment_size
+    for entry in entries:
+        size = entry.stat().st_size
+        # A lone short file may as well be one of a store with other settings.
+        cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
+        if size != segment_size and not cut_short:
+            raise StoreFormatError(
+                f"{entry.path} has {size} bytes, the settings ask for {segment_size}: open the "
+                "store with the mappedFileSizeCommitLog that it was written with"
+            )
     bases = [int(entry.name) for entry in entries]
     for before, base in pairwise(bases):
         if base != before + segment_size:
@@ -39,18 +49,9 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
                 f"{segment_path(folder, base)} does not follow {segment_path(folder, before)}: "
                 "restore the segments between them, or move the later ones away"
             )
-    for entry in entries:
-        size = entry.stat().st_size
-        # A lone short file may as well be one of a store with other settings.
-        cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
-        if cut_short:
-            log.warning("%s was cut short to %d bytes: made whole again", entry.path, size)
-            os.truncate(entry.path, segment_size)
-        elif size != segment_size:
-            raise StoreFormatError(
-                f"{entry.path} has {size} bytes, the settings ask for {segment_size}: open the "
-                "store with the mappedFileSizeCommitLog that it was written with"
-            )
+    if size != segment_size:
+        log.warning("%s was cut short to %d bytes: made whole again", entries[-1].path, size)
+        os.truncate(entries[-1].path, segment_size)
     return bases
 
 

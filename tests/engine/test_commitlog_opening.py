@@ -127,6 +127,13 @@ def test_a_segment_of_another_size_is_named(store: Path, index: int, size: int) 
         log_in(store).load()
 
 
+@pytest.mark.parametrize("size", [SEGMENT // 2, SEGMENT * 2])
+def test_segments_of_other_settings_are_not_called_missing(store: Path, size: int) -> None:
+    log = CommitLog(str(store / "commitlog"), size, MmapBackend(), ManualClock(1))
+    with pytest.raises(StoreFormatError, match=f"{0:020d} has {SEGMENT} bytes, .* for {size}"):
+        log.load()
+
+
 @pytest.mark.parametrize("size", [0, 1, 1500, 4095])
 def test_a_last_segment_that_was_cut_short_is_made_whole(store: Path, size: int) -> None:
     whole = path(store, 2).read_bytes()
