@@ -9,6 +9,7 @@ cdef extern from "checksum_crc32.h" nogil:
     uint32_t c_by_folding "crc32_by_folding"(uint32_t crc, const uint8_t *data, size_t length)
     uint32_t crc32_best(uint32_t crc, const uint8_t *data, size_t length)
 
+ctypedef uint32_t (*Way)(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
 
 cdef enum:
     REPLACEMENT = 0xFFFD  # what Java's decoder puts where bytes are no UTF-8
@@ -71,19 +72,18 @@ cdef int32_t index_hash(const uint8_t *topic, size_t topic_length,
     return -h if h < 0 else h
 
 
-def crc32_by_tables(data, uint32_t crc=0):
+cdef object crc_of(Way way, object data, uint32_t crc):
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return c_by_tables(crc, <const uint8_t *> view.buf, view.len)
+        return way(crc, <const uint8_t *> view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
+
+
+def crc32_by_tables(data, uint32_t crc=0):
+    return crc_of(c_by_tables, data, crc)
 
 
 def crc32_by_folding(data, uint32_t crc=0):
-    cdef Py_buffer view
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        return c_by_folding(crc, <const uint8_t *> view.buf, view.len)
-    finally:
-        PyBuffer_Release(&view)
+    return crc_of(c_by_folding, data, crc)
