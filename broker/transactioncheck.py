@@ -7,6 +7,7 @@ hold back the queue's offset for too long or lies in a segment that may be delet
 
 import asyncio
 import logging
+from collections import Counter
 
 import msgspec
 
@@ -55,6 +56,7 @@ class TransactionCheckService:
         self._service = service
         self._clock = clock
         self._asked = asked
+        self._unasked: Counter[str] = Counter()  # by group, in this round
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -86,13 +88,19 @@ class TransactionCheckService:
         still_open = set(open_offsets)
         for offset in [offset for offset in self._asked if offset not in still_open]:
             del self._asked[offset]
-        for number, offset in enumerate(open_offsets):
+        self._unasked.clear()
+        await self._look_at_all(open_offsets, begin)
+        for group, count in self._unasked.items():
+            logger.warning("nobody of group %s can be asked about %d half messages", group, count)
+
+    async def _look_at_all(self, offsets: list[int], begin: int) -> None:
+        for number, offset in enumerate(offsets):
             if number % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
                 await asyncio.sleep(0)
                 if self._clock.now() - begin > ROUND_MAX_MS:
-                    logger.warning("%d half messages wait for the next round", len(still_open))
+                    left = len(offsets) - number
+                    logger.warning("%d half messages wait for the next round", left)
                     return
-            still_open.discard(offset)
             if not self._service.window.contains(offset):
                 self._look_at(offset, begin)
 
@@ -132,7 +140,7 @@ class TransactionCheckService:
         group = half.properties.get(properties.PRODUCER_GROUP, "")
         producer = self._producers.available(group)
         if producer is None:
-            logger.warning("nobody of group %s can be asked about half message %d", group, offset)
+            self._unasked[group] += 1
             return
         check_transaction_state(producer, half)
         self._asked[offset] = times + 1

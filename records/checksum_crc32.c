@@ -127,6 +127,11 @@ FOLDING_WIDE static inline __m512i load_wide(const uint8_t *at)
     return _mm512_loadu_si512(at);
 }
 
+FOLDING_WIDE static inline __m512i all_four(__m128i x)
+{
+    return _mm512_broadcast_i32x4(x);
+}
+
 FOLDING_WIDE static inline __m512i fold_wide(__m512i x, __m512i by, __m512i next)
 {
     __m512i low = _mm512_clmulepi64_epi128(x, by, 0x00);
@@ -136,8 +141,8 @@ FOLDING_WIDE static inline __m512i fold_wide(__m512i x, __m512i by, __m512i next
 
 FOLDING_WIDE static uint32_t run_folding_wide(uint32_t crc, const uint8_t *data, size_t length)
 {
-    const __m512i by_64 = _mm512_set4_epi64(0x01C6E41596, 0x0154442BD4, 0x01C6E41596, 0x0154442BD4);
-    const __m512i by_256 = _mm512_set4_epi64(0x01322D1430, 0x011542778A, 0x01322D1430, 0x011542778A);
+    const __m512i by_64 = all_four(_mm_set_epi64x(0x01C6E41596, 0x0154442BD4));
+    const __m512i by_256 = all_four(_mm_set_epi64x(0x01322D1430, 0x011542778A));
     __m512i first = _mm512_zextsi128_si512(_mm_cvtsi32_si128((int) crc));
     __m512i x = _mm512_xor_si512(load_wide(data), first), x1 = load_wide(data + 64);
     __m512i x2 = load_wide(data + 128), x3 = load_wide(data + 192);

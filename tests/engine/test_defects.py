@@ -54,12 +54,17 @@ def fill(root: Path, count: int, **settings: Any) -> None:
 
 
 def write_times(root: Path) -> dict[Path, int]:
-    """Of all files but the segment that is being prepared in the background."""
-    return {
-        path: path.stat().st_mtime_ns
-        for path in root.rglob("*")
-        if path.is_file() and "prepared" not in path.parent.name
-    }
+    """Of all files."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+
+def await_next_segment(store: MessageStore, root: Path) -> None:
+    """Returns when the segment behind the log's last one, made in the background, is there."""
+    base = (store.log.max_offset // SEGMENT + 1) * SEGMENT
+    deadline = time.monotonic() + 10
+    while not (root / "commitlog" / f"{base:020d}").exists():
+        assert time.monotonic() < deadline, f"no segment {base} comes"
+        time.sleep(0.002)
 
 
 def bodies(store: MessageStore, queue_id: int = 0) -> list[bytes]:
@@ -195,7 +200,8 @@ def test_d11_a_second_process_changes_nothing_in_a_store_in_use(tmp_path: Path) 
     fill(tmp_path, 20)
     with MessageStore(config_of(tmp_path)) as store:
         store.put(message(20))
-        assert keys_found(store, "k19")  # all is indexed: the store in use is at rest
+        assert keys_found(store, "k19")  # all is indexed, and
+        await_next_segment(store, tmp_path)  # that is there: the store in use is at rest
         before = write_times(tmp_path)
         program = (
             "import sys; from congreve.engine.config import StoreConfig;"
