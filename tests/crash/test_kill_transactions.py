@@ -214,8 +214,9 @@ def test_no_transaction_is_forgotten_doubled_or_seen_early(
                 producer.join(30)
         broker.start()
         answer_checks_until_done(broker.address, ledger, topic)
-        assert_none_wrong(topic.seen, ledger)
-        assert Topic().look(broker.address) == topic.seen
+        everything = Topic().look(broker.address)
+        assert_none_wrong(everything, ledger)
+        assert topic.seen <= everything
         assert len(ledger.acknowledged) > kill_rounds
         assert broker.stop() in (0, 143), broker.tail()
     finally:
