@@ -89,7 +89,7 @@ class Members:
         lines = [
             tuple(map(int, line.split()))
             for journal in self._folder.glob("*.journal")
-            for line in journal.read_text().splitlines()
+            for line in journal.read_text().split("\n")[:-1]  # another may be half written
         ]
         return {
             queue_id: [number for _, queue, number in sorted(lines) if queue == queue_id]
