@@ -57,7 +57,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
-# which interop takes the most: some hours; of tests/crash alone: one.
+# which interop takes the most: some hours; of tests/crash alone: less than one.
 soak: $(VENV)/.dev
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 
