@@ -9,7 +9,6 @@ cdef extern from "checksum_crc32.h" nogil:
     uint32_t c_by_folding "crc32_by_folding"(uint32_t crc, const uint8_t *data, size_t length)
     uint32_t crc32_best(uint32_t crc, const uint8_t *data, size_t length)
 
-ctypedef uint32_t (*Way)(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
 
 cdef enum:
     REPLACEMENT = 0xFFFD  # what Java's decoder puts where bytes are no UTF-8

@@ -68,6 +68,12 @@ FOLDING static inline __m128i fold(__m128i x, __m128i by, __m128i next)
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
+/* Over what lies 16 bytes behind. */
+FOLDING static inline __m128i fold_16(__m128i x, __m128i next)
+{
+    return fold(x, _mm_set_epi64x(0x00CCAA009E, 0x01751997D0), next);
+}
+
 /* 128 bits to 32. */
 FOLDING static inline uint32_t reduce(__m128i x)
 {
@@ -89,18 +95,14 @@ FOLDING static inline uint32_t reduce(__m128i x)
 /* What is left behind `x`, and less than 16 bytes of it by tables. */
 FOLDING static uint32_t finish_folding(__m128i x, const uint8_t *data, size_t length)
 {
-    const __m128i by_16 = _mm_set_epi64x(0x00CCAA009E, 0x01751997D0);
-
     for (; length >= 16; data += 16, length -= 16)
-        x = fold(x, by_16, load(data));
+        x = fold_16(x, load(data));
     return run_tables(reduce(x), data, length);
 }
 
 FOLDING static inline __m128i join(__m128i x, __m128i x1, __m128i x2, __m128i x3)
 {
-    const __m128i by_16 = _mm_set_epi64x(0x00CCAA009E, 0x01751997D0);
-
-    return fold(fold(fold(x, by_16, x1), by_16, x2), by_16, x3);
+    return fold_16(fold_16(fold_16(x, x1), x2), x3);
 }
 
 FOLDING static uint32_t run_folding(uint32_t crc, const uint8_t *data, size_t length)

@@ -387,12 +387,7 @@ def decode_properties(buffer):
 
 
 def crc32(buffer, uint32_t crc=0):
-    cdef Py_buffer view
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        return checksum.crc32(crc, <const uint8_t *> view.buf, view.len)
-    finally:
-        PyBuffer_Release(&view)
+    return checksum.crc_of(checksum.crc32, buffer, crc)
 
 
 cdef bytes to_utf8(text):
