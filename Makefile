@@ -6,9 +6,11 @@ export PYTHONSAFEPATH := 1
 # cython-lint starts pycodestyle by its name.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-SOURCES := $(wildcard */*.pyx */*.pxd io_backends/*.[ch] records/*.[ch] engine/*.[ch] remoting/*.[ch])
+FOLDERS := broker client console engine io_backends namesrv records remoting spark
+CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
+SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run test lint bench soak bench-spark clean
+.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers bench-spark clean wheel docs
 
 build: $(VENV)/.built
 
@@ -47,24 +49,58 @@ $(VENV)/.dev: $(VENV)/.built
 run: $(VENV)/.demo
 	$(BIN)/congreve demo $(if $(ONCE),--once)
 
+# Both halves run at once, because tests wait a lot; JOBS=1 runs one after the other.
 test: $(VENV)/.dev lint
-	$(BIN)/pytest
+	$(MAKE) --jobs=$(or $(JOBS),2) --keep-going --output-sync=target test-interop test-others
+
+test-interop:
+	$(BIN)/pytest tests/interop
+
+test-others:
+	$(BIN)/pytest --ignore=tests/interop
+
+# What to run before each commit: lint, and the tests that start no JVM and kill nothing.
+# Two halves at once, of about the same length.
+check: lint
+	$(MAKE) --jobs=2 --keep-going --output-sync=target check-broker check-others
+
+QUICK := -m "not interop and not crash and not slow"
+check-broker:
+	$(BIN)/pytest $(QUICK) tests/broker tests/console tests/frontdoor
+
+check-others:
+	$(BIN)/pytest $(QUICK) $(filter-out $(addprefix tests/,__pycache__ conftest.py golden harness bench \
+		broker console crash examples frontdoor interop packaging spark),$(wildcard tests/*))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint $(wildcard */*.pyx */*.pxd)
+	$(BIN)/cython-lint $(CYTHON)
 	$(BIN)/mypy
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev
+soak: $(VENV)/.dev soak-parsers
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 
+# Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
+# to memory. A copy of the sources is built, so that what is installed stays as it is.
+SANITIZED := build/sanitized
+SANITIZER := $(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)
+soak-parsers: $(VENV)/.dev
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	git archive HEAD | tar -x -C $(SANITIZED)
+	cd $(SANITIZED) && CONGREVE_CFLAGS="-O1 -g -fno-omit-frame-pointer \
+		-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-sanitize=alignment" \
+		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
+	cd $(SANITIZED) && LD_PRELOAD="$(SANITIZER)" PYTHONPATH=build/namespace:tests ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		PYTHONMALLOC=malloc $(abspath $(BIN))/python -m parsers $(or $(ROUNDS),1000)
+
 bench: $(VENV)/.dev
-	PYTHONPATH=bench:tests/interop $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
-	PYTHONPATH=bench:tests/interop $(BIN)/python -m clientspeed
-	PYTHONPATH=bench:tests/interop $(BIN)/python -m clientspeed.consuming
+	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
+	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside.ratios
+	PYTHONPATH=bench:tests $(BIN)/python -m clientspeed
+	PYTHONPATH=bench:tests $(BIN)/python -m clientspeed.consuming
 	mkdir -p bench/results
 	$(BIN)/pip install --quiet liburing || echo "no PyPI liburing here: it is not compared"
 	$(BIN)/pytest bench --benchmark-only --benchmark-json=bench/results/parts.json
@@ -73,6 +109,21 @@ bench: $(VENV)/.dev
 bench-spark: $(VENV)/.dev
 	PYTHONPATH=bench $(BIN)/python -m sparkspeed
 
+# A wheel for other machines, in dist/. Its manylinux tag is the oldest that auditwheel finds for this
+# machine's C library. setup.py would take what an older build, or one of the tests, left in build/lib*.
+wheel: $(VENV)/.dev
+	rm -rf build/lib* build/wheel dist
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/congreve-*.whl
+
+# The documentation as a site: site/index.html. A page, link or heading that is missing ends the build.
+$(VENV)/.docs: $(VENV)/.built
+	$(BIN)/pip install --quiet "congreve[docs]"
+	touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf build dist *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev
+	rm -rf build dist site *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs
 	find . -path ./$(VENV) -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 SETUPTOOLS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]
 PACKAGE_DIR: dict[str, str] = SETUPTOOLS["package-dir"]
@@ -30,7 +30,6 @@ DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": DEBUG,
     "cdivision": True,
-    "embedsignature": True,
 }
 
 
@@ -82,19 +81,29 @@ def link_args(library: str) -> list[str]:
     return [found] if os.path.isabs(found) else [f"-l{library}"]
 
 
+def packages() -> list[str]:
+    """Every package: those that package-dir names, and those inside them."""
+    inner = (
+        f"{package}.{name}"
+        for package, folder in PACKAGE_DIR.items()
+        for name in find_packages(folder)
+    )
+    return sorted([*PACKAGE_DIR, *inner])
+
+
 def extensions() -> list[Extension]:
     """One extension a .pyx; C files beside it that share its stem (NAME_*.c) are compiled in."""
     found = [
         Extension(
-            f"{package}.{source.stem}",
+            ".".join([package, *source.relative_to(folder).with_suffix("").parts]),
             [str(source), *map(str, sorted(source.parent.glob(f"{source.stem}_*.c")))],
-            include_dirs=[folder],
-            depends=[str(header) for header in sorted(Path(folder).glob("*.h"))],
+            include_dirs=[str(source.parent)],
+            depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
             extra_compile_args=COMPILE_ARGS,
             extra_link_args=link_args(LIBRARIES[source.stem]) if source.stem in LIBRARIES else [],
         )
         for package, folder in PACKAGE_DIR.items()
-        for source in sorted(Path(folder).glob("*.pyx"))
+        for source in sorted(Path(folder).rglob("*.pyx"))
         if source.stem not in LIBRARIES or has_header(LIBRARIES[source.stem])
     ]
     if not found:
@@ -104,6 +113,7 @@ def extensions() -> list[Extension]:
 
 link_packages()
 setup(
+    packages=packages(),
     ext_modules=cythonize(
         extensions(),
         include_path=[str(NAMESPACE)],

@@ -1,37 +1,38 @@
-"""The broker put together: the one module that knows all others (RocketMQ: BrokerController)."""
+"""The whole broker: the only module that knows all others (RocketMQ: BrokerController)."""
 
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from congreve.broker.clients import CHANNEL_EXPIRED_MS
-from congreve.broker.config import VIP_DISTANCE, BrokerConfig
-from congreve.broker.durability import DurabilityGate
+from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
+from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, load_config
+from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError
-from congreve.broker.hotpath import HotPath
-from congreve.broker.hotsettings import follow_topics, host_bytes, hot_path_settings
+from congreve.broker.fastpath.fastpath import FastPath
+from congreve.broker.fastpath.settings import fast_path_settings, follow_topics, host_bytes
+from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import Processors
-from congreve.broker.pull import PullMessageProcessor
-from congreve.broker.refusals import answer_refusals
+from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.registration import NameServerRegistration
-from congreve.broker.stats import SAMPLE_INTERVAL_S
-from congreve.broker.topictable import TopicTable
+from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.clock import Clock
-from congreve.engine.consumequeue import ConsumeQueue
+from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import Backend, MessageStore
-from congreve.remoting.codes import RequestCode
-from congreve.remoting.connection import Connection, Handler
-from congreve.remoting.inbox import FrameSink
-from congreve.remoting.loopthread import LoopThread
-from congreve.remoting.server import RemotingServer, ServerLimits
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.frame_reader import FrameSink
+from congreve.remoting.transport.guard import ConnectionGuard
+from congreve.remoting.transport.loop_thread import Lifecycle
+from congreve.remoting.transport.server import RemotingServer, ServerLimits
+from congreve.remoting.transport.watchdog import Watchdog, logged_holds
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +40,19 @@ HOUSEKEEPING_S = 10
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
-class Broker:
+class Broker(Lifecycle):
     """One broker: a store, its listeners and its registration at the name servers.
 
+    RocketMQ's counterpart is BrokerController.
+
     ``async with Broker(config)`` runs on the caller's loop, ``with Broker(config)`` on a loop and
-    thread of its own. The given config is copied; `address` is what clients are told.
-    StoreError, BrokerError or RemotingError when it cannot start, and then nothing is left running.
+    thread of its own. The given config is copied; Clients
+    reach it at `address`. Starting raises StoreError, BrokerError or RemotingError when it fails,
+    and then nothing is left running.
     """
+
+    unknown_keys: tuple[str, ...] = ()
+    """Keys without effect in the file that from_conf() read."""
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class Broker:
         *,
         config_path: Path | None = None,
         clock: Clock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
         backend: Backend | None = None,
         on_ready: Callable[["Broker"], None] | None = None,
     ) -> None:
@@ -63,31 +71,50 @@ class Broker:
         self.store = MessageStore(
             self.config.store, clock=self._clock, backend=backend, on_arrival=self._arrived
         )
-        self.managers = Managers(self.config, self.store, self._clock)
-        self._registration = NameServerRegistration(self.config, self.managers.topics)
+        self.managers = Managers(self.config, self.store, self._clock, monotonic)
+        self._registration = NameServerRegistration(
+            self.config, self.managers.topics, self.managers.pieces
+        )
         self._pulls: PullMessageProcessor | None = None
-        self._gate: DurabilityGate | None = None
-        self._hot_path: HotPath | None = None
+        self._group_commit: GroupCommit | None = None
+        self._fast_path: FastPath | None = None
         self._servers: list[RemotingServer] = []
+        limit_ms = self.config.event_loop_watchdog_millis
+        self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
+        self._guard = ConnectionGuard(self.config.shared_limits)
         self._started = False
-        self._thread: LoopThread | None = None
         self._periodic = (
             Periodic(HOUSEKEEPING_S, self._housekeep),
-            Periodic(SAMPLE_INTERVAL_S, self.managers.stats.sample),
+            Periodic(SAMPLE_INTERVAL_S, self._sample),
             Periodic(self.config.flush_consumer_offset_interval / 1000, self.managers.save_offsets),
         )
 
+    @classmethod
+    def from_conf(cls, path: str | Path, **settings: object) -> Self:
+        """A broker with the settings of a broker.conf (RocketMQ: ``mqbroker -c``), not started yet.
+
+        `settings` are further keys, which override the file. Settings that administrators change
+        at run time are written to the file. `unknown_keys` has the keys of the file that have no
+        effect. Raises ConfigError for a file that cannot be read, for a value that is not allowed
+        (with its line), and for an unknown key in `settings`.
+        """
+        loaded = load_config(path, keyword_texts(settings))
+        broker = cls(loaded.config, config_path=Path(path))
+        broker.unknown_keys = tuple(key for _, key in loaded.unknown)
+        return broker
+
     @property
     def port(self) -> int:
+        """The port that clients connect to."""
         return self.config.listen_port
 
     @property
     def address(self) -> str:
-        """`ip:port`, as the name servers hand it out."""
-        return f"{self.config.broker_ip1}:{self.config.listen_port}"
+        """`ip:port`, as name servers announce it."""
+        return self.config.address
 
     async def start(self) -> None:
-        """Open the store, listen, register. Everything is undone when a step fails."""
+        """Open the store, listen and register; when a step fails, undo all of them."""
         if self._started:
             raise BrokerError("a broker starts only once: make a new Broker of its config")
         self._check_addresses()
@@ -96,11 +123,13 @@ class Broker:
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
             self.managers.stats.sample()
-            await self._listen(answer_refusals(self._handlers()))
+            await self._listen(answer_errors(self._handlers()))
             await self.managers.start()
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
+            if self._watchdog is not None:
+                self._watchdog.start()
         except BaseException:
             await self.stop()
             raise
@@ -109,21 +138,23 @@ class Broker:
             self._on_ready(self)
 
     async def stop(self) -> None:
-        """Take no more requests, save what is in memory, close the store. Idempotent."""
+        """Stop serving, save the state in memory and close the store. Idempotent."""
         for periodic in self._periodic:
             periodic.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         await self._registration.stop()
         for server in self._servers:
             await server.stop(None if self._pulls is None else self._pulls.stop)
         self._servers.clear()
-        if self._gate is not None:
-            self._gate.stop()
+        if self._group_commit is not None:
+            self._group_commit.stop()
         await self.managers.stop()
         await asyncio.to_thread(self.store.close)
 
-    def _open_hot_path(self) -> tuple[PullMessageProcessor, DurabilityGate]:
-        """What a message passes on its way in and out, and what waits on that way."""
-        gate = DurabilityGate(self.store.backend, self.config.store.sync_flush_timeout / 1000)
+    def _open_fast_path(self) -> tuple[PullMessageProcessor, GroupCommit]:
+        """Build the fast path, the pulls and group commit."""
+        group_commit = GroupCommit(self.store.backend, self.config.store.sync_flush_timeout / 1000)
         pulls = PullMessageProcessor(
             config=self.config,
             topics=self.managers.topics,
@@ -133,40 +164,42 @@ class Broker:
             offsets=self.managers.offsets,
             store=self.store,
             stats=self.managers.stats,
+            saved=self.managers.saved,
             clock=self._clock,
         )
-        self._gate, self._pulls = gate, pulls
-        gate.start()
+        self._group_commit, self._pulls = group_commit, pulls
+        group_commit.start()
         fast_topics = TopicTable()
         follow_topics(self.managers.topics, fast_topics)
-        self._hot_path = HotPath(
+        self._fast_path = FastPath(
             store=self.store,
             topics=fast_topics,
-            gate=gate,
+            group_commit=group_commit,
             arrived=self._arrived,
             pulls=pulls.path,
-            transactions=self.managers.transactions.hot_path(fast_topics),
-            delays=self.managers.delayed.hot_path(self.config.broker_cluster_name),
-            settings=hot_path_settings(self.config),
+            transactions=self.managers.transactions.fast_path(fast_topics),
+            delays=self.managers.delayed.fast_path(self.config.broker_cluster_name),
+            settings=fast_path_settings(self.config),
         )
-        return pulls, gate
+        return pulls, group_commit
 
     def _handlers(self) -> dict[int, Handler]:
-        pulls, gate = self._open_hot_path()
+        pulls, group_commit = self._open_fast_path()
         return Processors(
             config=self.config,
             config_path=self._config_path,
             config_changed=self._config_changed,
             managers=self.managers,
             store=self.store,
-            gate=gate,
+            group_commit=group_commit,
             pulls=pulls,
             announced=self._registration.settled,
+            guard=self._guard,
             clock=self._clock,
         ).handlers()
 
     def _check_addresses(self) -> None:
-        """A name or port that cannot be had shall stop us before anything is written."""
+        """Raises ConfigError or BrokerError for a bad address, before anything is written."""
         _, port = self.config.store_host
         for wanted in (port, port - VIP_DISTANCE) if port else ():
             with socket.socket() as probe:
@@ -181,12 +214,12 @@ class Broker:
 
     async def _listen(self, handlers: Mapping[int, Handler]) -> None:
         config = self.config
-        assert self._hot_path is not None
-        main = self._server(handlers, config.listen_port, self._hot_path)
+        assert self._fast_path is not None
+        main = self._server(handlers, config.listen_port, self._fast_path)
         await main.start()
         if config.listen_port == 0:
             config.listen_port = main.port
-            self._hot_path.set_store_host(host_bytes(config.store_host))
+            self._fast_path.set_store_host(host_bytes(config.store_host))
             return
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
@@ -203,6 +236,7 @@ class Broker:
                 idle_timeout_s=self.config.server_channel_max_idle_time_seconds,
                 poll_s=self.config.poll_micros_after_request / 1e6,
             ),
+            guard=self._guard,
             on_close=self._connection_closed,
         )
         self._servers.append(server)
@@ -211,62 +245,25 @@ class Broker:
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
         if self._pulls is not None:
-            self._pulls.hold.arrived(queue)
+            self._pulls.long_polling.arrived(queue)
 
     def _connection_closed(self, connection: Connection) -> None:
-        self.managers.connection_closed(connection)
-        if self._pulls is not None:
-            self._pulls.hold.connection_closed(connection)
+        held = () if self._pulls is None else (self._pulls.long_polling.closing_steps(connection),)
+        self.managers.connection_closed(connection, *held)
 
-    def _config_changed(self, keys: set[str]) -> None:
+    async def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
         self.managers.delayed.config_changed()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
-            self.managers.topics.tell_again()
+            await self.managers.pieces.run(self.managers.topics.telling_steps())
+        if "defaultTopicQueueNums" in keys:
+            self.managers.topics.resize_template()
 
-    def _housekeep(self) -> None:
-        self.managers.locks.drop_expired()
+    async def _housekeep(self) -> None:
+        await self.managers.pieces.run(self.managers.locks.expiry_steps())
         if self._pulls is not None:
             self._pulls.path.release_segments()
-        silent = self.managers.consumers.expired(CHANNEL_EXPIRED_MS)
-        for connection in {*silent, *self.managers.producers.expired(CHANNEL_EXPIRED_MS)}:
-            logger.warning("no heartbeat from %s:%d for 120 s, closed", *connection.peer)
-            connection.close()
+        await self.managers.close_silent()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
-    def __enter__(self) -> Self:
-        self._thread = LoopThread(f"broker {self.config.broker_name}")
-        try:
-            self._thread.run(self.start())
-        except BaseException:
-            self._end_thread()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._thread is not None:
-            try:
-                self._thread.run(self.stop())
-            finally:
-                self._end_thread()
-
-    def _end_thread(self) -> None:
-        if self._thread is not None:
-            self._thread.stop()
-            self._thread = None
+    async def _sample(self) -> None:
+        await self.managers.pieces.run(self.managers.stats.sample_steps())

@@ -1,22 +1,28 @@
 """The broker's settings: RocketMQ's broker.conf keys as typed fields.
 
-Defaults are 4.9.4's, but for `flushDiskType`, which is SYNC_FLUSH here. Keys that this broker does
-not know are kept for `getBrokerConfig` and reported, not refused.
+Defaults are those of 4.9.4, except `flushDiskType`, which is SYNC_FLUSH here. Unknown keys are
+reported and have no effect. Each field has its range, and when it may change over the network:
+`congreve.settings`.
 """
 
 import socket
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from congreve.broker import properties
+from congreve import settings
+from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.remoting.localaddress import local_address
+from congreve.records.message.topics import TRACE_TOPIC
+from congreve.remoting.transport.guard import SharedLimits
+from congreve.remoting.transport.local_address import local_address
+from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -25,21 +31,10 @@ PERM_READ = 4
 MASTER_ID = 0
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 
-#: The VIP port is that much below listenPort (RocketMQ: NettyServerConfig, fastListenPort).
+#: listenPort minus the VIP port (RocketMQ: NettyServerConfig, fastListenPort).
 VIP_DISTANCE = 2
 
-# Intervals among them: a loop without a rest would do nothing else.
-_POSITIVE = (
-    "default_topic_queue_nums",
-    "transaction_check_interval",
-    "flush_consumer_offset_interval",
-    "register_name_server_period",
-    "register_broker_timeout_mills",
-    "server_channel_max_idle_time_seconds",
-)
-
-# RocketMQ spells these in ways that no rule gives.
-_NOT_KEYS = ("store", "unknown")
+# RocketMQ spells these against the rule.
 _BROKER_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2"}
 
 
@@ -61,52 +56,86 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     namesrv_addr: str = ""
     bind_address: str = "0.0.0.0"
-    listen_port: int = 10911
+    listen_port: Annotated[int, Range(0, 65535)] = 10911
     broker_ip1: str = msgspec.field(default_factory=local_address)
     broker_ip2: str = msgspec.field(default_factory=local_address)
     broker_name: str = msgspec.field(default_factory=socket.gethostname)
     broker_cluster_name: str = "DefaultCluster"
-    broker_id: int = MASTER_ID
+    broker_id: Annotated[int, Range(0, LONG_MAX)] = MASTER_ID
     broker_role: str = "ASYNC_MASTER"
-    broker_permission: int = PERM_READ | PERM_WRITE
+    broker_permission: Annotated[int, Range(0, 7), Change.NOW] = PERM_READ | PERM_WRITE
     region_id: str = "DefaultRegion"
-    trace_on: bool = True
+    trace_on: Annotated[bool, Change.AFTER_RESTART] = True
 
-    default_topic_queue_nums: int = 8
-    auto_create_topic_enable: bool = True
-    auto_create_subscription_group: bool = True
+    default_topic_queue_nums: Annotated[int, Range(1, 65535), Change.NOW] = 8
+    auto_create_topic_enable: Annotated[bool, Change.NOW] = True
+    auto_create_subscription_group: Annotated[bool, Change.NOW] = True
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
-    trace_topic_enable: bool = False
-    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    trace_topic_enable: Annotated[bool, Change.AFTER_RESTART] = False
+    msg_trace_topic_name: str = TRACE_TOPIC
 
-    start_accept_send_request_time_stamp: int = 0
-    reject_transaction_message: bool = False
-    transaction_time_out: int = 6_000
-    transaction_check_interval: int = 60_000
-    transaction_check_max: int = 15
-    store_reply_message_enable: bool = True
+    start_accept_send_request_time_stamp: Annotated[int, Range(0, LONG_MAX), Change.NOW] = 0
+    reject_transaction_message: Annotated[bool, Change.NOW] = False
+    transaction_time_out: Annotated[int, Range(0, INT_MAX), Change.NOW] = 6_000
+    transaction_check_interval: Annotated[int, Range(10, INT_MAX), Change.NOW] = 60_000
+    transaction_check_max: Annotated[int, Range(1, INT_MAX), Change.NOW] = 15
+    store_reply_message_enable: Annotated[bool, Change.NOW] = True
 
-    long_polling_enable: bool = True
-    short_polling_time_mills: int = 1_000
-    enable_property_filter: bool = False
-    slave_read_enable: bool = False
-    notify_consumer_ids_changed_enable: bool = True
-    rebalance_lock_max_live_time: int = 60_000  # rocketmq.broker.rebalance.lockMaxLiveTime
-    flush_consumer_offset_interval: int = 5_000
+    long_polling_enable: Annotated[bool, Change.NOW] = True
+    short_polling_time_mills: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000
+    enable_property_filter: Annotated[bool, Change.NOW] = False
+    slave_read_enable: Annotated[bool, Change.NOW] = False
+    notify_consumer_ids_changed_enable: Annotated[bool, Change.NOW] = True
+    # rocketmq.broker.rebalance.lockMaxLiveTime
+    rebalance_lock_max_live_time: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 60_000
+    flush_consumer_offset_interval: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 5_000
 
-    force_register: bool = True
-    compressed_register: bool = False
-    register_name_server_period: int = 30_000
-    register_broker_timeout_mills: int = 6_000
-    server_channel_max_idle_time_seconds: int = 120
-    poll_micros_after_request: int = 100  # ours: see remoting/shortpoll.py; 0 sleeps at once
-    ha_listen_port: int = 10912
+    force_register: Annotated[bool, Change.NOW] = True
+    compressed_register: Annotated[bool, Change.NOW] = False
+    register_name_server_period: Annotated[int, Range(1, INT_MAX)] = 30_000
+    register_broker_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 6_000
+    server_channel_max_idle_time_seconds: Annotated[
+        int, Range(1, INT_MAX), Change.AFTER_RESTART
+    ] = 120
+    # Ours: see remoting/transport/busy_poll.py; 0 sleeps at once.
+    poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
+    # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);
+    # 0: off.
+    event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
+    # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
+    answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
+    ha_listen_port: Annotated[int, Range(0, 65535)] = 10912
+
+    # Ours: limits of the tables that clients fill.
+    max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
+    # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.
+    max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    max_group_members: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    max_group_subscriptions: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    # Connections in groups, of all groups together: of consumers, of producers.
+    max_memberships: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
+    # Memory of the subscriptions of all groups with consumers online.
+    max_subscription_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 256 << 20
+    # Memory of SQL92 filters. Those of groups without members count, and are dropped first.
+    max_filter_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 64 << 20
+    # Queues of all groups together.
+    max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
+
+    # Ours, for all connections together: see remoting/transport/guard.py.
+    # 0: as many as the limit of open files allows.
+    max_connections: Annotated[int, Range(0, INT_MAX)] = 0
+    max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
+    max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 512 << 20
 
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
-    unknown: dict[str, str] = {}
 
     def __post_init__(self) -> None:
+        try:
+            settings.check(self)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         if self.listen_port and not VIP_DISTANCE < self.listen_port <= 65535:
             raise ConfigError(
                 f"listenPort={self.listen_port} is no port for a broker, which takes that - "
@@ -118,84 +147,131 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
-        for name in _POSITIVE:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{_camel(name)}={getattr(self, name)}; at least 1 is needed")
 
     @property
     def readable(self) -> bool:
+        """Whether brokerPermission allows pulls."""
         return bool(self.broker_permission & PERM_READ)
 
     @property
     def writable(self) -> bool:
+        """Whether brokerPermission allows sends."""
         return bool(self.broker_permission & PERM_WRITE)
 
     @property
     def is_slave(self) -> bool:
+        """Whether brokerRole is SLAVE."""
         return self.broker_role == "SLAVE"
 
     @property
+    def address(self) -> str:
+        """`ip:port`, as name servers announce it to clients."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
     def store_host(self) -> tuple[str, int]:
-        """What stored records and offset message ids name as their broker; ConfigError."""
+        """The broker's address in stored records and offset message ids.
+
+        Raises ConfigError when brokerIP1 cannot be resolved.
+        """
         return _ip_of(self.broker_ip1), self.listen_port
 
     @property
+    def shared_limits(self) -> SharedLimits:
+        """The limits that all connections share."""
+        return SharedLimits(
+            connections=self.max_connections,
+            unfinished_bytes=self.max_unfinished_frame_bytes,
+            unread_bytes=self.max_unread_answer_bytes,
+            frame_timeout_s=self.frame_timeout_mills / 1000,
+        )
+
+    @property
     def name_servers(self) -> list[str]:
-        """Addresses `host:port` out of namesrvAddr (`;` between them)."""
+        """The addresses `host:port` in namesrvAddr, which `;` separates."""
         return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
 
-    def apply(self, values: Mapping[str, str]) -> list[str]:
-        """Set fields from broker.conf keys; returns the keys that nobody here knows.
+    def changed(self, texts: Mapping[str, str]) -> "BrokerConfig":
+        """A copy with other values by the keys of broker.conf; unknown keys are ignored.
 
-        ConfigError names the first bad value; then nothing was changed.
+        Raises ConfigError for the first value that is not allowed.
         """
-        own = _fields(BrokerConfig)
-        stores = _fields(StoreConfig)
-        mine = {own[k].name: _typed(k, v, own[k].type) for k, v in values.items() if k in own}
-        theirs = {
-            stores[k].name: _typed(k, v, stores[k].type) for k, v in values.items() if k in stores
-        }
-        store = _changed(self.store, theirs)
-        before = {name: getattr(self, name) for name in mine}
         try:
-            for name, value in mine.items():
-                setattr(self, name, value)
-            self.__post_init__()
-        except ConfigError:
-            for name, value in before.items():
-                setattr(self, name, value)
-            raise
-        for name in (*theirs, "commit_log_dir"):
-            # In place: a running store reads its settings anew each time.
-            setattr(self.store, name, getattr(store, name))
-        unknown = {k: v for k, v in values.items() if k not in own and k not in stores}
-        self.unknown = {**self.unknown, **unknown}
-        return list(unknown)
+            mine = settings.parse(BrokerConfig, texts)
+            theirs = settings.parse(StoreConfig, texts)
+            # The log's folder follows the root, unless the file sets it.
+            if "root_dir" in theirs:
+                theirs = {"commit_log_dir": "", **theirs}
+            store = msgspec.structs.replace(self.store, **theirs)
+        except (ValueError, StoreError) as error:
+            raise ConfigError(str(error)) from error
+        return msgspec.structs.replace(self, store=store, **mine)
+
+    def take(self, other: "BrokerConfig") -> None:
+        """Copy the other's values into this object, which running code reads again at each use."""
+        for mine, theirs in ((self.store, other.store), (self, other)):
+            for setting in settings.table_of(type(mine)).values():
+                setattr(mine, setting.field, getattr(theirs, setting.field))
+
+    def apply(self, texts: Mapping[str, str]) -> list[str]:
+        """Set fields by the keys of broker.conf; return the unknown keys.
+
+        Raises ConfigError for the first value that is not allowed; then nothing has changed.
+        """
+        self.take(self.changed(texts))
+        return [key for key in texts if key not in all_settings()]
 
     def as_properties(self) -> dict[str, str]:
         """Every key with its value as text, sorted: what mqadmin getBrokerConfig shows."""
-        values = dict(self.unknown)
-        for struct in (self.store, self):
-            for key, field in _fields(type(struct)).items():
-                values[key] = _text(getattr(struct, field.name))
-        return dict(sorted(values.items()))
+        return dict(sorted((settings.as_texts(self.store) | settings.as_texts(self)).items()))
+
+
+def all_settings() -> dict[str, Setting]:
+    """All settings of broker.conf that have an effect, by key."""
+    return settings.table_of(StoreConfig) | settings.table_of(BrokerConfig)
+
+
+def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
+    """The texts of settings that a program gives as keywords, named as in broker.conf.
+
+    Raises ConfigError for a key that has no effect.
+    """
+    for key in keywords:
+        if key not in all_settings():
+            like = get_close_matches(key, all_settings(), 1)
+            hint = f": did you mean {like[0]}?" if like else ": take the keys of broker.conf"
+            raise ConfigError(f"{key} is no setting of a broker{hint}")
+    return {key: settings.as_text(value) for key, value in keywords.items()}
 
 
 class LoadedConfig(NamedTuple):
-    """What load_config() found; `unknown` are (line, key) that have no effect."""
+    """The result of load_config(); `unknown` has (line, key) of each key without effect."""
 
     config: BrokerConfig
     unknown: list[tuple[int, str]]
 
 
 def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
-    """Read a broker.conf; `overrides` (same keys) win over the file. ConfigError names the line."""
+    """Read a broker.conf; `overrides` have the same keys and override the file.
+
+    Raises ConfigError with the line for a file or value that cannot be used.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        entries = properties.parse(text)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, ConfigError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    return parse_config(text, path, overrides)
+
+
+def parse_config(
+    text: str, path: str | Path, overrides: Mapping[str, str] | None = None
+) -> LoadedConfig:
+    """load_config() of a text that is, or will be, in the file `path`."""
+    try:
+        entries = java_properties.parse(text)
+    except ConfigError as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     lines = {entry.key: entry.first_line for entry in entries}
     values = {entry.key: entry.value for entry in entries} | dict(overrides or {})
@@ -211,42 +287,10 @@ def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) ->
 
 @lru_cache(maxsize=16)
 def _ip_of(host: str) -> str:
-    """Records hold an address; brokerIP1 may be a name, which is looked up once, as in RocketMQ."""
+    """The address of a host; a name is looked up once, as in RocketMQ."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         raise ConfigError(
             f"brokerIP1={host!r} is neither an address nor a known name: {error.strerror}"
         ) from error
-
-
-def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """Fields by their key in broker.conf."""
-    return {
-        field.encode_name: field
-        for field in msgspec.structs.fields(struct)
-        if field.name not in _NOT_KEYS
-    }
-
-
-def _typed(key: str, text: str, wanted: Any) -> Any:
-    try:
-        return msgspec.convert(text.strip(), wanted, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{key}={text!r}: {error}") from error
-
-
-def _changed(store: StoreConfig, values: dict[str, Any]) -> StoreConfig:
-    # Where the log lies follows from the root, unless it was named itself.
-    if "root_dir" in values:
-        values = {"commit_log_dir": "", **values}
-    try:
-        return msgspec.structs.replace(store, **values)
-    except StoreError as error:
-        raise ConfigError(str(error)) from error
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

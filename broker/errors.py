@@ -1,6 +1,8 @@
-"""What the broker can fail with."""
+"""The broker's errors."""
 
 from congreve.errors import CongreveError
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 
 
 class BrokerError(CongreveError):
@@ -12,8 +14,17 @@ class ConfigError(BrokerError):
 
 
 class RefusedError(BrokerError):
-    """A request that gets an error code: `code` and the text as remark of the answer."""
+    """The broker rejects a request: the answer gets `code`, and the text as its remark."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
         self.code = code
+
+
+def check_body_size(request: RemotingCommand, most: int) -> None:
+    """Raises RefusedError for a body of more than `most` bytes: reading it would block the loop."""
+    if len(request.body) > most:
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the request's body has {len(request.body)} bytes, {most} are the most",
+        )

@@ -1,51 +1,55 @@
-"""Every request code and who serves it (RocketMQ: BrokerController.registerProcessor)."""
+"""The processor of every request code (RocketMQ: BrokerController.registerProcessor)."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from congreve.broker.admin_broker import BrokerAdminProcessor
-from congreve.broker.admin_consumers import ClientAdminProcessor
-from congreve.broker.admin_groups import GroupAdminProcessor
-from congreve.broker.admin_topics import TopicAdminProcessor
-from congreve.broker.client_manage import ClientManageProcessor
+from congreve.broker.admin.broker import BrokerAdminProcessor
+from congreve.broker.admin.consumers import ClientAdminProcessor
+from congreve.broker.admin.groups import GroupAdminProcessor
+from congreve.broker.admin.runtime_info import RuntimeInfo
+from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.config import BrokerConfig
-from congreve.broker.consumer_manage import ConsumerManageProcessor
-from congreve.broker.durability import DurabilityGate
+from congreve.broker.group.client_processor import ClientManageProcessor
+from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
-from congreve.broker.pull import PullMessageProcessor
-from congreve.broker.query import QueryMessageProcessor
-from congreve.broker.reply import ReplyMessageProcessor
-from congreve.broker.runtimeinfo import RuntimeInfo
-from congreve.broker.send import SendMessageProcessor
-from congreve.broker.sendback import SendBackProcessor
-from congreve.broker.sendchecks import SendChecks
+from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.broker.registration import HEARD_TIMEOUT_S
+from congreve.broker.send.checks import SendChecks
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.processor import SendMessageProcessor
+from congreve.broker.send.reply import ReplyMessageProcessor
+from congreve.broker.send.send_back import SendBackProcessor
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
-from congreve.remoting.connection import Handler
+from congreve.remoting.transport.connection import Handler
+from congreve.remoting.transport.guard import ConnectionGuard
 
 
 class Processor(Protocol):
-    """Who serves some request codes."""
+    """Serves some request codes."""
 
-    def handlers(self) -> Mapping[int, Handler]: ...
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
 
 
 class Processors:
-    """All processors of one broker; each gets exactly what it needs."""
+    """Builds all processors of one broker."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
         config_path: Path | None,
-        config_changed: Callable[[set[str]], None],
+        config_changed: Callable[[set[str]], Awaitable[None]],
         managers: Managers,
         store: MessageStore,
-        gate: DurabilityGate,
+        group_commit: GroupCommit,
         pulls: PullMessageProcessor,
-        announced: Callable[[], Awaitable[None]],
+        announced: Callable[[float], Awaitable[None]],
+        guard: ConnectionGuard,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -53,13 +57,14 @@ class Processors:
         self._config_changed = config_changed
         self._managers = managers
         self._store = store
-        self._gate = gate
+        self._group_commit = group_commit
         self._pulls = pulls
         self._announced = announced
+        self._guard = guard
         self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
-        """The table of all request codes."""
+        """The handlers of all request codes."""
         processors = (
             *self._message_processors(),
             self._pulls,
@@ -74,7 +79,7 @@ class Processors:
         }
 
     def _message_processors(self) -> tuple[Processor, ...]:
-        config, store, gate = self._config, self._store, self._gate
+        config, store, group_commit = self._config, self._store, self._group_commit
         topics, groups = self._managers.topics, self._managers.groups
         return (
             SendMessageProcessor(
@@ -82,21 +87,32 @@ class Processors:
                 topics=topics,
                 groups=groups,
                 store=store,
-                gate=gate,
+                group_commit=group_commit,
                 transactions=self._managers.transactions.service,
+                saved=self._managers.saved,
                 clock=self._clock,
             ),
-            SendBackProcessor(config=config, topics=topics, groups=groups, store=store, gate=gate),
-            self._managers.transactions.processor(gate),
+            SendBackProcessor(
+                config=config,
+                topics=topics,
+                groups=groups,
+                store=store,
+                group_commit=group_commit,
+                saved=self._managers.saved,
+            ),
+            self._managers.transactions.processor(group_commit),
             ReplyMessageProcessor(
                 config=config,
                 checks=SendChecks(config, topics, store.config, self._clock),
+                saved=self._managers.saved,
                 producers=self._managers.producers,
                 store=store,
-                gate=gate,
+                group_commit=group_commit,
                 clock=self._clock,
             ),
-            QueryMessageProcessor(store, self._managers.consumers, self._managers.filters),
+            QueryMessageProcessor(
+                store, self._managers.consumers, self._managers.filters, self._managers.pieces
+            ),
         )
 
     def _client_processors(self) -> tuple[Processor, ...]:
@@ -108,14 +124,19 @@ class Processors:
                 consumers=self._managers.consumers,
                 producers=self._managers.producers,
                 filters=self._managers.filters,
+                saved=self._managers.saved,
+                announced=self._announced,
+                pieces=self._managers.pieces,
             ),
             ConsumerManageProcessor(
                 topics=self._managers.topics,
                 consumers=self._managers.consumers,
                 offsets=self._managers.offsets,
+                offsets_saved=self._managers.acknowledged_offsets.write,
                 locks=self._managers.locks,
                 store=self._store,
                 memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                pieces=self._managers.pieces,
             ),
             ClientAdminProcessor(
                 config=self._config,
@@ -124,6 +145,7 @@ class Processors:
                 producers=self._managers.producers,
                 offsets=self._managers.offsets,
                 store=self._store,
+                pieces=self._managers.pieces,
             ),
         )
 
@@ -135,8 +157,11 @@ class Processors:
                 offsets=self._managers.offsets,
                 store=self._store,
                 stats=self._managers.stats,
-                saved=self._managers.topics_file.settled,
-                announced=self._announced,
+                pieces=self._managers.pieces,
+                deleted=self._managers.deleted_topics,
+                saved=self._managers.topics_file.saved,
+                offsets_saved=self._managers.acknowledged_offsets.write,
+                announced=lambda: self._announced(HEARD_TIMEOUT_S),
             ),
             GroupAdminProcessor(
                 config=self._config,
@@ -147,7 +172,9 @@ class Processors:
                 store=self._store,
                 stats=self._managers.stats,
                 clock=self._clock,
-                saved=self._managers.groups_file.settled,
+                pieces=self._managers.pieces,
+                saved=self._managers.groups_file.saved,
+                offsets_saved=self._managers.acknowledged_offsets.write,
             ),
         )
 
@@ -157,6 +184,7 @@ class Processors:
             config_path=self._config_path,
             topics=self._managers.topics,
             store=self._store,
+            deleted=self._managers.deleted_topics,
             stats=self._managers.stats,
             delay_offsets=self._managers.delayed.levels.wrapper,
             runtime_info=RuntimeInfo(
@@ -164,9 +192,12 @@ class Processors:
                 store=self._store,
                 stats=self._managers.stats,
                 clock=self._clock,
-                waiting=lambda: (len(self._gate), len(self._pulls.hold)),
+                waiting=lambda: (len(self._group_commit), len(self._pulls.long_polling)),
                 delayed=self._managers.delayed.levels.pending,
+                connections=self._guard.counts,
+                unsaved=self._managers.trouble,
             ),
             clock=self._clock,
             config_changed=self._config_changed,
+            pieces=self._managers.pieces,
         )

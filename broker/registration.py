@@ -1,44 +1,43 @@
-"""Tells every name server what this broker serves (RocketMQ: BrokerOuterAPI, BrokerController)."""
+"""Registers the broker at every name server (RocketMQ: BrokerOuterAPI, BrokerController)."""
 
 import asyncio
 import logging
 import zlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
-import msgspec
-
-from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
-from congreve.broker.topics import TopicConfigManager
-from congreve.remoting.bodies import (
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.bodies import (
     KVTable,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from congreve.remoting.client import RemotingClient
-from congreve.remoting.codes import RequestCode, ResponseCode
-from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
-from congreve.remoting.errors import RemotingError
-from congreve.remoting.headers import (
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
 )
-from congreve.remoting.registerbody import write_registration
+from congreve.remoting.messages.register_body import deflated, registration_steps
+from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 RETRY_S = 5.0
-"""Seconds until a name server that failed is asked again."""
+"""Seconds until the broker registers again at a name server that failed."""
 UNREGISTER_TIMEOUT_S = 3.0
 HEARD_TIMEOUT_S = 3.0
-"""Seconds that an answer may wait for name servers; mqadmin waits 5 for it."""
+"""How long an answer waits for name servers, in seconds; mqadmin waits 5 for it."""
 
 
 class _NameServer:
-    """What one name server still has to be told. `changed` None stands for everything."""
+    """The changes that one name server does not know yet; `changed` None stands for all topics."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -52,13 +51,13 @@ class _NameServer:
         self.failing = False
 
     def note_heard(self, changes: int) -> None:
-        """It was told of so many changes, or failed to be."""
+        """The name server knows this many changes, or the registration failed."""
         self.heard = changes
         self.told.set()
         self.told = asyncio.Event()
 
     async def has_heard(self) -> None:
-        """Return when it was told of all changes so far; one that fails is not waited for."""
+        """Return when the name server knows all changes so far, or when it fails."""
         changes = self.changes
         while self.heard < changes and not self.failing:
             await self.told.wait()
@@ -67,13 +66,14 @@ class _NameServer:
 class NameServerRegistration:
     """Registers at once when a topic changes, and every `registerNameServerPeriod`.
 
-    Each name server is told by a task of its own, so that a slow one delays no other. A change
-    sends the changed topics alone; over a new connection, and after a failure, all of them go, as
-    a name server that starts knows none. Nothing here raises into the broker.
+    Each name server has a task of its own, so that a slow one delays no other. A change sends only
+    the changed topics; over a new connection, and after a failure, it sends all of them, because a
+    name server that starts knows none. No error reaches the broker.
     """
 
-    def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicConfigManager, pieces: Pieces) -> None:
         self._config = config
+        self._pieces = pieces
         self._topics = topics
         self._client: RemotingClient | None = None
         self._servers: list[_NameServer] = []
@@ -81,7 +81,7 @@ class NameServerRegistration:
         topics.listen(self._topic_changed)
 
     async def start(self) -> None:
-        """Register everywhere; returns when every name server answered, or failed to."""
+        """Register at all name servers; return when each of them answered or failed."""
         timeout_s = self._config.register_broker_timeout_mills / 1000
         self._client = RemotingClient(
             timeout_s=timeout_s, connect_timeout_s=timeout_s, on_close=self._connection_closed
@@ -94,7 +94,7 @@ class NameServerRegistration:
         ]
 
     async def stop(self) -> None:
-        """Unregister everywhere, as far as name servers can be reached."""
+        """Unregister at every name server that can be reached."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,16 +106,16 @@ class NameServerRegistration:
             await self._client.close()
             self._client = None
 
-    async def settled(self) -> None:
-        """Return when name servers have heard of all changes so far, or HEARD_TIMEOUT_S have gone.
+    async def settled(self, limit_s: float = HEARD_TIMEOUT_S) -> None:
+        """Return when name servers know all changes so far, or after `limit_s` seconds.
 
-        Who makes a topic finds its route then (RocketMQ: registerIncrementBrokerData).
+        A client that creates a topic then finds its route (RocketMQ: registerIncrementBrokerData).
         """
         try:
-            async with asyncio.timeout(HEARD_TIMEOUT_S):
+            async with asyncio.timeout(limit_s):
                 await asyncio.gather(*(server.has_heard() for server in self._servers))
         except TimeoutError:
-            logger.warning("a name server has not answered for %.0f s", HEARD_TIMEOUT_S)
+            logger.warning("a name server has not answered for %.0f s", limit_s)
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         for server in self._servers:
@@ -167,16 +167,12 @@ class NameServerRegistration:
             if not self._config.force_register and await self._is_up_to_date(server):
                 return
             server.changed = None
-        topics = self._wrapper(server.changed)
-        server.changed = set()
-        body = write_registration(
-            RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=[]),
-            compressed=self._config.compressed_register,
-        )
+        changed, server.changed = server.changed, set()
+        body = await self._body(changed)
         config = self._config
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
-            broker_addr=self._address(),
+            broker_addr=self._config.address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=f"{config.broker_ip2}:{config.ha_listen_port}",
             broker_id=config.broker_id,
@@ -186,23 +182,35 @@ class NameServerRegistration:
         answer = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
         if answer.body:
             server.order_topics = frozenset(KVTable.decode(answer.body).table)
-            self._take_order_topics()
+            await self._take_order_topics()
 
-    def _wrapper(self, only: Iterable[str] | None) -> TopicConfigSerializeWrapper:
-        """The topics of these names, or all, with the broker's rights where it lacks some."""
-        whole = self._topics.wrapper()
-        table = whole.topic_config_table
-        if only is not None:
-            table = {name: table[name] for name in only if name in table}
-        perm = self._config.broker_permission
-        if perm & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
-            table = {n: msgspec.structs.replace(t, perm=perm) for n, t in table.items()}
-        return TopicConfigSerializeWrapper(
-            data_version=whole.data_version, topic_config_table=table
+    async def _body(self, only: Iterable[str] | None) -> bytes:
+        """The topics of these names, or all, as a registration's body."""
+        compressed = self._config.compressed_register
+        body = await self._pieces.run(self._body_steps(only, compressed))
+        return await asyncio.to_thread(deflated, body) if compressed else body
+
+    def _body_steps(
+        self, only: Iterable[str] | None, compressed: bool
+    ) -> Generator[None, None, bytes]:
+        version = self._topics.data_version
+        names = list(self._topics.table if only is None else only)
+        table: dict[str, TopicConfig] = {}
+        for name in names:
+            config = self._topics.announced(name)
+            if config is not None:
+                table[name] = config
+            yield
+        topics = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
+        return (
+            yield from registration_steps(
+                RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=[]),
+                compressed=compressed,
+            )
         )
 
     async def _is_up_to_date(self, server: _NameServer) -> bool:
-        version = self._topics.wrapper().data_version
+        version = self._topics.data_version
         answer = await self._ask(
             server, RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode()
         )
@@ -213,19 +221,17 @@ class NameServerRegistration:
             async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
                 await self._ask(server, RequestCode.UNREGISTER_BROKER, self._identity(), b"")
         except (RemotingError, TimeoutError) as error:
-            logger.warning("not unregistered at name server %s: %s", server.address, error)
+            reason = str(error) or "no answer in time"
+            logger.warning("not unregistered at name server %s: %s", server.address, reason)
 
     def _identity(self) -> dict[str, str]:
         """The header that QUERY_DATA_VERSION and UNREGISTER_BROKER share."""
         return QueryDataVersionRequestHeader(
             broker_name=self._config.broker_name,
-            broker_addr=self._address(),
+            broker_addr=self._config.address,
             cluster_name=self._config.broker_cluster_name,
             broker_id=self._config.broker_id,
         ).fields()
-
-    def _address(self) -> str:
-        return f"{self._config.broker_ip1}:{self._config.listen_port}"
 
     async def _ask(
         self, server: _NameServer, code: int, fields: dict[str, str], body: bytes
@@ -238,9 +244,9 @@ class NameServerRegistration:
             raise RemotingError(f"code {answer.code}: {answer.remark}")
         return answer
 
-    def _take_order_topics(self) -> None:
+    async def _take_order_topics(self) -> None:
         """Name servers may disagree; the first one in the configured list that answered wins."""
         known = (server.order_topics for server in self._servers)
         order_topics = next((topics for topics in known if topics is not None), None)
         if order_topics is not None:
-            self._topics.update_order_topics(order_topics)
+            await self._pieces.run(self._topics.order_steps(order_topics))

@@ -1,26 +1,20 @@
 """Producers and consumers for Python programs, sync and asyncio.
 
-Names are imported when they are first used: asyncio alone takes longer to import than a short
-command may take to start.
+Names are imported on first use: importing asyncio alone takes longer than starting a short command
+should.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from congreve.client.acl import Credentials
     from congreve.client.admin import AdminClient
-    from congreve.client.compression import CompressionType
-    from congreve.client.consumer import PullConsumer, SyncPullConsumer
-    from congreve.client.hooks import (
-        ConsumeContext,
-        ConsumeHook,
-        ConsumeOutcome,
-        SendContext,
-        SendHook,
-    )
-    from congreve.client.listening import ConsumeResult, ReconsumeLaterError
-    from congreve.client.litepull import LitePullConsumer, SyncLitePullConsumer
+    from congreve.client.consumer.consumer import PullConsumer, SyncPullConsumer
+    from congreve.client.consumer.listening import ConsumeResult, ReconsumeLaterError
+    from congreve.client.consumer.lite_pull import LitePullConsumer, SyncLitePullConsumer
+    from congreve.client.consumer.process_queue import FlowLimits
+    from congreve.client.consumer.push import PushConsumer, SyncPushConsumer
+    from congreve.client.consumer.subscription import Sql
     from congreve.client.message import (
         Message,
         MessageQueue,
@@ -30,17 +24,23 @@ if TYPE_CHECKING:
         SendResult,
         SendStatus,
     )
-    from congreve.client.processqueue import FlowLimits
-    from congreve.client.producer import Producer, by_key
-    from congreve.client.push import PushConsumer, SyncPushConsumer
-    from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
-    from congreve.client.subscription import Sql
-    from congreve.client.syncproducer import SyncProducer, SyncTransactionProducer
-    from congreve.client.transaction import (
+    from congreve.client.observability.hooks import (
+        ConsumeContext,
+        ConsumeHook,
+        ConsumeOutcome,
+        SendContext,
+        SendHook,
+    )
+    from congreve.client.producer.compression import CompressionType
+    from congreve.client.producer.producer import Producer, by_key
+    from congreve.client.producer.sync_producer import SyncProducer, SyncTransactionProducer
+    from congreve.client.producer.transaction import (
         TransactionProducer,
         TransactionResult,
         TransactionState,
     )
+    from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+    from congreve.client.transport.acl import Credentials
 
 __all__ = [
     "AdminClient",
@@ -82,33 +82,33 @@ __all__ = [
 
 _MODULES = {
     "AdminClient": "admin",
-    "CompressionType": "compression",
-    "ConsumeContext": "hooks",
+    "CompressionType": "producer.compression",
+    "ConsumeContext": "observability.hooks",
     "ConsumeFrom": "settings",
-    "ConsumeHook": "hooks",
-    "ConsumeOutcome": "hooks",
-    "ConsumeResult": "listening",
+    "ConsumeHook": "observability.hooks",
+    "ConsumeOutcome": "observability.hooks",
+    "ConsumeResult": "consumer.listening",
     "ConsumerSettings": "settings",
-    "Credentials": "acl",
-    "FlowLimits": "processqueue",
-    "LitePullConsumer": "litepull",
+    "Credentials": "transport.acl",
+    "FlowLimits": "consumer.process_queue",
+    "LitePullConsumer": "consumer.lite_pull",
     "MessageModel": "settings",
-    "Producer": "producer",
-    "PullConsumer": "consumer",
-    "PushConsumer": "push",
-    "ReconsumeLaterError": "listening",
-    "SendContext": "hooks",
-    "SendHook": "hooks",
-    "Sql": "subscription",
-    "SyncLitePullConsumer": "litepull",
-    "SyncProducer": "syncproducer",
-    "SyncPullConsumer": "consumer",
-    "SyncPushConsumer": "push",
-    "SyncTransactionProducer": "syncproducer",
-    "TransactionProducer": "transaction",
-    "TransactionResult": "transaction",
-    "TransactionState": "transaction",
-    "by_key": "producer",
+    "Producer": "producer.producer",
+    "PullConsumer": "consumer.consumer",
+    "PushConsumer": "consumer.push",
+    "ReconsumeLaterError": "consumer.listening",
+    "SendContext": "observability.hooks",
+    "SendHook": "observability.hooks",
+    "Sql": "consumer.subscription",
+    "SyncLitePullConsumer": "consumer.lite_pull",
+    "SyncProducer": "producer.sync_producer",
+    "SyncPullConsumer": "consumer.consumer",
+    "SyncPushConsumer": "consumer.push",
+    "SyncTransactionProducer": "producer.sync_producer",
+    "TransactionProducer": "producer.transaction",
+    "TransactionResult": "producer.transaction",
+    "TransactionState": "producer.transaction",
+    "by_key": "producer.producer",
 }
 
 

@@ -1,16 +1,17 @@
-"""Topics from an operator's side (RocketMQ: DefaultMQAdminExt)."""
+"""Administers topics (RocketMQ: DefaultMQAdminExt)."""
 
 import asyncio
 
 import msgspec
 
 from congreve.client.checks import check_topic
+from congreve.client.consumer.subscription import SQL92
 from congreve.client.errors import BrokerNotFoundError, ClientError
-from congreve.client.instance import ClientInstance
-from congreve.client.route import CREATE_TOPIC_KEY, MASTER_ID
-from congreve.client.subscription import SQL92
-from congreve.remoting.admin_bodies import SubscriptionData
-from congreve.remoting.bodies import (
+from congreve.client.transport.instance import ClientInstance
+from congreve.client.transport.route import MASTER_ID
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     ClusterInfo,
     ConsumeQueueData,
@@ -19,9 +20,9 @@ from congreve.remoting.bodies import (
     TopicList,
     TopicStatsTable,
 )
-from congreve.remoting.codes import RequestCode
-from congreve.remoting.command import RemotingCommand
-from congreve.remoting.headers import (
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
     CreateTopicRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
@@ -31,11 +32,12 @@ from congreve.remoting.headers import (
 
 PERM_READ_WRITE = 6
 ENTRIES_MAX = 8192
-"""Consume-queue entries that one request asks for: each is some hundred bytes of JSON."""
+"""Maximum number of consume queue entries in one request: each takes some hundred bytes of JSON."""
 
 
 class QueueStats(msgspec.Struct, frozen=True, order=True):
-    """One queue of a topic; `last_update_ms` is the store time of its last message, 0 for none."""
+    """Offsets of one queue (RocketMQ: TopicOffset); `last_update_ms` is the store time of its
+    last message, 0 for an empty queue."""
 
     broker_name: str
     queue_id: int
@@ -45,7 +47,8 @@ class QueueStats(msgspec.Struct, frozen=True, order=True):
 
 
 class BrokerRoute(msgspec.Struct, frozen=True, order=True):
-    """What one broker name serves of a topic; the first of `addresses` is the master's."""
+    """The brokers of one broker name that serve a topic; the first of `addresses` is the
+    master's."""
 
     broker_name: str
     addresses: tuple[str, ...]
@@ -55,9 +58,11 @@ class BrokerRoute(msgspec.Struct, frozen=True, order=True):
 
 
 class AdminClient(ClientInstance):
-    """Asks and changes: ``async with AdminClient("host:9876") as admin``.
+    """Queries and changes a cluster: ``async with AdminClient("host:9876") as admin`` (RocketMQ:
+    DefaultMQAdminExt).
 
-    Every method raises BrokerError, NoNameServerError, another ClientError or a RemotingError.
+    Every method raises BrokerError when a server refuses the request, NoNameServerError when no
+    name server answers, another ClientError or a RemotingError when the request fails otherwise.
     """
 
     async def cluster_info(self) -> ClusterInfo:
@@ -66,12 +71,15 @@ class AdminClient(ClientInstance):
         return ClusterInfo.decode(answer.body)
 
     async def masters(self, cluster: str) -> dict[str, str]:
-        """Addresses of a cluster's masters by broker name. Raises BrokerNotFoundError."""
+        """The master addresses of a cluster by broker name. Raises BrokerNotFoundError when the
+        cluster is unknown or has no master."""
         info = await self.cluster_info()
         names = info.cluster_addr_table.get(cluster)
         if names is None:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise BrokerNotFoundError(f"no cluster {cluster}; the name servers know {known}")
+            raise BrokerNotFoundError(
+                f"cluster {cluster} is unknown; the name servers know {known}"
+            )
         brokers = {name: info.broker_addr_table.get(name) for name in sorted(names)}
         masters = {
             name: data.broker_addrs[MASTER_ID]
@@ -79,7 +87,7 @@ class AdminClient(ClientInstance):
             if data is not None and MASTER_ID in data.broker_addrs
         }
         if not masters:
-            raise BrokerNotFoundError(f"cluster {cluster} has no master at present")
+            raise BrokerNotFoundError(f"cluster {cluster} has no registered master")
         return masters
 
     async def topics(self) -> list[str]:
@@ -90,13 +98,14 @@ class AdminClient(ClientInstance):
     async def create_topic(
         self, topic: str, *, queues: int = 8, cluster: str = "DefaultCluster"
     ) -> list[str]:
-        """Create a topic, or change its queues, on all masters of a cluster; their broker names."""
+        """Create a topic, or change its number of queues, on all masters of a cluster; returns
+        their broker names."""
         check_topic(topic)
         if queues < 1:
-            raise ClientError(f"topic {topic} with {queues} queues: at least 1 is needed")
+            raise ClientError(f"topic {topic} with {queues} queues: at least 1 is required")
         header = CreateTopicRequestHeader(
             topic=topic,
-            default_topic=CREATE_TOPIC_KEY,
+            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
             read_queue_nums=queues,
             write_queue_nums=queues,
             perm=PERM_READ_WRITE,
@@ -110,7 +119,8 @@ class AdminClient(ClientInstance):
         return list(masters)
 
     async def delete_topic(self, topic: str, *, cluster: str = "DefaultCluster") -> list[str]:
-        """Delete a topic on all masters of a cluster and its routes; the masters' broker names."""
+        """Delete a topic on all masters of a cluster and its routes; returns the masters' broker
+        names."""
         check_topic(topic)
         masters = await self.masters(cluster)
         fields = DeleteTopicRequestHeader(topic=topic).fields()
@@ -123,7 +133,8 @@ class AdminClient(ClientInstance):
         return list(masters)
 
     async def topic_stats(self, topic: str) -> list[QueueStats]:
-        """Offsets of each queue of a topic. Raises RouteNotFoundError."""
+        """Offsets of each queue of a topic. Raises RouteNotFoundError when no broker has the
+        topic."""
         check_topic(topic)
         self.check_running()
         route = await self.routes.find(topic)
@@ -151,8 +162,10 @@ class AdminClient(ClientInstance):
     async def queue_entries(
         self, queue: MessageQueue, offset: int, count: int
     ) -> list[ConsumeQueueData]:
-        """Entries of a consume queue from `offset` on, at most as many as a broker gives at once:
-        where records lie and how many bytes they have. Empty behind the last one."""
+        """Entries of a consume queue from `offset` on: positions and sizes of records.
+
+        Returns at most as many as a broker puts into one answer, none at the end of the queue.
+        """
         self.check_running()
         await self.routes.find(queue.topic)
         header = QueryConsumeQueueRequestHeader(
@@ -171,7 +184,8 @@ class AdminClient(ClientInstance):
         return QueryConsumeQueueResponseBody.decode(answer.body).queue_data
 
     async def check_filter(self, broker_name: str, topic: str, group: str, sql: str) -> None:
-        """Have a broker say that it evaluates SQL92 filters, and this one; else BrokerError."""
+        """Ask a broker to compile an SQL92 filter. Raises BrokerError when it rejects the filter
+        or does not support SQL92."""
         self.check_running()
         await self.routes.find(topic)
         body = CheckClientRequestBody(
@@ -183,7 +197,8 @@ class AdminClient(ClientInstance):
         await self.demand(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
-        """Brokers that serve a topic. Raises RouteNotFoundError."""
+        """The brokers that serve a topic. Raises RouteNotFoundError when no broker has the
+        topic."""
         check_topic(topic)
         self.check_running()
         data = await self.routes.fetch(topic)

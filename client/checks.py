@@ -1,4 +1,5 @@
-"""Refuses, before anything is sent, what every broker would refuse (RocketMQ: Validators)."""
+"""Checks arguments before a request is sent, by the rules of every broker (RocketMQ:
+Validators)."""
 
 import re
 from collections.abc import Iterable
@@ -8,40 +9,27 @@ from typing import Any
 
 from congreve.client.errors import InvalidMessageError, InvalidNameError, InvalidSettingError
 from congreve.client.message import Message, MessageQueue
-from congreve.client.namespace import RETRY_PREFIX
-from congreve.records import properties
+from congreve.records.layout import TOPIC_MAX
+from congreve.records.message import properties
+from congreve.records.message.topics import NOT_FOR_PRODUCERS, RETRY_PREFIX, TIMER_TOPIC
 
-TOPIC_MAX = 127
 GROUP_MAX = 255
-PROPERTIES_MAX = 32767
-"""Bytes of a message's encoded properties."""
 INT32_MAX = 2**31 - 1
 
 _BUFFERS = (bytes, bytearray, memoryview)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
-NOT_FOR_PRODUCERS = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
-"""Topics that only brokers write to."""
+WRITTEN_BY_BROKERS = NOT_FOR_PRODUCERS - {TIMER_TOPIC}
+"""Topics that every broker refuses; a 4.9 broker takes messages to the timer topic."""
 
-RESERVED_PROPERTIES = frozenset(
-    value for name, value in vars(properties).items() if name.isupper() and name != "KEY_SEPARATOR"
-)
+RESERVED_PROPERTIES = properties.NAMES
 """Names that have a meaning of their own, so that users cannot have them."""
 
 
 def check_topic(topic: str) -> None:
-    """Raises InvalidNameError."""
+    """Raises InvalidNameError when the topic's name is invalid."""
     if not isinstance(topic, str):
-        raise InvalidNameError(f"topic of type {type(topic).__name__}: text is needed")
+        raise InvalidNameError(f"topic of type {type(topic).__name__}: text is expected")
     _check_topic(topic)
 
 
@@ -51,20 +39,21 @@ def _check_topic(topic: str) -> None:
 
 
 def check_group(group: str, default: str) -> None:
-    """Raises InvalidNameError; `default` is the name that RocketMQ keeps for itself."""
+    """Raises InvalidNameError when the group's name is invalid or equals `default`, which
+    RocketMQ reserves."""
     _check_name("group", group, GROUP_MAX)
     if group == default:
         raise InvalidNameError(f"group {group!r} cannot be used: give the group a name of its own")
 
 
 def check_number(name: str, value: object, low: int, high: int = INT32_MAX) -> None:
-    """A whole number, `low` and `high` allowed. Raises InvalidSettingError."""
+    """Raises InvalidSettingError when `value` is not a whole number from `low` to `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidSettingError(f"{name} is {value!r}: {low} to {high} is needed")
+        raise InvalidSettingError(f"{name} is {value!r}: {low} to {high} is expected")
 
 
 def check_seconds(name: str, value: object, *, above_zero: bool = True) -> None:
-    """A time that ends. Raises InvalidSettingError."""
+    """Raises InvalidSettingError when `value` is not a finite, non-negative number of seconds."""
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
@@ -72,61 +61,70 @@ def check_seconds(name: str, value: object, *, above_zero: bool = True) -> None:
         or (above_zero and not value)
     ):
         least = "more than 0" if above_zero else "0 or more"
-        raise InvalidSettingError(f"{name} is {value!r}: {least} seconds are needed")
+        raise InvalidSettingError(f"{name} is {value!r}: {least} seconds are expected")
 
 
 def check_type(name: str, value: object, *kinds: type) -> None:
-    """Raises InvalidSettingError."""
+    """Raises InvalidSettingError when `value` has another type."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise InvalidSettingError(f"{name} is {value!r}: {wanted} is needed")
+        raise InvalidSettingError(f"{name} is {value!r}: {wanted} is expected")
 
 
 def check_queue(queue: MessageQueue, topic: str | None = None) -> None:
-    """Raises InvalidSettingError for what is no queue, or one of another topic than that."""
+    """Raises InvalidSettingError when `queue` is not a valid queue, or belongs to another topic
+    than `topic`."""
     check_type("queue", queue, MessageQueue)
     if queue.queue_id < 0 or not queue.broker_name:
-        raise InvalidSettingError(f"{queue} is no queue that can be")
+        raise InvalidSettingError(f"{queue} is not a valid queue")
     if topic is not None and queue.topic != topic:
         raise InvalidSettingError(f"{queue} is not a queue of the message's topic {topic}")
 
 
 def check_message(message: Message, body_max: int) -> None:
-    """Raises InvalidNameError or InvalidMessageError."""
+    """Raises InvalidNameError when the message's topic is invalid, InvalidMessageError when
+    another field is."""
     if not isinstance(message, Message):
-        raise InvalidMessageError(f"{type(message).__name__} is sent: a Message is needed")
+        raise InvalidMessageError(f"cannot send a {type(message).__name__}: a Message is expected")
     check_topic(message.topic)
-    if message.topic in NOT_FOR_PRODUCERS:
-        raise InvalidNameError(f"topic {message.topic!r} is written by brokers alone")
+    if message.topic in WRITTEN_BY_BROKERS:
+        raise InvalidNameError(f"only brokers write to topic {message.topic!r}")
     body = message.body
     if not isinstance(body, _BUFFERS):
-        raise InvalidMessageError(f"message body of type {type(body).__name__}: bytes are needed")
+        raise InvalidMessageError(f"message body of type {type(body).__name__}: bytes are expected")
     if not body:
         raise InvalidMessageError(f"message of topic {message.topic} has an empty body")
     if len(body) > body_max:
-        raise InvalidMessageError(f"message body of {len(body)} bytes, {body_max} are allowed")
+        raise InvalidMessageError(
+            f"message body of {len(body)} bytes: at most {body_max} are allowed"
+        )
     if message.tags is not None and not isinstance(message.tags, str):
-        raise InvalidMessageError(f"tags {message.tags!r}: text is needed")
+        raise InvalidMessageError(f"tags {message.tags!r}: text is expected")
     if message.keys is not None and not isinstance(message.keys, str):
-        raise InvalidMessageError(f"keys {message.keys!r}: text, with spaces between, is needed")
+        raise InvalidMessageError(
+            f"keys {message.keys!r}: text with keys separated by spaces is expected"
+        )
     level, flag = message.delay_level, message.flag
     if not isinstance(level, int) or not 0 <= level <= INT32_MAX:
-        raise InvalidMessageError(f"delay level {level!r}: 0 to {INT32_MAX} is needed")
+        raise InvalidMessageError(f"delay level {level!r}: 0 to {INT32_MAX} is expected")
     if not isinstance(flag, int) or not ~INT32_MAX <= flag <= INT32_MAX:
-        raise InvalidMessageError(f"flag {flag!r}: a number of 32 bits is needed")
+        raise InvalidMessageError(f"flag {flag!r}: a 32-bit number is expected")
     if not isinstance(message.wait, bool):
-        raise InvalidMessageError(f"wait is {message.wait!r}: True or False is needed")
+        raise InvalidMessageError(f"wait is {message.wait!r}: True or False is expected")
     if not isinstance(message.properties, dict):
-        raise InvalidMessageError(f"properties {message.properties!r}: a dict is needed")
+        raise InvalidMessageError(f"properties {message.properties!r}: a dict is expected")
     for name, value in message.properties.items():
         _check_property(name, value)
 
 
 def checked_batch(messages: Iterable[Message], body_max: int) -> list[Message]:
-    """The messages of a batch. Raises InvalidNameError or InvalidMessageError (RocketMQ:
-    MessageBatch)."""
+    """The messages of a batch as a list (RocketMQ: MessageBatch).
+
+    Raises InvalidNameError when a topic's name is invalid, InvalidMessageError when a message is
+    invalid or does not fit into the batch.
+    """
     if not isinstance(messages, Iterable):
-        raise InvalidMessageError(f"a batch of type {type(messages).__name__}: take a list")
+        raise InvalidMessageError(f"a batch of type {type(messages).__name__}: a list is expected")
     messages = list(messages)
     if not messages:
         raise InvalidMessageError("a batch without messages")
@@ -136,24 +134,28 @@ def checked_batch(messages: Iterable[Message], body_max: int) -> list[Message]:
     for message in messages:
         if message.topic != first.topic:
             raise InvalidMessageError(
-                f"a batch is for one topic, not for {first.topic} and {message.topic}"
+                f"a batch holds one topic, not {first.topic} and {message.topic}"
             )
         if message.wait != first.wait:
             raise InvalidMessageError("all messages of a batch must have the same `wait`")
         if message.delay_level:
-            raise InvalidMessageError(f"delay level {message.delay_level} in a batch")
+            raise InvalidMessageError(
+                f"delay level {message.delay_level}: a batch cannot be delayed"
+            )
     if first.topic.startswith(RETRY_PREFIX):
-        raise InvalidMessageError(f"a batch for the retry topic {first.topic}")
+        raise InvalidMessageError(f"a batch cannot go to the retry topic {first.topic}")
     return messages
 
 
 def _check_name(kind: str, name: Any, longest: int) -> None:
     if not isinstance(name, str):
-        raise InvalidNameError(f"{kind} name {name!r}: text is needed")
+        raise InvalidNameError(f"{kind} name {name!r}: text is expected")
     if not name.strip():
         raise InvalidNameError(f"the {kind} has a blank name")
     if len(name) > longest:
-        raise InvalidNameError(f"{kind} name of {len(name)} characters, {longest} are allowed")
+        raise InvalidNameError(
+            f"{kind} name of {len(name)} characters: at most {longest} are allowed"
+        )
     if not _NAME.fullmatch(name):
         raise InvalidNameError(f"{kind} {name!r}: only % | a-z A-Z 0-9 _ - are allowed")
 
@@ -162,6 +164,6 @@ def _check_property(name: Any, value: Any) -> None:
     if not isinstance(name, str) or not isinstance(value, str):
         raise InvalidMessageError(f"property {name!r}={value!r}: both must be text")
     if name in RESERVED_PROPERTIES:
-        raise InvalidMessageError(f"property {name!r} has a meaning of its own: use another name")
+        raise InvalidMessageError(f"property {name!r} is reserved: use another name")
     if not name.strip() or not value.strip():
         raise InvalidMessageError(f"property {name!r}={value!r}: neither may be blank")

@@ -1,4 +1,4 @@
-"""What clients can fail with."""
+"""Exceptions of the clients."""
 
 from typing import TYPE_CHECKING
 
@@ -9,55 +9,55 @@ if TYPE_CHECKING:
 
 
 class ClientError(CongreveError):
-    """Root of the clients' errors."""
+    """Root of the clients' exceptions."""
 
 
 class ClientStateError(ClientError):
-    """The client is not started, is started twice or was stopped."""
+    """The client is not started, was started twice or was stopped."""
 
 
 class InvalidNameError(ClientError):
-    """A topic or a group has a name that no broker takes."""
+    """No broker accepts the name of a topic or a group."""
 
 
 class InvalidSubscriptionError(ClientError):
-    """A filter that says nothing, or a consumer without topics."""
+    """A subscription is empty or malformed, or a consumer has no topics."""
 
 
 class InvalidSettingError(ClientError):
-    """A client's setting, or an argument of a call, is out of its range or of another type."""
+    """A client's setting or an argument of a call is out of range or has the wrong type."""
 
 
 class OffsetFileError(ClientError):
-    """A broadcasting consumer's offsets are damaged, and so is the copy beside them."""
+    """The offset file of a broadcasting consumer and its backup are damaged."""
 
 
 class InvalidMessageError(ClientError):
-    """A message that no broker takes; nothing of it was sent."""
+    """No broker would accept the message; nothing of it was sent."""
 
 
 class NoNameServerError(ClientError):
-    """None of the name servers answered."""
+    """No name server answered."""
 
 
 class RouteNotFoundError(ClientError):
-    """The topic exists on no broker, or on none that can be used for this."""
+    """No broker has the topic, or none of those that have it can be used."""
 
 
 class BrokerNotFoundError(ClientError):
-    """A broker's or a cluster's name that the name servers do not know, or without a master."""
+    """The name servers do not know the broker or the cluster, or it has no master."""
 
 
 class SendTimeoutError(ClientError):
-    """The message was not confirmed in time; it may be stored all the same."""
+    """No confirmation of the message arrived in time; the broker may have stored it."""
 
 
 class RequestReplyTimeoutError(ClientError):
-    """The request was sent, and nobody replied to it in time."""
+    """The request was sent, and no reply arrived in time."""
 
 
 class SendManyError(ClientError):
-    """Not everything was stored; `sent` has the results of the batches that were, in order."""
+    """Only some batches were stored; `sent` has their results in order."""
 
     def __init__(self, cause: Exception, sent: "list[SendResult]") -> None:
         super().__init__(f"{len(sent)} batches are stored, then: {cause}")
@@ -65,7 +65,7 @@ class SendManyError(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker or name server refused a request: its response `code` and `remark`."""
+    """A broker or name server answered with an error: its response `code` and `remark`."""
 
     def __init__(self, code: int, remark: str | None, address: str) -> None:
         super().__init__(f"{address} answered with code {code}: {remark}")

@@ -1,4 +1,4 @@
-"""Ids that clients give: to their messages and to themselves (RocketMQ: MessageClientIDSetter)."""
+"""Generates ids of messages and clients (RocketMQ: MessageClientIDSetter)."""
 
 import os
 import secrets
@@ -10,16 +10,16 @@ from datetime import datetime
 
 
 def client_id(address: str) -> str:
-    """``ip@pid#nanoseconds``: no two clients have one."""
+    """A client id ``ip@pid#nanoseconds``, unique for each client."""
     return f"{address}@{os.getpid()}#{time.monotonic_ns()}"
 
 
 class UniqueIds:
-    """Gives 32 upper-case hex digits each time: the UNIQ_KEY of a message.
+    """Generates message ids of 32 upper-case hex digits, the UNIQ_KEY property.
 
-    They hold the address, the process id, a number that tells generators in one process apart (in
-    Java the class loader's hash), the milliseconds since the month began in local time, a counter.
-    `clock` gives seconds since 1970. Any thread may ask.
+    An id holds the address, the process id, a number that tells generators in one process apart (in
+    Java the class loader's hash), the milliseconds since the month began in local time, and a
+    counter. `clock` returns seconds since 1970. May be called from any thread.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class UniqueIds:
         return f"{head}{counter & 0xFFFF:04X}"
 
     def block(self, count: int) -> tuple[str, int]:
-        """The first 28 digits of `count` ids, and what the last four of the first one count from.
+        """Reserve `count` ids; returns their common first 28 digits and the value of the first id's
+        last four.
 
-        They go up by one with each id, and after FFFF begin at 0.
+        The last four digits count up by one with each id and wrap after FFFF.
         """
         now = int(self._clock() * 1000)
         with self._lock:

@@ -1,11 +1,11 @@
-"""What goes out and what comes in (RocketMQ: Message, MessageExt, SendResult, PullResult)."""
+"""Messages and results (RocketMQ: Message, MessageExt, SendResult, PullResult)."""
 
 from enum import IntEnum
 
 import msgspec
 
-from congreve.client.received import ReceivedMessage
-from congreve.remoting.bodies import MessageQueue
+from congreve.client.pull.received import ReceivedMessage
+from congreve.remoting.messages.bodies import MessageQueue
 
 __all__ = [
     "Message",
@@ -19,10 +19,11 @@ __all__ = [
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """A message to send. It is never changed by sending it.
+    """A message to send; sending does not change it (RocketMQ: Message).
 
-    `keys` are separated by spaces, `delay_level` counts from 1 (0: at once), `flag` is the user's
-    own, `wait` asks the broker to confirm after flushing and replicating as it is configured to.
+    `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), the meaning of `flag`
+    is up to the user, `wait` asks the broker to answer only after the flush and the replication
+    that it is configured for.
     """
 
     topic: str
@@ -36,7 +37,7 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 class SendStatus(IntEnum):
-    """How well a message is stored; the values are the response codes."""
+    """How safely a message is stored; the values are the response codes (RocketMQ: SendStatus)."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -45,10 +46,11 @@ class SendStatus(IntEnum):
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message was stored. Of a batch: ids with commas between, offset of the first.
+    """Where a message was stored (RocketMQ: SendResult). A batch has its ids separated by commas
+    and the offset of the first message.
 
-    `count` is of the messages that it stands for. `transaction_id` is what a broker may give to a
-    half message beside our own id.
+    `count` is the number of messages. `transaction_id` is the id that a broker may give to a half
+    message in addition to ours.
     """
 
     status: SendStatus
@@ -61,7 +63,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PullStatus(IntEnum):
-    """What a pull found; the values are the response codes."""
+    """The outcome of a pull; the values are the response codes (RocketMQ: PullStatus)."""
 
     FOUND = 0
     NO_NEW_MSG = 19
@@ -70,7 +72,8 @@ class PullStatus(IntEnum):
 
 
 class PullResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to a pull; go on at `next_offset`, whatever `status` says."""
+    """The answer to a pull (RocketMQ: PullResult); the next pull continues at `next_offset`,
+    whatever `status` is."""
 
     status: PullStatus
     next_offset: int

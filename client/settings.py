@@ -1,4 +1,4 @@
-"""What may be set of a consumer beside who it is (RocketMQ: DefaultMQPushConsumer's fields)."""
+"""Settings of consumers (RocketMQ: fields of DefaultMQPushConsumer)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,8 +7,8 @@ from types import NoneType
 import msgspec
 
 from congreve.client.checks import check_number, check_seconds, check_type
+from congreve.client.consumer.process_queue import INT64_MAX, FlowLimits
 from congreve.client.errors import InvalidSettingError
-from congreve.client.processqueue import INT64_MAX, FlowLimits
 
 PULL_COUNT_MAX = 65_536
 CONSUME_BATCH_MAX = 1024
@@ -19,7 +19,7 @@ _REPEATED = ("commit_s", "rebalance_s", "lock_s", "consume_timeout_s")
 
 
 class ConsumeFrom(StrEnum):
-    """Where a group begins in a queue that it has never read (RocketMQ: ConsumeFromWhere)."""
+    """Where a group starts in a queue that it has never read (RocketMQ: ConsumeFromWhere)."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -27,43 +27,49 @@ class ConsumeFrom(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether members share a topic's queues, or each reads all of them."""
+    """Whether members share a topic's queues, or each member reads all of them (RocketMQ:
+    MessageModel)."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds. Raises InvalidSettingError for what is out of its range."""
+    """Settings of a push or lite pull consumer; times are in seconds.
+
+    Raises InvalidSettingError when a value is out of range.
+    """
 
     pull_count: int = 32
-    """Messages that a pull asks for. Brokers give 32 at most unless they are set to give more
-    (maxTransferCountOnMessageInMemory)."""
+    """Maximum number of messages in a pull. Brokers return at most 32 unless their
+    maxTransferCountOnMessageInMemory is higher."""
     pull_wait_s: float = 15.0
-    """How long a broker holds a pull that finds nothing."""
+    """How long a broker holds a pull that finds no message."""
     pull_interval_s: float = 0.0
     pause_after_error_s: float = 1.0
     limits: FlowLimits = FlowLimits()
     concurrency: int = 20
-    """Listeners at work at a time: tasks for ``async def``, threads for ``def``."""
+    """Maximum number of concurrent listener calls: tasks for ``async def``, threads for ``def``."""
     consume_batch: int = 1
-    """Messages that a batch listener gets at most."""
+    """Maximum number of messages in a call of a batch listener."""
     max_reconsume_times: int = UNLIMITED
-    """Attempts before a message goes to the dead letters; -1: 16, of an orderly one without end."""
+    """Attempts before a message goes to the dead letter queue; -1 means 16, and no limit for an
+    orderly listener."""
     consume_timeout_s: float = 900.0
-    """A message whose listener works for longer is sent back."""
+    """When a listener works on a message for longer, the message is sent back to the broker."""
     suspend_s: float = 1.0
-    """Pause of an orderly queue whose listener asked for one."""
+    """How long an orderly queue pauses when its listener asks for it."""
     retry_local_s: float = 5.0
-    """Before a message that could not be sent back comes again."""
+    """Delay before this member itself retries a message that could not be sent back."""
     commit_s: float = 5.0
     rebalance_s: float = 20.0
     lock_s: float = 20.0
-    """How often the locks of an orderly member are renewed; brokers forget them after a minute."""
+    """Interval at which an orderly member renews its queue locks; brokers drop them after a
+    minute."""
     stop_wait_s: float = 10.0
-    """How long stop() waits for listeners at work."""
+    """How long stop() waits for running listeners."""
     carry_subscription: bool = False
-    """Whether each pull says what is wanted, beside the heartbeats."""
+    """Whether each pull carries the subscription, in addition to the heartbeats."""
 
     def __post_init__(self) -> None:
         check_number("pull_count", self.pull_count, 1, PULL_COUNT_MAX)
@@ -76,7 +82,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 check_seconds(name, getattr(self, name), above_zero=name in _REPEATED)
 
     def attempts(self, *, orderly: bool) -> int:
-        """How often a message is tried at most."""
+        """Maximum number of attempts for a message."""
         if self.max_reconsume_times != UNLIMITED:
             return self.max_reconsume_times
         return 2**31 - 1 if orderly else DEFAULT_ATTEMPTS
@@ -90,12 +96,12 @@ def check_member(
     settings: object,
     topics: object,
 ) -> None:
-    """What a member of a group is made from. Raises InvalidSettingError."""
+    """Check the arguments of a group member. Raises InvalidSettingError when one is invalid."""
     check_type("model", model, MessageModel)
     check_type("consume_from", consume_from, ConsumeFrom)
     if consume_timestamp_ms is not None:
         check_number("consume_timestamp_ms", consume_timestamp_ms, 0, INT64_MAX)
     if not callable(strategy):
-        raise InvalidSettingError(f"strategy is {strategy!r}: take one of client.rebalance")
+        raise InvalidSettingError(f"strategy is {strategy!r}: use one of client.rebalance")
     check_type("settings", settings, ConsumerSettings, NoneType)
     check_type("topics", topics, Mapping)

@@ -1,12 +1,40 @@
 """Congreve: a message broker of the RocketMQ 4.9 family.
 
-The packages are ``congreve.io_backends``, ``engine``, ``remoting``, ``namesrv``, ``broker``,
-``client``, ``spark`` and ``console``; docs/architecture.md says what each is for.
+To embed it in a program::
+
+    with congreve.serve("data") as node:  # or: async with
+        ...  # node.address is for RocketMQ clients, node.producer() and node.consumer() are ours
+
+``open_store`` reads a store's files, ``Broker`` and ``NameServer`` are the servers by themselves;
+producers and consumers are in ``congreve.client``. docs/embedding.md tells more,
+docs/architecture.md what each package is for. Names are imported when they are first used.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from congreve.broker.broker import Broker
+    from congreve.client import Message
+    from congreve.errors import CongreveError
+    from congreve.namesrv.server import NameServer
+    from congreve.node import AsyncNode, Node, serve
+    from congreve.store_reader import StoreReader, open_store
+
+__all__ = [
+    "AsyncNode",
+    "Broker",
+    "CongreveError",
+    "Message",
+    "NameServer",
+    "Node",
+    "StoreReader",
+    "open_store",
+    "serve",
+]
+
+__version__ = "0.2.0"
 
 #: The zip file or wheel that this package was imported from, None where it lies in a folder.
 ARCHIVE: str | None = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
@@ -20,3 +48,27 @@ if find_spec("congreve.engine") is None:
         "a bare checkout is not importable: run `make build` (or pip install -e .) first, "
         "with this same Python"
     )
+
+_MODULES = {
+    "AsyncNode": "congreve.node",
+    "Broker": "congreve.broker.broker",
+    "CongreveError": "congreve.errors",
+    "Message": "congreve.client",
+    "NameServer": "congreve.namesrv.server",
+    "Node": "congreve.node",
+    "StoreReader": "congreve.store_reader",
+    "open_store": "congreve.store_reader",
+    "serve": "congreve.node",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,10 +8,10 @@ import zipfile
 
 
 def unpacked(archive: str) -> str:
-    """The folder with the archive's contents; made where it is not there yet.
+    """The folder with the archive's contents, which is created when missing.
 
-    It lies beside the archive, or where that cannot be written in a temporary folder of this
-    process alone. Its name has the archive's time: another build's wheel has the same name.
+    It lies beside the archive or, when that folder is read-only, in a temporary folder of this
+    process. Its name has the archive's time, because wheels of two builds have the same name.
     """
     folder = f"{archive}.{os.stat(archive).st_mtime_ns:x}.unpacked"
     if os.path.isdir(folder):
@@ -26,7 +26,7 @@ def unpacked(archive: str) -> str:
     try:
         os.rename(made, folder)
     except OSError:
-        # Another worker was quicker.
+        # Another worker created it first.
         shutil.rmtree(made)
     return folder
 

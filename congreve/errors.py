@@ -2,4 +2,4 @@
 
 
 class CongreveError(Exception):
-    """Says what was wrong, with which value, and what to do about it."""
+    """The root of Congreve's errors; the text names the fault, the value and what to do."""

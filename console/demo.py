@@ -21,16 +21,15 @@ from typing import NamedTuple
 import click
 import uvloop
 
-from congreve.broker.broker import Broker
 from congreve.client.admin import AdminClient
+from congreve.client.consumer.push import ConsumeFrom, PushConsumer
 from congreve.client.message import Message
-from congreve.client.producer import Producer
-from congreve.client.push import ConsumeFrom, PushConsumer
+from congreve.client.producer.producer import Producer
 from congreve.console.flights import flights
 from congreve.console.report import show
-from congreve.console.serve import PORT, KvFile, local_config
+from congreve.console.serve import PORT
 from congreve.errors import CongreveError
-from congreve.namesrv.server import NameServer
+from congreve.node import serve
 
 TOPIC = "flights"
 QUEUES = 4
@@ -38,11 +37,11 @@ BATCH = 200
 CONSUME_TIMEOUT_S = 60
 CANCELLED = b'"dep_time":"NA"'
 DEAD_LETTER = -1
-"""The delay level of a message that is not to come again."""
+"""The delay level of a message that must not be delivered again."""
 
 
 class Address(NamedTuple):
-    """Where the demo's servers are."""
+    """The addresses of the demo's servers."""
 
     namesrv: str
     store: Path
@@ -60,7 +59,7 @@ class Address(NamedTuple):
 @click.option("--once", is_flag=True, help="End when the job is done.")
 @click.option("--spark/--no-spark", default=True, show_default=True)
 def demo(data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool) -> None:
-    """Run the job; exit code 1 when what came back is not what was sent."""
+    """Run the job; exit code 1 when the group read other messages than were sent."""
     uvloop.run(_demo(data, count, port, namesrv_port, once, spark))
 
 
@@ -86,18 +85,15 @@ async def _demo(
 
 @asynccontextmanager
 async def _servers(data: Path, port: int, namesrv_port: int) -> AsyncIterator[Address]:
-    kv_store = KvFile(data / "namesrv" / "kvConfig.json")
-    async with NameServer(host="127.0.0.1", port=namesrv_port, kv_store=kv_store) as namesrv:
-        config = local_config(data, "127.0.0.1", port, namesrv.address, "sync")
-        async with Broker(config) as broker:
-            click.echo(
-                f"ready: broker {broker.address}, name server {namesrv.address}, data in {data}"
-            )
-            yield Address(namesrv.address, data / "store")
+    async with serve(data, namesrv_port=namesrv_port, listenPort=port) as node:
+        click.echo(
+            f"ready: broker {node.broker.address}, name server {node.address}, data in {data}"
+        )
+        yield Address(node.address, data / "store")
 
 
 async def _stored(address: Address) -> int:
-    """Messages that earlier runs left in the topic, which is created where it is missing."""
+    """The number of messages of earlier runs in the topic, which is created when missing."""
     async with AdminClient(address.namesrv) as admin:
         await admin.create_topic(TOPIC, queues=QUEUES)
         return sum(row.max_offset - row.min_offset for row in await admin.topic_stats(TOPIC))
@@ -137,7 +133,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
         async for message in consumer:
             received[message.tags or ""] += 1
             if CANCELLED in message.body:
-                # A flight that never left is nothing to try again.
+                # A cancelled flight needs no second attempt.
                 await consumer.send_back(message, delay_level=DEAD_LETTER)
                 cancelled += 1
             else:
@@ -155,7 +151,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
 
 
 async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> None:
-    """Delays by airline out of the store's files and by day out of a stream, in another process."""
+    """Run Spark in another process: delays by airline from files, by day from a stream."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -1,7 +1,7 @@
-"""The ``congreve`` command: what it is called with decides what is imported.
+"""The ``congreve`` command, which imports only the modules of the command that runs.
 
-Help and errors must come at once, so a command's module is imported only when it is run; the table
-below holds what the help page needs.
+Help and errors must be quick, so a command's module is imported only when it runs; the table below
+has the texts of the help page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A click group whose commands live in modules that are imported when they are called."""
+    """A click group that imports the module of a command when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _fill_standard_descriptors() -> None:
-    # Sockets would take the numbers that are closed (`>&-`), and libuv does not close such ones.
+    # A socket would get a closed number 0 to 2 (`>&-`), and libuv does not close such sockets.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 
 import click
 
-from congreve.client.consumer import PullConsumer
+from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer import MAX_MESSAGE_SIZE
-from congreve.client.syncproducer import SyncProducer
+from congreve.client.producer.producer import MAX_MESSAGE_SIZE
+from congreve.client.producer.sync_producer import SyncProducer
 from congreve.console.report import namesrv_option
 
 READ_BYTES = 64 * 1024
@@ -27,18 +27,18 @@ GROUP = "CONGREVE_CLI"
 @click.option("--keys", help="Keys of each message, separated by spaces.")
 @namesrv_option
 def send(topic: str, message: str | None, tags: str | None, keys: str | None, namesrv: str) -> None:
-    # Arguments are bytes to the system, whatever they mean: fsencode gives them back.
+    # The system passes arguments as bytes: fsencode restores them.
     _send(namesrv, topic, _lines() if message is None else [[os.fsencode(message)]], tags, keys)
 
 
 def _stdin() -> io.BufferedReader | None:
-    """None where the process was started without one."""
+    """The process's stdin, None when it has none."""
     buffer = getattr(sys.stdin, "buffer", None)
     return buffer if isinstance(buffer, io.BufferedReader) else None
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """The lines that one read brings go together: what a slow pipe gives waits for nothing."""
+    """The lines of stdin in groups, one for each read, so that a slow pipe's lines do not wait."""
     stdin = _stdin()
     if stdin is None:
         raise click.UsageError("stdin is closed: there are no lines to send")
@@ -64,7 +64,7 @@ def _bodies(lines: list[bytes], before: int) -> Iterator[list[bytes]]:
         if line:
             bodies.append(line)
         else:
-            # RocketMQ refuses empty bodies; one blank line must not stop the lines behind it.
+            # RocketMQ rejects empty bodies; a blank line must not stop the lines after it.
             click.echo(f"line {number} is empty and not sent", err=True)
     yield bodies
 
@@ -76,7 +76,7 @@ def _send(
     tags: str | None = None,
     keys: str | None = None,
 ) -> None:
-    # A sync producer: reading stdin here would hold up an event loop of this thread.
+    # A sync producer: reading stdin would block an event loop in this thread.
     sent = 0
     with SyncProducer(namesrv, group=GROUP) as producer:
         try:
@@ -132,13 +132,13 @@ def cat(
 
 
 def _has_input() -> bool:
-    # A pipe or a file says "send these lines"; /dev/null, as services have it, says nothing.
+    # A pipe or a file means "send these lines"; /dev/null, the stdin of services, does not.
     stdin = _stdin()
     return stdin is not None and not stdin.isatty() and bool(stdin.peek(1))
 
 
 class Start:
-    """Where to begin in each queue: `fixed` an offset, or `back` so many before the end."""
+    """Where to begin in each queue: at offset `fixed`, or `back` messages before the end."""
 
     def __init__(self, fixed: int | None = None, back: int | None = None) -> None:
         self.fixed = fixed
@@ -202,7 +202,7 @@ async def _messages(
             for message in pulled.messages:
                 yield message
             if exit_at_end and pulled.next_offset >= pulled.max_offset:
-                # Done with once its end was seen: others may write on and on.
+                # Read up to the end once: other programs may go on writing.
                 del positions[queue]
         if idle and positions:
             await asyncio.sleep(0.2)

@@ -1,19 +1,56 @@
-"""Readiness for systemd (Type=notify): one datagram to the socket that NOTIFY_SOCKET names."""
+"""Notifies systemd that a service of Type=notify is ready, alive or stopping (sd_notify)."""
 
+import asyncio
 import logging
+import os
 import socket
+from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
 
 
-def notify_ready(notify_socket: str | None) -> None:
-    """Send READY=1 to the socket that the environment's NOTIFY_SOCKET names, if any."""
-    if not notify_socket:
-        return
-    address = "\0" + notify_socket[1:] if notify_socket.startswith("@") else notify_socket
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        try:
-            sender.sendto(b"READY=1", address)
-        except OSError as error:
-            # It may be one that a process further up left in the environment: no reason to stop.
-            logger.warning("nobody hears at NOTIFY_SOCKET=%s: %s", notify_socket, error.strerror)
+class Notifier:
+    """Sends datagrams to the socket in NOTIFY_SOCKET; without it, it sends none."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """`environment`: the process's; WATCHDOG_USEC counts where WATCHDOG_PID is this process."""
+        name = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + name[1:] if name.startswith("@") else name
+        self._watchdog_s = _watchdog_s(environment) if name else 0.0
+
+    def ready(self) -> None:
+        """The servers serve."""
+        self._send("READY=1")
+
+    def stopping(self) -> None:
+        """The servers are about to stop."""
+        self._send("STOPPING=1")
+
+    async def keep_alive(self) -> None:
+        """Tell the watchdog that the event loop runs, twice in its time; ends without a watchdog.
+
+        The unit's WatchdogSec= sets that time.
+        """
+        while self._watchdog_s > 0:
+            self._send("WATCHDOG=1")
+            await asyncio.sleep(self._watchdog_s / 2)
+
+    def _send(self, state: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                sender.sendto(state.encode(), self._address)
+            except OSError as error:
+                # The variable may come from a parent process: this is no reason to stop.
+                shown = self._address.replace("\0", "@")
+                logger.warning("nobody hears at NOTIFY_SOCKET=%s: %s", shown, error.strerror)
+
+
+def _watchdog_s(environment: Mapping[str, str]) -> float:
+    meant_for = environment.get("WATCHDOG_PID", "")
+    if meant_for not in ("", str(os.getpid())):
+        return 0.0
+    microseconds = environment.get("WATCHDOG_USEC", "")
+    return int(microseconds) / 1e6 if microseconds.isdecimal() else 0.0

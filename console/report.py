@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs (`--output json`)."""
+"""The output of commands: tables for people, JSON for programs (`--output json`)."""
 
 from __future__ import annotations
 

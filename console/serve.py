@@ -1,11 +1,12 @@
 """``congreve run``, ``namesrv`` and ``broker``: the daemons.
 
-What serves is imported when it is about to serve: help must come at once.
+The servers are imported when they start, so that help is quick.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -13,41 +14,14 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from congreve.console.notify import notify_ready
+from congreve.console.log_limit import LogLimit
+from congreve.console.notify import Notifier
 from congreve.errors import CongreveError
 
-if TYPE_CHECKING:
-    from congreve.broker.config import BrokerConfig
-
-LOOPBACK = "127.0.0.1"
-ANY_ADDRESS = ("0.0.0.0", "::", "")
 PORT = click.IntRange(0, 65535)
-
-
-class KvFile:
-    """The name server's key-value table in a file (RocketMQ: kvConfig.json)."""
-
-    def __init__(self, path: Path) -> None:
-        from congreve.engine.statefile import StateFile
-
-        self._folder = path.parent
-        self._file = StateFile(str(path))
-
-    def load(self) -> str | None:
-        """The saved text, None where there is none."""
-        return self._file.load(str)
-
-    def save(self, text: str) -> None:
-        """Replace the text, atomically; the folder appears with the first one. CongreveError."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CongreveError(f"cannot make {self._folder}: {error.strerror}") from error
-        self._file.replace(text)
 
 
 @click.command(help="Name server and broker in one process.")
@@ -58,7 +32,7 @@ class KvFile:
     show_default=True,
     help="Folder for everything that is kept.",
 )
-@click.option("--host", default=LOOPBACK, show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=PORT, default=10911, show_default=True, help="The broker's port (0: any)."
 )
@@ -74,39 +48,21 @@ class KvFile:
 )
 def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None:
     """Serve RocketMQ clients on the usual ports until SIGTERM or Ctrl-C."""
-    from congreve.broker.broker import Broker
-    from congreve.namesrv.server import NameServer
+    from congreve.node import serve as serve_node
 
     async def enter(stack: AsyncExitStack) -> str:
-        server = NameServer(
-            host=host, port=namesrv_port, kv_store=KvFile(data / "namesrv" / "kvConfig.json")
+        node = await stack.enter_async_context(
+            serve_node(
+                data,
+                namesrv_port=namesrv_port,
+                bindAddress=host,
+                listenPort=port,
+                flushDiskType=f"{flush.upper()}_FLUSH",
+            )
         )
-        await stack.enter_async_context(server)
-        config = local_config(data, host, port, server.address, flush)
-        broker = await stack.enter_async_context(Broker(config))
-        return f"broker {broker.address}, name server {server.address}, data in {data}"
+        return f"broker {node.broker.address}, name server {node.address}, data in {data}"
 
     serve(enter)
-
-
-def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> BrokerConfig:
-    """The settings of a broker on one machine that keeps its store in `data`."""
-    from congreve.broker.config import BrokerConfig
-
-    config = BrokerConfig()
-    # Who listens everywhere tells clients the address of this machine, which is the default.
-    addresses = {} if host in ANY_ADDRESS else {"brokerIP1": host, "brokerIP2": host}
-    config.apply(
-        {
-            "namesrvAddr": namesrv,
-            "bindAddress": host,
-            **addresses,
-            "listenPort": str(port),
-            "storePathRootDir": str(data / "store"),
-            "flushDiskType": f"{flush.upper()}_FLUSH",
-        }
-    )
-    return config
 
 
 @click.command(help="A name server.")
@@ -115,17 +71,21 @@ def local_config(data: Path, host: str, port: int, namesrv: str, flush: str) -> 
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Folder for kvConfig.json; without it key-value settings are not kept.",
+    help="Folder for kvConfig.json and namesrv.properties; without it no settings are kept.",
 )
-def namesrv(host: str, port: int, data: Path | None) -> None:
+@click.option(
+    "--max-connections",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="More are closed at once (0: as many as the limit of open files has room for).",
+)
+def namesrv(host: str, port: int, data: Path | None, max_connections: int) -> None:
     """Serve routes until SIGTERM or Ctrl-C."""
-    from congreve.namesrv.server import NameServer
+    from congreve.name_server import name_server
 
     async def enter(stack: AsyncExitStack) -> str:
-        kv_store = KvFile(data / "kvConfig.json") if data else None
-        server = await stack.enter_async_context(
-            NameServer(host=host, port=port, kv_store=kv_store)
-        )
+        server = await stack.enter_async_context(name_server(host, port, data, max_connections))
         return f"name server {server.address}"
 
     serve(enter)
@@ -186,12 +146,14 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
-    """Enter the servers, say so in one line, stay until SIGTERM or SIGINT, leave in order."""
+    """Start the servers, print one line, run until SIGTERM or SIGINT, then stop them."""
     import uvloop
 
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LogLimit())
 
     _raise_file_limit()
 
@@ -199,11 +161,16 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        systemd = Notifier(os.environ)
         async with AsyncExitStack() as stack:
             what = await enter(stack)
+            _freeze_loaded_objects()
             click.echo(f"ready: {what}")
-            notify_ready(os.environ.get("NOTIFY_SOCKET"))
+            systemd.ready()
+            alive = asyncio.create_task(systemd.keep_alive())
             await stop.wait()
+            systemd.stopping()
+        alive.cancel()
 
     try:
         uvloop.run(stay())
@@ -211,7 +178,13 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         raise CongreveError(f"cannot serve: {error}") from error
 
 
+def _freeze_loaded_objects() -> None:
+    # A full collection visits each object: 0.1 s for 10,000 topics and 1,000 groups.
+    gc.collect()
+    gc.freeze()
+
+
 def _raise_file_limit() -> None:
-    # A queue's files stay open while it is used; shells often begin with 1024.
+    # A queue's files stay open while it is used; shells often allow only 1024.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

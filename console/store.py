@@ -1,4 +1,4 @@
-"""``congreve store``: look into a store's files while no broker needs to run."""
+"""``congreve store``: reads a store's files, without a broker."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from congreve.console.report import output_option, show
-from congreve.engine.verify import StoreExaminer, StoreInfo
+from congreve.engine.config import StoreConfig
+from congreve.engine.offline.verify import StoreExaminer, StoreInfo
 
 PROBLEMS_SHOWN = 20
 
 
 @click.group(help="Look into a store's files, offline.")
 def store() -> None:
-    """Both commands read only; a broker may be running."""
+    """Both commands only read; a broker may be running."""
 
 
 @store.command(help="What a store holds; exit code 1 when segments are cut or missing.")
@@ -42,6 +43,12 @@ def info(folder: Path, output: str) -> None:
         sys.exit(1)
 
 
+def _store_settings(config_file: Path) -> StoreConfig:
+    from congreve.broker.config import load_config
+
+    return load_config(config_file).config.store
+
+
 def _summary(found: StoreInfo) -> str:
     stop = "a clean stop" if found.clean else "no clean stop, or a broker is running"
     return (
@@ -53,16 +60,28 @@ def _summary(found: StoreInfo) -> str:
 
 @store.command(help="Read every record and queue entry; exit code 1 when one is wrong.")
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "-c",
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="The broker's broker.conf: its messageDelayLevel and storePathCommitLog. A store that this"
+    " broker wrote remembers the levels itself.",
+)
 @output_option
-def verify(folder: Path, output: str) -> None:
+def verify(folder: Path, config_file: Path | None, output: str) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    examiner = StoreExaminer(str(folder))
+    settings = None if config_file is None else _store_settings(config_file)
+    examiner = StoreExaminer(str(folder), settings.other_commit_log_dir if settings else "")
     found = examiner.info()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=found.log_end - found.log_begin)
-        report = examiner.verify(progress=lambda size: bar.advance(task, size))
+        report = examiner.verify(
+            settings.parking if settings else None,
+            progress=lambda size: bar.advance(task, size),
+        )
     if output == "json":
         import msgspec
 

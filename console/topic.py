@@ -1,4 +1,4 @@
-"""``congreve topic``: what topics there are, where they live, how full they are."""
+"""``congreve topic``: the topics, their brokers and their offsets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> N
 @output_option
 def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
     async def question(admin: AdminClient) -> Rows:
-        await admin.topic_route(name)  # brokers delete what is not there, too, and call it success
+        await admin.topic_route(name)  # brokers report success for topics that do not exist
         brokers = await admin.delete_topic(name, cluster=cluster)
         return [{"topic": name, "deleted on": broker} for broker in brokers]
 

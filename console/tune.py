@@ -13,18 +13,17 @@ from pathlib import Path
 import click
 
 from congreve.console.report import output_option, show
-from congreve.engine.tuned import Tuned, save_tuned, tuned_path
+from congreve.engine.state.tuned import ASYNC, SYNC, Choice, Tuned, save_tuned, tuned_path
 from congreve.io_backends import measure
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.disk import Disk, check_usable
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.measure import BackendMeasure, Sample
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
 
-SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
-#: What no backend can beat: O_DIRECT writes with RWF_DSYNC, and nothing else.
+#: O_DIRECT writes with RWF_DSYNC alone: the upper limit of every backend.
 RAW = "raw"
 KIB = 1024
 NO_MATPLOTLIB = "matplotlib is not installed (pip install congreve[bench])"
@@ -33,7 +32,7 @@ STEPS = [(4 * KIB, 1), (4 * KIB, 4), (16 * KIB, 1), (64 * KIB, 1), (64 * KIB, 4)
 ASYNC_STEPS = [4 * KIB, 64 * KIB]
 ALONE, TOGETHER = (4 * KIB, 1), (64 * KIB, 4)
 SECONDS = 0.7
-#: A backend that is not at least so much faster one at a time is chosen by its bandwidth.
+#: Backends within this factor of the quickest one at a time are compared by bandwidth.
 CLOSE = 1.10
 
 
@@ -56,7 +55,7 @@ class Row:
 @output_option
 def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
     """The broker of that store reads the choice where ioBackend is `auto`, its default."""
-    # What was written is removed then, too.
+    # So that the test files are removed then, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     measured = len(STEPS) + len(ASYNC_STEPS)
     if png is not None:
@@ -73,7 +72,7 @@ def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: 
 
 
 def _check_picture(png: Path) -> None:
-    """Who asks for a picture hears before the measurement that there can be none."""
+    """Raises ClickException before the measurement when the picture cannot be written."""
     if not png.parent.is_dir():
         raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
     if png.is_dir():
@@ -83,7 +82,7 @@ def _check_picture(png: Path) -> None:
 
 
 def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str, str]]:
-    """Backends that work in `folder`, and why the others do not."""
+    """The backends that work in `folder`, and why each other one does not."""
     found: dict[str, Callable[[], Backend]] = {
         "mmap": partial(MmapBackend, prewrites=True),
         "pool": partial(PoolBackend, prewrites=True, locked=False),
@@ -91,7 +90,7 @@ def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str,
     refusal = uring_refusal(folder)
     if refusal is not None:
         return found, {"uring": refusal}
-    from congreve.io_backends.uring import UringBackend
+    from congreve.io_backends.uring.uring import UringBackend
 
     return {**found, "uring": UringBackend}, {}
 
@@ -131,9 +130,9 @@ def _rows(folder: str, backends: dict[str, Callable[[], Backend]], seconds: floa
 
 
 def recommend(rows: list[Row]) -> Tuned:
-    """The backend that answers soonest one at a time; where that is close, the one with more MB/s.
+    """The quickest backend one at a time; among close ones, the one with more MB/s.
 
-    SYNC_FLUSH in any case: a faster disk is a reason for it, never against it.
+    The choice is always SYNC_FLUSH. For ASYNC_FLUSH it is mmap, however fast the others are.
     """
     sync = {
         (row.backend, row.sample.group_bytes, row.sample.in_flight): row.sample
@@ -157,6 +156,21 @@ def recommend(rows: list[Row]) -> Tuned:
         io_backend=best,
         flush_disk_type=SYNC,
         reason="; ".join([reason, *others]),
+        async_flush=Choice(io_backend="mmap", reason=_async_reason(rows)),
+    )
+
+
+def _async_reason(rows: list[Row]) -> str:
+    """The reason for mapped files, with the measured rates."""
+    rates = {
+        row.backend: row.sample.bytes_per_s
+        for row in rows
+        if row.policy == ASYNC and row.sample.group_bytes == ASYNC_STEPS[-1]
+    }
+    measured = ", ".join(f"{name} {rate / 1e6:.0f} MB/s" for name, rate in sorted(rates.items()))
+    return (
+        "of a mapped file a killed process loses nothing; pool and uring lose what was acknowledged"
+        " and still in their buffers" + (f" ({measured})" if measured else "")
     )
 
 
@@ -185,8 +199,11 @@ def _tell(
     show([_line(row) for row in rows], output, f"{folder} on {disk.file_system} ({disk.mount})")
     for name, refusal in refusals.items():
         click.echo(f"{name} was not measured: {refusal}")
-    click.echo(f"ioBackend={chosen.io_backend}, flushDiskType={chosen.flush_disk_type}")
-    click.echo(chosen.reason)
+    for policy in (SYNC, ASYNC):
+        choice = chosen.choice(policy)
+        if choice is not None:
+            click.echo(f"flushDiskType={policy}: ioBackend={choice.io_backend}, {choice.reason}")
+    click.echo(f"recommended: flushDiskType={chosen.flush_disk_type}")
 
 
 def _line(row: Row) -> dict[str, object]:

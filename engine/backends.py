@@ -1,17 +1,17 @@
-"""Which backend a store's settings mean."""
+"""The backend that a store's settings select."""
 
 import logging
 import os
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.tuned import load_tuned
+from congreve.engine.state.tuned import load_tuned
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 #: Smaller segments are ended too soon for zeros to be written ahead of the log.
@@ -21,36 +21,44 @@ _URING_SEGMENT = 64 << 20
 def make_backend(config: StoreConfig) -> Backend:
     """The backend of `ioBackend`; BackendError where its settings cannot work.
 
-    `auto` is what `congreve tune` chose for this store. Where nothing was tuned it is `uring` for
-    SYNC_FLUSH in segments of 64 MiB and more, if a probe succeeds, else `mmap`.
+    `auto` selects what `congreve tune` chose for this store and its flush policy. Without such a
+    choice it selects `uring` for SYNC_FLUSH in segments of 64 MiB and more, if a probe succeeds,
+    else `mmap`: a killed process loses nothing of a mapped file.
 
-    `uring` falls back to `pool`, with a line in the log, where kernel, container or file system
-    forbid it.
+    `uring` falls back to `pool`, with a warning in the log, where kernel, container or file system
+    forbid io_uring.
     """
     name = config.io_backend
     if name == "auto":
         name = _choose(config)
+    elif name != "mmap" and not config.sync_flush:
+        logger.warning(
+            "flushDiskType=ASYNC_FLUSH with ioBackend=%s: a killed broker loses the messages that"
+            " it acknowledged but had not yet written; with ioBackend=mmap only a power cut does",
+            name,
+        )
     if name == "pool":
         return make_pool(config, locked=config.transient_store_pool_locked)
     if name == "uring":
         refusal = _uring_refusal(config)
         if refusal is None:
             return _make_uring()
-        log.warning("ioBackend=uring cannot be used, pool is: %s", refusal)
+        logger.warning("ioBackend=uring cannot be used, pool is: %s", refusal)
         return make_pool(config, locked=False)
     return MmapBackend(prewrites=config.sync_flush)
 
 
 def _choose(config: StoreConfig) -> str:
     tuned = load_tuned(config.root_dir)
-    if tuned is not None:
-        log.info("ioBackend=auto is %s: %s", tuned.io_backend, tuned.reason)
-        return tuned.io_backend
+    choice = None if tuned is None else tuned.choice(config.flush_disk_type)
+    if choice is not None:
+        logger.info("ioBackend=auto is %s: %s", choice.io_backend, choice.reason)
+        return choice.io_backend
     if not config.sync_flush or config.mapped_file_size_commit_log < _URING_SEGMENT:
         return "mmap"
     refusal = _uring_refusal(config)
     if refusal is not None:
-        log.warning("ioBackend=auto is mmap: %s", refusal)
+        logger.warning("ioBackend=auto is mmap: %s", refusal)
     return "mmap" if refusal is not None else "uring"
 
 
@@ -63,7 +71,7 @@ def _uring_refusal(config: StoreConfig) -> str | None:
 
 
 def _make_uring() -> Backend:
-    from congreve.io_backends.uring import UringBackend
+    from congreve.io_backends.uring.uring import UringBackend
 
     return UringBackend()
 

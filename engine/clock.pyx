@@ -5,16 +5,21 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 
 cdef class Clock:
+    """The system's wall clock."""
+
     cdef int64_t now_ms(self) noexcept nogil:
         cdef timespec t
         clock_gettime(CLOCK_REALTIME, &t)
         return <int64_t> t.tv_sec * 1000 + t.tv_nsec // 1000000
 
     def now(self):
+        """Milliseconds since 1970 (RocketMQ: SystemClock.now)."""
         return self.now_ms()
 
 
 cdef class ManualClock(Clock):
+    """A clock that stands still until it is told to move."""
+
     def __init__(self, int64_t now_ms=0):
         self.time_ms = now_ms
 
@@ -22,7 +27,9 @@ cdef class ManualClock(Clock):
         return self.time_ms
 
     def set(self, int64_t now_ms):
+        """Move the clock to `now_ms`, in milliseconds since 1970."""
         self.time_ms = now_ms
 
     def advance(self, int64_t milliseconds):
+        """Move the clock forward by so many milliseconds."""
         self.time_ms += milliseconds

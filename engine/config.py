@@ -2,25 +2,22 @@
 
 import os
 from functools import lru_cache
+from typing import Annotated
 
 import msgspec
 
+from congreve import settings
 from congreve.engine.errors import StoreConfigError
+from congreve.engine.format import ENTRY_SIZE, index_file_size
+from congreve.records.message.parked import ParkingRule
+from congreve.settings import INT_MAX, Change, Range
 
 IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_CQ_ENTRY = 20
 _MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
-_INT_MAX = (1 << 31) - 1  # the reference's sizes are ints
-# Sizes, and intervals of loops that would turn without a rest.
-_POSITIVE = frozenset(
-    {"transient_store_pool_size", "mapped_file_size_consume_queue", "max_hash_slot_num"}
-    | {"max_index_num", "flush_interval_commit_log", "commit_interval_commit_log"}
-    | {"flush_interval_consume_queue", "sync_flush_timeout", "max_message_size"}
-    | {"flush_delay_offset_interval", "clean_resource_interval"}
-)
-_NOT_NEGATIVE = frozenset({"file_reserved_time", "delete_commit_log_files_interval"})
+_MAX_DELAY_MS = INT_MAX * 1_000
+_MAX_TRANSFER = 16 << 20  # bytes; clients take no larger answers
 
 
 @lru_cache(maxsize=16)
@@ -33,7 +30,13 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
             raise StoreConfigError(
                 f"messageDelayLevel has {word!r}: write a number and one of s, m, h, d, as in '10s'"
             )
-        delays.append(int(number) * _UNIT_MS[unit])
+        # int() refuses thousands of digits with an error of its own.
+        delay = int(number) * _UNIT_MS[unit] if len(number) < 20 else _MAX_DELAY_MS + 1
+        if delay > _MAX_DELAY_MS:
+            raise StoreConfigError(
+                f"messageDelayLevel has {word[:30]!r}: a delay is at most {_MAX_DELAY_MS // 1_000}s"
+            )
+        delays.append(delay)
     return tuple(delays)
 
 
@@ -58,53 +61,76 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     )
     commit_log_dir: str = msgspec.field(name="storePathCommitLog", default="")  # ROOT/commitlog
 
-    mapped_file_size_commit_log: int = 1 << 30
-    mapped_file_size_consume_queue: int = 300_000 * _CQ_ENTRY
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 20_000_000
+    mapped_file_size_commit_log: Annotated[int, Range(_MIN_SEGMENT, INT_MAX)] = 1 << 30
+    mapped_file_size_consume_queue: Annotated[int, Range(1, INT_MAX)] = 300_000 * ENTRY_SIZE
+    # Ours: queues mapped for writing at the same time; 0: by vm.max_map_count.
+    max_mapped_queues: Annotated[int, Range(0, INT_MAX)] = 0
+    max_hash_slot_num: Annotated[int, Range(1, INT_MAX)] = 5_000_000
+    max_index_num: Annotated[int, Range(1, INT_MAX)] = 20_000_000
     message_index_enable: bool = True
-    max_message_size: int = 4 << 20
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    flush_delay_offset_interval: int = 10_000
+    max_message_size: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 4 << 20
+    message_delay_level: Annotated[str, Change.AFTER_RESTART] = (
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    )
+    flush_delay_offset_interval: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 10_000
     # As in RocketMQ 5, with a longer limit: 3 days are its default.
-    timer_wheel_enable: bool = True
-    timer_max_delay_sec: int = 40 * 86_400
-    timer_roll_window_slot: int = 2 * 86_400  # seconds
+    timer_wheel_enable: Annotated[bool, Change.NOW] = True
+    timer_max_delay_sec: Annotated[int, Range(0, INT_MAX), Change.NOW] = 40 * 86_400
+    timer_roll_window_slot: Annotated[int, Range(1, INT_MAX)] = 2 * 86_400  # seconds
 
     io_backend: str = "auto"
     # The reference's default is ASYNC_FLUSH: an acknowledged message may be lost with the power.
-    flush_disk_type: str = "SYNC_FLUSH"
-    sync_flush_timeout: int = 5_000
-    flush_interval_commit_log: int = 500
-    flush_commit_log_timed: bool = True
-    flush_commit_log_least_pages: int = 4
-    flush_commit_log_thorough_interval: int = 10_000
-    flush_interval_consume_queue: int = 1_000
-    flush_consume_queue_thorough_interval: int = 60_000
+    flush_disk_type: Annotated[str, Change.AFTER_RESTART] = "SYNC_FLUSH"
+    sync_flush_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 5_000
+    flush_interval_commit_log: Annotated[int, Range(1, INT_MAX)] = 500
+    flush_commit_log_timed: Annotated[bool, Change.AFTER_RESTART] = True
+    flush_commit_log_least_pages: Annotated[int, Range(0, INT_MAX), Change.NOW] = 4
+    flush_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.NOW] = 10_000
+    flush_interval_consume_queue: Annotated[int, Range(1, INT_MAX)] = 1_000
+    flush_consume_queue_thorough_interval: Annotated[int, Range(0, INT_MAX)] = 60_000
     transient_store_pool_enable: bool = False  # ioBackend=pool says the same
-    transient_store_pool_size: int = 5  # buffers of a segment's size, made as they are needed
+    # Buffers of a segment's size, made as they are needed.
+    transient_store_pool_size: Annotated[int, Range(1, INT_MAX)] = 5
     transient_store_pool_locked: bool = True  # ours: false lets buffers swap where mlock may not
-    commit_interval_commit_log: int = 200
-    commit_commit_log_least_pages: int = 4
-    commit_commit_log_thorough_interval: int = 200
+    commit_interval_commit_log: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 200
+    commit_commit_log_least_pages: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 4
+    commit_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = (
+        200
+    )
 
-    check_crc_on_recover: bool = msgspec.field(name="checkCRCOnRecover", default=True)
-    file_reserved_time: int = 72  # hours
-    delete_when: str = "04"  # hours of the local day
-    clean_resource_interval: int = 10_000
-    delete_commit_log_files_interval: int = 100
-    disk_max_used_space_ratio: int = 75  # percent
-    clean_file_forcibly_enable: bool = True
+    check_crc_on_recover: Annotated[bool, Change.AFTER_RESTART] = msgspec.field(
+        name="checkCRCOnRecover", default=True
+    )
+    file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72  # hours
+    delete_when: Annotated[str, Change.NOW] = "04"  # hours of the local day
+    clean_resource_interval: Annotated[int, Range(1, INT_MAX)] = 10_000
+    delete_commit_log_files_interval: Annotated[int, Range(0, INT_MAX)] = 100
+    # Percent; values outside 10 to 95 count as the nearest of these.
+    disk_max_used_space_ratio: Annotated[int, Range(0, INT_MAX), Change.NOW] = 75
+    clean_file_forcibly_enable: Annotated[bool, Change.NOW] = True
 
-    max_transfer_bytes_on_message_in_memory: int = 256 << 10
-    max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = 64 << 10
-    max_transfer_count_on_message_in_disk: int = 8
-    access_message_in_memory_max_ratio: int = 40  # percent of the machine's memory
-    max_msgs_num_batch: int = 64
-    default_query_max_num: int = 32
+    max_transfer_bytes_on_message_in_memory: Annotated[
+        int, Range(1, _MAX_TRANSFER), Change.AFTER_RESTART
+    ] = 256 << 10
+    max_transfer_count_on_message_in_memory: Annotated[
+        int, Range(1, 65_536), Change.AFTER_RESTART
+    ] = 32
+    max_transfer_bytes_on_message_in_disk: Annotated[
+        int, Range(1, _MAX_TRANSFER), Change.AFTER_RESTART
+    ] = 64 << 10
+    max_transfer_count_on_message_in_disk: Annotated[
+        int, Range(1, 65_536), Change.AFTER_RESTART
+    ] = 8
+    # Percent of the machine's memory.
+    access_message_in_memory_max_ratio: Annotated[int, Range(0, 100), Change.AFTER_RESTART] = 40
+    max_msgs_num_batch: Annotated[int, Range(1, 10_000), Change.NOW] = 64
+    default_query_max_num: Annotated[int, Range(1, 10_000), Change.NOW] = 32
 
     def __post_init__(self) -> None:
+        try:
+            settings.check(self)
+        except ValueError as error:
+            raise StoreConfigError(str(error)) from error
         if not self.commit_log_dir:
             self.commit_log_dir = os.path.join(self.root_dir, "commitlog")
         if self.flush_disk_type not in {"SYNC_FLUSH", "ASYNC_FLUSH"}:
@@ -112,32 +138,19 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
                 f"flushDiskType is {self.flush_disk_type!r}: SYNC_FLUSH or ASYNC_FLUSH are known"
             )
         self._choose_backend()
-        if not _MIN_SEGMENT <= self.mapped_file_size_commit_log <= _INT_MAX:
-            raise StoreConfigError(
-                f"mappedFileSizeCommitLog is {self.mapped_file_size_commit_log}: "
-                f"{_MIN_SEGMENT} to {_INT_MAX} bytes are possible"
-            )
-        self._check_ints()
-        entries = -(-self.mapped_file_size_consume_queue // _CQ_ENTRY)
-        self.mapped_file_size_consume_queue = entries * _CQ_ENTRY
+        entries = -(-self.mapped_file_size_consume_queue // ENTRY_SIZE)
+        self.mapped_file_size_consume_queue = entries * ENTRY_SIZE
         self.disk_max_used_space_ratio = min(max(self.disk_max_used_space_ratio, 10), 95)
+        self._check_index_size()
         parse_delay_levels(self.message_delay_level)
         parse_hours(self.delete_when)
 
-    def _check_ints(self) -> None:
-        for field in msgspec.structs.fields(self):
-            value = getattr(self, field.name)
-            if field.name in _POSITIVE and not 0 < value <= _INT_MAX:
-                raise StoreConfigError(
-                    f"{field.encode_name} is {value}: it must be positive, {_INT_MAX} at most"
-                )
-            if field.name in _NOT_NEGATIVE and value < 0:
-                raise StoreConfigError(f"{field.encode_name} is {value}: it cannot be negative")
-        index_file = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
-        if index_file > _INT_MAX:
+    def _check_index_size(self) -> None:
+        index_file = index_file_size(self.max_hash_slot_num, self.max_index_num)
+        if index_file > INT_MAX:
             raise StoreConfigError(
                 f"maxHashSlotNum={self.max_hash_slot_num} and maxIndexNum={self.max_index_num} "
-                f"make index files of {index_file} bytes: {_INT_MAX} at most are possible"
+                f"make index files of {index_file} bytes: {INT_MAX} at most are possible"
             )
 
     def _choose_backend(self) -> None:
@@ -155,42 +168,70 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def sync_flush(self) -> bool:
+        """Whether a send is answered only when its message is durable (SYNC_FLUSH)."""
         return self.flush_disk_type == "SYNC_FLUSH"
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
+        """The delay of each level in milliseconds, level 1 first."""
         return parse_delay_levels(self.message_delay_level)
 
     @property
+    def parking(self) -> ParkingRule:
+        """The rule that the entries of parked messages are written by now."""
+        return ParkingRule(self.delay_levels_ms, self.timer_roll_ms)
+
+    @property
     def timer_roll_ms(self) -> int:
-        """A timed message that is older than this is written anew: its segment expires."""
-        return min(self.timer_roll_window_slot * 1000, self.file_reserved_time * 3_600_000 // 2)
+        """Milliseconds after which a timed message is written anew, before its segment expires.
+
+        At least a minute: with fileReservedTime=0 the store would write it again and again.
+        """
+        reserved_ms = self.file_reserved_time * 3_600_000
+        return max(min(self.timer_roll_window_slot * 1000, reserved_ms // 2), 60_000)
+
+    @property
+    def other_commit_log_dir(self) -> str:
+        """storePathCommitLog where it is not the default, else an empty text."""
+        default = os.path.join(self.root_dir, "commitlog")
+        return "" if self.commit_log_dir == default else self.commit_log_dir
 
     @property
     def consume_queue_dir(self) -> str:
+        """The folder of the consume queues."""
         return os.path.join(self.root_dir, "consumequeue")
 
     @property
     def index_dir(self) -> str:
+        """The folder of the key index."""
         return os.path.join(self.root_dir, "index")
 
     @property
     def config_dir(self) -> str:
+        """The folder of the state files: topics, groups, consumer offsets."""
         return os.path.join(self.root_dir, "config")
 
     @property
     def own_dir(self) -> str:
-        """What the reference does not know: our state, prepared segments."""
+        """The folder of our own files, which RocketMQ does not have: state, prepared segments."""
         return os.path.join(self.root_dir, "congreve")
 
     @property
+    def removed_queues_dir(self) -> str:
+        """Folders of removed topics, until their files are unlinked."""
+        return os.path.join(self.own_dir, "removed")
+
+    @property
     def checkpoint_path(self) -> str:
+        """The file that says how far log, queues and index were flushed."""
         return os.path.join(self.root_dir, "checkpoint")
 
     @property
     def abort_path(self) -> str:
+        """The file that exists while the store is open (RocketMQ: abort)."""
         return os.path.join(self.root_dir, "abort")
 
     @property
     def lock_path(self) -> str:
+        """The file that one open store holds a lock on."""
         return os.path.join(self.root_dir, "lock")

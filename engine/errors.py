@@ -1,6 +1,11 @@
-"""What the store can fail with."""
+"""Errors of the store."""
+
+from typing import TYPE_CHECKING
 
 from congreve.errors import CongreveError
+
+if TYPE_CHECKING:
+    from congreve.engine.queue.consume_queue import ConsumeQueue
 
 
 class StoreError(CongreveError):
@@ -20,7 +25,7 @@ class StoreClosedError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The store takes no more writes; the message says why."""
+    """The store accepts no more writes; the message says why."""
 
 
 class StoreFormatError(StoreError):
@@ -29,3 +34,15 @@ class StoreFormatError(StoreError):
 
 class MessageIllegalError(StoreError):
     """A message breaks a limit of the record format."""
+
+
+class DamagedEntryError(StoreError):
+    """A queue entry does not lead to its record, and the caller did not ask for a repair."""
+
+    def __init__(self, queue: "ConsumeQueue", offset: int) -> None:
+        super().__init__(
+            f"entry {offset} of queue {queue.queue_id} of {queue.topic} is damaged: try again when"
+            " it is repaired"
+        )
+        self.queue = queue
+        self.offset = offset

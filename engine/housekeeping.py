@@ -1,4 +1,4 @@
-"""What a store does beside its messages: checkpoints, cleaning, watching the disk."""
+"""Background work of a store: checkpoints, deletion of expired files, checks of the disk space."""
 
 import logging
 import threading
@@ -6,32 +6,39 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from congreve.engine.checkpoint import Checkpointer
 from congreve.engine.clock import Clock
-from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.health import Health
-from congreve.engine.index import KeyIndex
-from congreve.engine.queuetable import QueueTable
+from congreve.engine.index.index import KeyIndex
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
-from congreve.engine.scan import LogScanner
+from congreve.engine.state.checkpoint import Checkpointer
 from congreve.io_backends.errors import BackendError
 
 #: A start after a crash reads what was written behind the last checkpoint, half a second a GiB;
 #: flushing thousands of queues more often costs sends more than it saves starts.
 CHECKPOINT_BYTES = 1 << 30
 
-#: Of the log's end so much stays mapped: it is read the most.
+#: The name of this part of the store in reports to Health.
+PART = "housekeeping"
+
+#: Queues of removed topics whose files are unlinked in one round.
+UNLINKED_A_ROUND = 1000
+
+#: Bytes of the log's end that stay mapped: they are read the most.
 KEPT_BYTES = 32 << 20
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
     """One thread (RocketMQ: FlushConsumeQueueService, CleanCommitLogService and their kin).
 
-    `maintenance` is held while files come and go; whoever else removes queues takes it too.
+    It holds `maintenance` while it creates or removes files; other code that removes queues takes
+    that lock too.
     """
 
     def __init__(
@@ -61,18 +68,23 @@ class Housekeeping:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._next_checkpoint = self._next_clean = 0.0
+        self._unlinking: Iterator[None] | None = None
+        self._has_removed = True  # files of removed topics, also of the last run
+        self._follows = True  # queues and index have nothing that the log lost
         self.maintenance = threading.RLock()
 
     def start(self) -> None:
+        """Start the thread."""
         now = self._monotonic()
         self._next_checkpoint = now + self._config.flush_consume_queue_thorough_interval / 1000
         self._next_clean = now + self._config.clean_resource_interval / 1000
         self.watch_disk()
+        self._wake.set()
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Idempotent; the last checkpoint is the caller's."""
+        """Stop the thread; idempotent. The caller writes the last checkpoint."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -85,6 +97,11 @@ class Housekeeping:
         self._next_clean = 0.0
         self._wake.set()
 
+    def unlink_soon(self) -> None:
+        """Unlink the files of a removed topic in the next round."""
+        self._has_removed = True
+        self._wake.set()
+
     def _run(self) -> None:
         pause = self._config.flush_interval_consume_queue / 1000
         while not self._stopping.is_set():
@@ -94,7 +111,10 @@ class Housekeeping:
                 self.round()
 
     def round(self) -> None:
-        """Whatever is due; a failure makes the store read-only."""
+        """Do the work that is due; work that failed stays due.
+
+        A failure that may have lost bytes makes the store read-only, a shortage does not.
+        """
         now = self._monotonic()
         try:
             if self._checkpoint_due(now):
@@ -106,22 +126,42 @@ class Housekeeping:
                 self.clean()
                 self.forget_pages()
                 self._next_clean = now + self._config.clean_resource_interval / 1000
-        except BackendError as error:
-            self._health.fail(str(error))
-        except StoreError as error:
-            log.error("housekeeping: %s", error)
+            self._unlink_removed()
+        except (BackendError, StoreError, OSError, MemoryError) as error:
+            self._health.note_error(PART, error)
+        else:
+            self._health.works(PART)
+
+    def _unlink_removed(self) -> None:
+        """Unlink some queues of removed topics; the next rounds, or the next start, do the rest."""
+        if not self._has_removed:
+            return
+        self._has_removed = False
+        work, self._unlinking = self._unlinking or self._queues.unlink_steps(), None
+        try:
+            for done, _ in enumerate(work, 1):
+                if self._stopping.is_set() or done >= UNLINKED_A_ROUND:
+                    self._unlinking = work
+                    self.unlink_soon()
+                    return
+        except (BackendError, StoreError, OSError):
+            self._has_removed = True
+            raise
 
     def _checkpoint_due(self, now: float) -> bool:
         behind = self._log.max_offset - self._checkpointer.log_end
         return behind >= CHECKPOINT_BYTES or (behind > 0 and now >= self._next_checkpoint)
 
     def checkpoint(self) -> bool:
-        """Flush log and queues, then say so on disk; BackendError, StoreError."""
+        """Flush log and queues, then write the checkpoint; whether it was written.
+
+        Raises BackendError, StoreError.
+        """
         with self.maintenance:
             return not self._health.failed and self._checkpointer.write()
 
     def watch_disk(self) -> float:
-        """Refuse or allow puts by the fuller of the two partitions; its use (D26: one rule)."""
+        """Refuse or allow puts by the fuller of the two partitions; its used share (D26)."""
         folders = (self._config.commit_log_dir, self._config.root_dir)
         uses = [self._disk_use(folder) for folder in folders]
         use = -1.0 if min(uses) < 0 else max(uses)
@@ -136,7 +176,7 @@ class Housekeeping:
         return use
 
     def clean(self) -> int:
-        """Delete segments that are old or in the way, and what pointed into them; how many."""
+        """Delete expired segments and the queue and index files that point into them; how many."""
         use = self.watch_disk()
         chosen = self._retention.expired(self._ages(), self._clock.now(), use)
         removed = 0
@@ -146,18 +186,20 @@ class Housekeeping:
                     self._config.delete_commit_log_files_interval / 1000
                 ):
                     break
-                log.info("deleting the log's segment at %d", base_offset)
+                logger.info("deleting the log's segment at %d", base_offset)
+                self._follows = False  # also where the removal fails half-way
                 self._log.delete_oldest()
                 removed += 1
-            if removed:
+            if not self._follows:
                 self._follow_the_log()
+                self._follows = True
         return removed
 
     def forget_pages(self) -> None:
-        """Let what was read or written count as memory no longer, but for the log's newest part.
+        """Remove all but the log's newest pages from this process's resident memory.
 
-        The kernel keeps it in its page cache and would take it from us when it wants memory; until
-        then a broker would look as large as all that went through it.
+        The pages stay in the kernel's page cache. Without this a broker would seem to use as much
+        memory as it has read and written.
         """
         segments = self._log.segments
         for segment in segments[:-1]:

@@ -1,4 +1,4 @@
-"""What the store answers to a put, and what it tells of itself."""
+"""Results of puts and queries, and the figures of a store."""
 
 from enum import Enum, auto
 
@@ -34,12 +34,12 @@ class PutResult(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> str:
-        """For remarks of answers."""
+        """The reason as text, for the remark of a response."""
         return f"the store answered {self.status.name}" + (f": {self.why}" if self.why else "")
 
 
 class StoreStats(msgspec.Struct, frozen=True):
-    """One look at a running store; offsets are physical, times in ms."""
+    """Figures of a running store; offsets are physical, times in ms."""
 
     log_begin: int
     log_end: int

@@ -1,4 +1,4 @@
-"""Which segments of the log are old enough, or in the way enough, to be deleted.
+"""Which segments of the log are deleted: expired ones, and on a full disk others too.
 
 Decisions only: nothing here touches a file or a clock.
 """
@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 def disk_use(path: str) -> float:
-    """Used share of the partition, 0.01 steps upwards; -1.0 where it cannot be told.
+    """Used share of the partition, rounded up to 0.01; -1.0 where it is unknown.
 
     RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
     """
@@ -36,7 +36,7 @@ def disk_use(path: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAge:
-    """One segment as retention sees it."""
+    """A segment and the time of its last record."""
 
     base_offset: int
     last_store_timestamp: int  # ms, of its last record
@@ -44,17 +44,17 @@ class SegmentAge:
 
 @dataclass(slots=True)
 class Retention:
-    """RocketMQ: CleanCommitLogService."""
+    """Chooses the segments to delete (RocketMQ: CleanCommitLogService)."""
 
     config: StoreConfig
     manual_rounds: int = 0
 
     def request_manually(self) -> None:
-        """Delete expired segments at any hour for the next rounds."""
+        """Delete expired segments in the next rounds, at any hour."""
         self.manual_rounds = MANUAL_ROUNDS
 
     def disk_full(self, use: float, was_full: bool) -> bool:
-        """Whether puts are refused: from 0.90 on, until it has come down to 0.85 (D26)."""
+        """Whether puts are refused: from a use of 0.90 on, until it has fallen to 0.85 (D26)."""
         if use > DISK_SPACE_WARNING_LEVEL_RATIO:
             return True
         return was_full and use > DISK_SPACE_CLEAN_FORCIBLY_RATIO

@@ -1,60 +1,59 @@
-"""The store as its users see it: messages in, messages out, one folder on disk."""
+"""The message store: it appends messages to one folder on disk and reads them."""
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from congreve.engine.backends import make_backend
-from congreve.engine.checkpoint import Checkpointer
 from congreve.engine.clock import Clock
-from congreve.engine.coldreads import ColdReads
-from congreve.engine.commitlog import AppendResult, CommitLog
 from congreve.engine.config import StoreConfig
-from congreve.engine.consumequeue import ConsumeQueue
-from congreve.engine.errors import MessageIllegalError, StoreError
-from congreve.engine.flushpolicy import FlushTimer
+from congreve.engine.errors import DamagedEntryError, MessageIllegalError, StoreError
+from congreve.engine.format import FILLER_SIZE
 from congreve.engine.health import Health
 from congreve.engine.housekeeping import Housekeeping
-from congreve.engine.index import KeyIndex
-from congreve.engine.lock import StoreLock
-from congreve.engine.queuetable import QueueTable
-from congreve.engine.reader import GetResult, Limits, Reader
-from congreve.engine.recovery import Recovery, RecoveryReport
+from congreve.engine.index.index import KeyIndex
+from congreve.engine.log.cold_reads import ColdReads
+from congreve.engine.log.commit_log import AppendResult, CommitLog
+from congreve.engine.log.flush_policy import FlushTimer
+from congreve.engine.log.segment_files import has_segments
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.queue.reader import GetResult, Limits, Reader
+from congreve.engine.queue.repair import LateChecks, QueueRepair
+from congreve.engine.queue.repair_thread import RepairThread
+from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
 from congreve.engine.retention import disk_use as partition_use
-from congreve.engine.statefile import sync_folder
-from congreve.io_backends.backend import Backend
+from congreve.engine.state.checkpoint import Checkpointer
+from congreve.engine.state.lock import FolderLock, StoreLock
+from congreve.io_backends.backend import Backend, sync_folder
 from congreve.io_backends.errors import BackendError
 from congreve.records.errors import RecordError
-from congreve.records.message import Record
-from congreve.records.properties import DELAY, TIMER_OUT_MS
+from congreve.records.filter.record_filter import RecordFilter
+from congreve.records.layout import PROPERTIES_MAX
+from congreve.records.message.message import Record
+from congreve.records.message.topics import (
+    LIGHT_PREFIX,
+    NEVER_UNUSED,
+    PARKED,
+)
 from congreve.records.record import decode_record, encode_properties, offset_message_id
-from congreve.records.recordfilter import RecordFilter
 
 __all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 
-#: RocketMQ: TopicValidator.RMQ_SYS_SCHEDULE_TOPIC, and the topics that are never unused.
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-#: RocketMQ 5: TimerMessageStore.TIMER_TOPIC.
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-SYSTEM_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
-PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
-
-_PROPERTIES_MAX = 32_767
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class MessageStore:
     """One store folder (RocketMQ: DefaultMessageStore).
 
-    One thread calls what appends (put, put_batch, delete_topic, and whoever uses `log` directly);
-    everything else may be called from any thread. `on_arrival` hears of a watched queue that got
-    an entry by put(), and of every parked message; who appends by `log` looks at `queue.watched`
-    itself.
+    One thread makes all appends (put, put_batch, delete_topic, direct use of `log`); any thread may
+    call everything else. put() calls `on_arrival` with a watched queue that got an entry, and for
+    every parked message; code that appends to `log` directly checks `queue.watched` itself.
     """
 
     def __init__(
@@ -66,22 +65,32 @@ class MessageStore:
         on_arrival: Callable[[ConsumeQueue], None] | None = None,
         disk_use: Callable[[str], float] = partition_use,
     ) -> None:
-        """Touches nothing on disk before start(). `disk_use(folder)` is its partition's use."""
+        """Read and write nothing on disk before start().
+
+        `disk_use(folder)` returns the used share of the folder's partition, 0 to 1.
+        """
         self.config = config
         self.clock = Clock() if clock is None else clock
         self.backend = make_backend(config) if backend is None else backend
         self.on_arrival = on_arrival
-        self.queues = QueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
+        self.queues = QueueTable(
+            config.consume_queue_dir,
+            config.mapped_file_size_consume_queue,
+            writable_limit=config.max_mapped_queues,
+            removed_folder=config.removed_queues_dir,
+        )
         self.log = CommitLog(
             config.commit_log_dir, config.mapped_file_size_commit_log, self.backend, self.clock
         )
-        self.index = KeyIndex(config, self.log) if config.message_index_enable else None
         self.health = Health(self.backend)
+        self.index = (
+            KeyIndex(config, self.log, self.health) if config.message_index_enable else None
+        )
         self.recovery: RecoveryReport | None = None
         self.cold_reads = ColdReads(self.log)
-        self._reader = Reader(config, self.log)
         self._disk_use = disk_use
         self._lock = StoreLock(config.lock_path)
+        self._log_lock = FolderLock(config.commit_log_dir)
         self._checkpointer = Checkpointer(
             config,
             self.backend,
@@ -89,6 +98,10 @@ class MessageStore:
             log_begin=lambda: self.log.min_offset,
             store_time=self._store_time_of,
         )
+        self.repair = QueueRepair(self.log, self._checkpointer.parking)
+        self.repairs = RepairThread(self.repair)
+        self._late_checks = LateChecks(self.repair, [])
+        self._reader = Reader(config, self.log, self.repair.repair)
         self._housekeeping = Housekeeping(
             config,
             commit_log=self.log,
@@ -113,8 +126,9 @@ class MessageStore:
     def start(self) -> None:
         """Lock, load, recover, then serve.
 
-        StoreLockedError where another broker uses the folder, before anything was touched (D11).
-        StoreError or BackendError where folder or disk do not let it.
+        Raises StoreLockedError where another broker uses the folder, before it changes anything
+        (D11), StoreError where there are queues but no log (its folder is not mounted, or was
+        moved), and StoreError or BackendError where a file or the disk fails.
         """
         new = not os.path.exists(self.config.lock_path)
         self._lock.acquire()
@@ -126,31 +140,55 @@ class MessageStore:
             raise
         self._flush_timer.start()
         self._housekeeping.start()
+        self._late_checks.start()
         self._open = True
-        log.info("store %s is open: %s", self.config.root_dir, self.recovery)
+        logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self) -> None:
         clean = not os.path.exists(self.config.abort_path)
+        self._demand_log()
+        self._log_lock.acquire()
         self.log.load()
-        self.queues.load()
         known = self._checkpointer.load()
-        self.recovery = Recovery(
+        if known is None:
+            self.queues.load()
+        else:
+            self.queues.load(known.end_of)
+        recovery = Recovery(
             self.config,
             self.log,
             self.queues,
             times=self._checkpointer.times,
             known=known,
             clean=clean,
-        ).run()
-        self._checkpointer.resume(self.recovery.last_record, self.recovery.end)
+            repair=self.repair,
+        )
+        self.recovery = recovery.run()
+        if self.queues.light_topics:
+            logger.warning(
+                "left %d light message queues (%s) as they are: this broker does not serve them",
+                *(self.queues.light_topics, LIGHT_PREFIX),
+            )
+        self._late_checks = LateChecks(self.repair, recovery.unchecked)
+        last = self.log.read(self.recovery.last_record)
+        if last is not None:
+            self._checkpointer.resume(self.recovery.last_record, len(last))
         self.backend.start(self.recovery.durable)
         if not self.log.segments:
-            self.log.next_segment()  # a disk without room says so now, not at the first message
+            self.log.next_segment()  # a full disk fails the start, not the first message
         if self.index is not None:
             self.index.start(clean=clean)
         self._housekeeping.watch_disk()
         if known is None or self.recovery.records:
             self._housekeeping.checkpoint()
+
+    def _demand_log(self) -> None:
+        folder, queues = self.config.commit_log_dir, Path(self.config.consume_queue_dir)
+        if not has_segments(folder) and any(queues.glob("*/*/" + "[0-9]" * 20)):
+            raise StoreError(
+                f"{folder} holds no log, but {queues} holds the queues of one: bring the log's "
+                f"folder back, or remove {queues} to begin with an empty store"
+            )
 
     def _mark_running(self) -> None:
         try:
@@ -161,11 +199,12 @@ class MessageStore:
             raise StoreError(f"cannot write {self.config.abort_path}: {error.strerror}") from error
 
     def _retreat(self, new: bool) -> None:
-        """After a failed start: no threads, no lock, and of a new folder nothing is left."""
+        """Undo a failed start: stop the threads, release the lock, remove what a new folder got."""
         if self.index is not None:
             self.index.stop()
         self.log.close()
         self.backend.stop()
+        self._log_lock.release()
         if not new:
             self._lock.release()
             return
@@ -175,13 +214,15 @@ class MessageStore:
         self._lock.remove()
 
     def close(self) -> None:
-        """Everything durable, checkpoints written, lock released; idempotent.
+        """Make everything durable, write the checkpoints, release the lock; idempotent.
 
-        The mark of an unclean stop stays where the store failed (RocketMQ: abort).
+        The mark of an unclean stop (RocketMQ: abort) stays where the store failed.
         """
         if not self._open:
             return
         self._open = False
+        self._late_checks.stop()
+        self.repairs.stop()
         self._housekeeping.stop()
         self._flush_timer.stop()
         self.cold_reads.stop()
@@ -192,12 +233,13 @@ class MessageStore:
             healthy = self._housekeeping.checkpoint()
             self.queues.close()
             self.log.close()
-        except (StoreError, BackendError) as error:
-            log.error("the store did not stop cleanly: %s", error)
+        except (StoreError, BackendError, OSError, MemoryError) as error:
+            logger.error("the store did not stop cleanly: %s", error)
             healthy = False
         self.backend.stop()
         if healthy and not self.health.failed:
             os.unlink(self.config.abort_path)
+        self._log_lock.release()
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -216,6 +258,7 @@ class MessageStore:
 
     @property
     def writable(self) -> bool:
+        """Whether the store takes messages now."""
         return self.check_writable() is None
 
     def check_writable(self) -> str | None:
@@ -223,16 +266,16 @@ class MessageStore:
         return self.health.reason() if self._open else "the store is not open"
 
     def trouble(self) -> str | None:
-        """What keeps messages out: also a full disk that the next message may find with room."""
+        """Why the store refuses messages or refused the last one; None while it accepts them."""
         return self.check_writable() or self._no_room
 
     def after_append(
         self, upto: int, arrived: Iterable[ConsumeQueue] = (), *, flush: bool = True
     ) -> None:
-        """Who appended by `log` says so, once for a chunk: index and disk get to work.
+        """Wake the index and the flush after direct appends to `log`; call it once for a chunk.
 
-        `arrived` are queues that got entries and are watched. Who asks the backend by himself
-        (SYNC_FLUSH) gives `flush=False`.
+        `upto` is the physical offset behind the last record, `arrived` the watched queues that got
+        entries. A caller that requests durability itself (SYNC_FLUSH) passes `flush=False`.
         """
         self._no_room = None
         if flush and self.config.sync_flush:
@@ -246,14 +289,14 @@ class MessageStore:
                 self.on_arrival(queue)
 
     def put(self, record: Record) -> PutResult:
-        """One message; it is durable once wait_durable(result.end) says so."""
+        """Append one message; it is durable once wait_durable(result.end) returns True."""
         queue = self.queues.get(record.topic, record.queue_id)
         return self._put(
             record, queue, lambda: self.log.append_record(record, queue, self._tags_code(record))
         )
 
     def put_batch(self, record: Record, batch: bytes) -> PutResult:
-        """A batch body (storage.md 2.7); `record` gives what its members share."""
+        """A batch body (docs/formats/record.md); `record` gives what its members share."""
         queue = self.queues.get(record.topic, record.queue_id)
         return self._put(
             record, queue, lambda: self.log.append_records(record, batch, queue), len(batch)
@@ -272,16 +315,16 @@ class MessageStore:
         if max(len(record.body), batch_size) > self.config.max_message_size:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         try:
-            if len(encode_properties(record.properties)) > _PROPERTIES_MAX:
+            if len(encode_properties(record.properties)) > PROPERTIES_MAX:
                 return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
             done = append()
         except (MessageIllegalError, RecordError) as error:
-            log.warning("a message to %s was refused: %s", record.topic, error)
+            logger.warning("a message to %s was refused: %s", record.topic, error)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
-        except BackendError as error:
+        except (BackendError, MemoryError) as error:
             if self._no_room is None:
-                log.error("no room for a message: %s", error)
-            self._no_room = str(error)
+                logger.error("no room for a message: %s", error)
+            self._no_room = str(error) or "out of memory"
             return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room)
         self.after_append(done.end)
         if self.on_arrival is not None and (queue.watched or record.topic in PARKED):
@@ -305,15 +348,10 @@ class MessageStore:
         )
 
     def _tags_code(self, record: Record) -> int | None:
-        """A parked message's entry says when to look at it (computeDeliverTimestamp)."""
-        if record.topic == TIMER_TOPIC:
-            wake = int(record.properties.get(TIMER_OUT_MS, "0"))
-            return min(wake, self.clock.now() + self.config.timer_roll_ms)
-        level = record.properties.get(DELAY, "")
-        if record.topic != SCHEDULE_TOPIC or not level.isdecimal() or int(level) == 0:
+        """For a parked message the time in ms at which it is due (computeDeliverTimestamp)."""
+        if record.topic not in PARKED:
             return None
-        delays = self.config.delay_levels_ms
-        return self.clock.now() + delays[min(int(level), len(delays)) - 1]
+        return self.config.parking.entry_time(record.topic, record.properties, self.clock.now())
 
     @property
     def limits(self) -> Limits:
@@ -321,7 +359,7 @@ class MessageStore:
         return self._reader.limits
 
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
-        """Whether all below `upto` survives a power cut; False when late or the disk failed."""
+        """Wait until all below `upto` survives a power cut; False on a timeout or failure."""
         return self.backend.wait_durable(upto, timeout_s)
 
     # --- out
@@ -334,14 +372,53 @@ class MessageStore:
         max_count: int,
         tag_codes: frozenset[int] | None = None,
         records: RecordFilter | None = None,
+        *,
+        repair: bool = True,
     ) -> GetResult:
-        """Messages of a queue from `offset` on (RocketMQ: getMessage)."""
+        """Messages of a queue from `offset` on (RocketMQ: getMessage).
+
+        It repairs a damaged entry, which may take a second; without `repair` it returns the status
+        DAMAGED, and the caller gives the entry at `next_offset` to `repairs`.
+        """
         queue = self.queues.get(topic, queue_id)
-        return self._reader.get(queue, offset, max_count, tag_codes, records)
+        return self._reader.get(queue, offset, max_count, tag_codes, records, repair)
 
     def read(self, physical_offset: int) -> memoryview | None:
         """The whole record that begins there; None where no valid one does."""
         return self.log.read(physical_offset)
+
+    def record_at(self, physical_offset: int, *, repair: bool = True) -> memoryview | None:
+        """The same, but only a record that its consume queue leads to.
+
+        For offsets that a client chose: a message's body may hold bytes that look like a record.
+        A damaged entry is treated as in place_of().
+        """
+        found = self.log.read(physical_offset)
+        if found is None:
+            return None
+        record = decode_record(found, verify_crc=False)
+        queue = self.queues.find(record.topic, record.queue_id)
+        if queue is None:
+            return None
+        place = self.place_of(queue, record.queue_offset, repair=repair)
+        return found if place == physical_offset else None
+
+    def place_of(self, queue: ConsumeQueue, offset: int, *, repair: bool = True) -> int | None:
+        """Where in the log the record of a queue's entry lies; None without one.
+
+        It repairs a damaged entry, which may take a second; without `repair` it raises
+        DamagedEntryError, and the caller gives that entry to `repairs`.
+        """
+        if not queue.min <= offset < queue.max:
+            return None
+        if queue[offset][1] == FILLER_SIZE:
+            return None  # the log was searched for its record before
+        if not self.repair.leads(queue, offset):
+            if not repair:
+                raise DamagedEntryError(queue, offset)
+            self.repair.repair(queue, offset, offset + 1)
+        place, size, _ = queue[offset]
+        return None if size == FILLER_SIZE else place
 
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
@@ -350,6 +427,17 @@ class MessageStore:
         if self.index is None:
             return QueryResult()
         return self.index.query(topic, key, max_count, begin_ms, end_ms)
+
+    def query_steps(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
+    ) -> Generator[None, None, QueryResult]:
+        """query() as a generator: its caller may do other work between two steps."""
+        if self.index is None:
+            return QueryResult()
+        found: QueryResult = yield from self.index.query_steps(
+            topic, key, max_count, begin_ms, end_ms
+        )
+        return found
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First offset that can be read; -1 where there is no such queue."""
@@ -390,25 +478,67 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> int:
         """Remove a topic's queues; its records go with their segments. How many queues it had."""
-        with self._housekeeping.maintenance:
-            self._checkpointer.note_newest()
-            removed = self.queues.delete_topic(topic)
-            self._housekeeping.checkpoint()
+        removed = self.remove_topic(topic)
+        self.checkpoint()
         return removed
 
-    def clean_unused_topics(self, keep: set[str]) -> int:
-        """Remove the queues of topics not in `keep` (cleanUnusedTopic); how many topics."""
-        unused = [topic for topic in self.queues.topics() if topic not in keep | SYSTEM_TOPICS]
-        for topic in unused:
-            self.delete_topic(topic)
-        return len(unused)
+    def remove_topic(self, topic: str) -> int:
+        """delete_topic() without the checkpoint, which the caller writes afterwards."""
+        with self._housekeeping.maintenance:
+            return self._remove_topic(topic)
+
+    def try_remove_topic(self, topic: str) -> bool:
+        """remove_topic(), but return False at once while wait_for_files() would wait."""
+        if not self._housekeeping.maintenance.acquire(blocking=False):
+            return False
+        try:
+            self._remove_topic(topic)
+        finally:
+            self._housekeeping.maintenance.release()
+        return True
+
+    def wait_for_files(self) -> None:
+        """Wait until no thread flushes or removes files; for any thread."""
+        with self._housekeeping.maintenance:
+            pass
+
+    def _remove_topic(self, topic: str) -> int:
+        self._checkpointer.note_newest(self.queues.of_topic(topic))
+        removed = self.queues.remove_topic(topic)
+        self._housekeeping.unlink_soon()
+        return removed
+
+    def drop_queues_before(self, topic: str, log_end: int) -> int:
+        """Empty a topic's queues whose records all lie before this in the log; how many.
+
+        The caller writes a checkpoint afterwards.
+        """
+        with self._housekeeping.maintenance:
+            queues = [
+                queue
+                for queue in self.queues.queues_of(topic)
+                if 0 < queue.max_physical_offset <= log_end
+            ]
+            self._checkpointer.note_newest(queues)
+            for queue in queues:
+                queue.destroy()
+        return len(queues)
+
+    def checkpoint(self) -> None:
+        """Flush and write the checkpoint; for any thread. Raises BackendError, StoreError."""
+        self._housekeeping.checkpoint()
+
+    def unused_topics(self, used: Container[str]) -> list[str]:
+        """Topics with queues that are not in `used` (cleanUnusedTopic)."""
+        topics = self.queues.topics()
+        return [topic for topic in topics if topic not in used and topic not in NEVER_UNUSED]
 
     def clean_expired(self) -> None:
         """Delete expired segments soon, whatever the hour."""
         self._housekeeping.clean_soon()
 
     def stats(self) -> StoreStats:
-        """What the store holds now."""
+        """The store's offsets, counts and disk use now."""
         return StoreStats(
             log_begin=self.log.min_offset,
             log_end=self.log.max_offset,

@@ -11,20 +11,24 @@ cdef class Segment:
     #            threads load it with published()
     # What has become durable is known to the backend, in physical offsets.
     cdef readonly str path
+    """Path of the file."""
     cdef readonly int64_t base_offset
+    """Physical offset of the first byte."""
     cdef readonly int64_t size
+    """Bytes."""
     cdef uint8_t *data
     cdef int64_t written
     cdef int64_t ready
-    cdef readonly int64_t prewritten    # behind `written`, zeros are on disk up to here
-    cdef object __weakref__     # tells whether an expired segment is still in somebody's hands
+    cdef readonly int64_t prewritten
+    """Offset up to which prewrite() has written zeros."""
+    cdef object __weakref__     # shows whether an expired segment is still referenced
 
-    # Whether [0, upto) may be written now; False where the disk is behind and memory is short.
+    # Makes [0, upto) writable; False where the disk is behind and memory is short.
     cdef bint extend(self, int64_t upto) noexcept nogil
     cdef void publish(self, int64_t written) noexcept nogil
     cdef int64_t published(self) noexcept nogil
-    # A descriptor of a file that has all of [0, written), to send from; -1 where there is none to
-    # be had. Pages may be on their way to readers from then on: the segment is lent.
+    # A descriptor of a file that has all of [0, written), to send from; -1 where there is none.
+    # From then on sockets may hold its pages: `is_sent_from` is true.
     cdef int descriptor(self) noexcept
 
 
@@ -35,21 +39,23 @@ cdef class Backend:
     #             ever called durable
     #   event_fd  an eventfd, readable when `durable` or `failure` moved; the reader resets it
     #   prewrites  new segments are synced faster when zeros were written to them before
-    # `lock` guards both numbers and what a subclass keeps beside them; `moved` tells waiters.
+    # `lock` guards both numbers and what a subclass keeps beside them; `moved` wakes waiters.
     cdef readonly int event_fd
+    """An eventfd, readable whenever `durable_offset` or `failure_errno` changed."""
     cdef readonly bint prewrites
+    """Whether a new segment should be given prewrite() before it is used."""
     cdef int64_t durable
     cdef int failure
-    cdef int bus_errors     # of the process when this backend was made
+    cdef int bus_errors     # the process's count when this backend was made
     cdef pthread_mutex_t lock
     cdef pthread_cond_t moved
 
     # Asks that all below `upto` becomes durable; never blocks. Asking again while a group is on
     # its way makes the next group: it starts as soon as that one ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
-    # The same for one who waits anyway: True when `upto` is durable already, written here.
+    # The same for a caller that would wait: True where this call made `upto` durable itself.
     cdef bint write_here(self, int64_t upto) noexcept nogil
-    # Tells how far appends are, about once a MiB: a backend may ready the memory in front of them.
+    # Reports how far appends are, about once a MiB: a backend may prepare the memory behind that.
     cdef void reached(self, int64_t position) noexcept nogil
 
     # For subclasses, with `lock` held: whether a mapped page was lost to SIGBUS, which then is the

@@ -1,4 +1,8 @@
-"""The seam between the store and the disk: what every backend shares."""
+"""The interface between the store and the disk, and what every backend shares.
+
+A backend creates and opens the commit log's segments, provides their memory, and makes appended
+bytes durable.
+"""
 
 from libc.errno cimport EIO, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint64_t
@@ -12,7 +16,7 @@ from posix.unistd cimport close as c_close, write as c_write
 from congreve.io_backends.atomic cimport (
     load_acquire, load_acquire_int, store_release, store_release_int,
 )
-from congreve.io_backends.buserror cimport bus_errors
+from congreve.io_backends.mapped.bus_error cimport bus_errors
 from congreve.io_backends.pthread cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_timedwait,
     pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
@@ -21,7 +25,7 @@ from congreve.io_backends.pthread cimport (
 
 import os
 
-from congreve.io_backends.errors import BackendError
+from congreve.io_backends.errors import BackendError, SyncError
 
 cdef extern from "<unistd.h>" nogil:
     int syncfs(int fd)
@@ -32,10 +36,15 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int value, int flags)
 
 
-cdef int NO_POOL = 0x7FFFFFFF  # the reference's word for "as many as you like"
+cdef int NO_POOL = 0x7FFFFFFF  # what RocketMQ reports where no pool limits the buffers
 
 
 cdef class Segment:
+    """One fixed-size commit-log file as memory (RocketMQ: MappedFile).
+
+    Exports [0, size) through the buffer protocol; only [0, written) is meaningful.
+    """
+
     cdef bint extend(self, int64_t upto) noexcept nogil:
         return upto <= self.ready
 
@@ -49,14 +58,21 @@ cdef class Segment:
         return -1
 
     @property
-    def is_lent(self):
+    def is_sent_from(self):
+        """Whether sockets may still hold pages of the file: it must not be recycled."""
         return False
 
     @property
     def written(self):
+        """Bytes appended so far."""
         return self.published()
 
     def append(self, data):
+        """Copy bytes behind `written` and advance it; only the one writer may call this.
+
+        `data` is any contiguous buffer. Returns False and changes nothing where the segment or the
+        backend has no space for them now.
+        """
         cdef Py_buffer given
         cdef bint room
         PyObject_GetBuffer(data, &given, PyBUF_SIMPLE)
@@ -68,21 +84,41 @@ cdef class Segment:
         return room
 
     def forget_pages(self, int64_t end):
+        """Remove the pages of [0, end) from this process's resident memory.
+
+        The bytes stay readable: the next access loads them with a page fault.
+        """
         pass
 
     def flush(self):
+        """Make [0, written) durable before returning (for recovery, not for the running log).
+
+        Raises BackendError.
+        """
         raise NotImplementedError
 
     def zero_tail(self):
+        """Zero and reserve everything behind `written`, on disk, before returning.
+
+        Recovery calls it, so that bytes behind the log's end cannot come back. Raises BackendError.
+        """
         raise NotImplementedError
 
     def prewrite(self, upto=None):
+        """Write zeros behind `written` and sync them, for a segment that is not attached yet.
+
+        It stops at `upto`, a multiple of 4096, or at the end; the next call continues there.
+        Blocks that were written once are synced faster than blocks that are only reserved.
+        A recycled segment, opened with nothing written, holds only zeros afterwards. Raises
+        BackendError.
+        """
         cdef int64_t end = self.size if upto is None else min(<int64_t> upto, self.size)
         if end > self.prewritten:
             self.write_zeros(max(self.prewritten, self.written), end)
             self.prewritten = end
 
     def write_zeros(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
         raise NotImplementedError
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
@@ -90,6 +126,8 @@ cdef class Segment:
 
 
 cdef class Backend:
+    """Creates segments and makes what was appended to them durable."""
+
     def __cinit__(self):
         cdef pthread_condattr_t attributes
         pthread_mutex_init(&self.lock, NULL)
@@ -109,14 +147,17 @@ cdef class Backend:
 
     @property
     def name(self):
+        """What `ioBackend` calls it."""
         raise NotImplementedError
 
     @property
     def durable_offset(self):
+        """Every byte below this physical offset survives a power cut."""
         return load_acquire(&self.durable)
 
     @property
     def failure_errno(self):
+        """0, or the errno of the first failed write or sync."""
         if self.failure == 0 and bus_errors() != self.bus_errors:
             pthread_mutex_lock(&self.lock)
             self.lost_page()
@@ -125,6 +166,7 @@ cdef class Backend:
 
     @property
     def free_buffers(self):
+        """Number of free buffers of the pool; 2147483647 without a pool (availableBufferNums)."""
         return NO_POOL
 
     cdef void request_durable(self, int64_t upto) noexcept nogil:
@@ -157,12 +199,22 @@ cdef class Backend:
             announce(self)
 
     def create(self, str path, int64_t base_offset, int64_t size):
+        """Create a zeroed file with reserved blocks.
+
+        `base_offset` is its physical offset, `size` its bytes. Raises BackendError, for instance
+        on a full disk, and then leaves no file.
+        """
         raise NotImplementedError
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        """Open an existing file of which [0, written) is meaningful. Raises BackendError."""
         raise NotImplementedError
 
     def rename(self, Segment segment, str path, int64_t base_offset):
+        """Move a segment that was created elsewhere to its place in the log; sync both folders.
+
+        Raises BackendError.
+        """
         if os.path.lexists(path):
             raise BackendError(f"cannot move {segment.path} to {path}: it exists already")
         origin = segment.path
@@ -172,27 +224,42 @@ cdef class Backend:
             for folder in {os.path.dirname(path), os.path.dirname(origin)}:
                 sync_folder(folder)
         except OSError as error:
-            raise BackendError(f"cannot move {origin} to {path}: {error.strerror}") from error
+            raise BackendError(
+                f"cannot move {origin} to {path}: {error.strerror}", error.errno
+            ) from error
 
     def attach(self, Segment segment):
+        """Add `segment` to those that the backend makes durable; call it in offset order."""
         raise NotImplementedError
 
     def start(self, int64_t durable_offset):
+        """Start the backend, after recovery: all below `durable_offset` is durable already.
+
+        Raises BackendError where it was started before.
+        """
         raise NotImplementedError
 
     def stop(self):
+        """Make everything written durable, then stop; idempotent."""
         raise NotImplementedError
 
     def request(self, int64_t upto):
+        """Ask that all below `upto` becomes durable; returns at once."""
         self.request_durable(upto)
 
     def write_through(self, int64_t upto):
+        """Like request(), but where one write is all that is needed, it is done before returning.
+
+        True: `upto` is durable, and the eventfd is not signalled. It serves a caller that is alone:
+        waking it when a write is done can take as long as the write.
+        """
         cdef bint done
         with nogil:
             done = self.write_here(upto)
         return done
 
     def wait_durable(self, int64_t upto, double timeout_s):
+        """Ask for `upto` and block until it is durable (True), or failed or late (False)."""
         cdef timespec deadline
         cdef int64_t nanoseconds
         cdef bint reached
@@ -219,19 +286,27 @@ cdef void announce(Backend backend) noexcept nogil:
 
 
 def sync_file_system(folder):
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    cdef int fd = descriptor
+    """Make all that was written on the file system of `folder` durable. Raises BackendError."""
+    cdef int fd = open_folder(folder)
     cdef int failed
-    try:
-        with nogil:
-            failed = errno if syncfs(fd) != 0 else 0
-    finally:
-        os.close(descriptor)
+    with nogil:
+        failed = errno if syncfs(fd) != 0 else 0
+        c_close(fd)
     if failed:
-        raise BackendError(f"cannot sync the file system of {folder}: {os.strerror(failed)}")
+        raise SyncError(
+            f"cannot sync the file system of {folder}: {os.strerror(failed)}", failed
+        )
+
+
+cdef int open_folder(folder) except -1:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackendError(f"cannot open {folder}: {error.strerror}", error.errno) from error
 
 
 def sync_folder(folder):
+    """Make the entries of `folder` durable. Raises OSError."""
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What kind of disk lies under a folder, and whether a log may be kept there."""
+"""What kind of disk lies under a folder, and whether a commit log may be stored there."""
 
 import os
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ class Disk:
 
     @property
     def network(self) -> bool:
+        """Whether the file system is a network's: its server answers for durability."""
         return self.file_system in NETWORK_FILE_SYSTEMS or self.file_system.startswith(
             _NETWORK_FUSE
         )
@@ -64,8 +65,8 @@ def check_usable(folder: str, room: int, *, mounts: str = "/proc/self/mountinfo"
     disk = disk_of(folder, mounts=mounts)
     if disk.network:
         raise BackendError(
-            f"{folder} lies on {disk.file_system}, over the network: whether a sync there reaches "
-            "a disk is its server's matter; use a local disk"
+            f"{folder} lies on {disk.file_system}, over the network: only its server knows "
+            "whether a sync reaches a disk; use a local disk"
         )
     if disk.read_only or not os.access(folder, os.W_OK | os.X_OK):
         raise BackendError(f"{folder} is read-only: nothing can be written there")

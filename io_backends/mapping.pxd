@@ -5,9 +5,13 @@ cdef class Mapping:
     # One file, mapped shared and whole. Holds no descriptor: ten thousand consume queues must not
     # need ten thousand of them. Unmapped when the last reference (or numpy view) goes.
     cdef readonly str path
+    """Path of the file."""
     cdef readonly int64_t size
+    """Bytes."""
     cdef readonly bint writable
+    """Whether the mapping may be written to."""
     cdef uint8_t *data
+    cdef int watched            # its number in buserror.pyx
     cdef Py_ssize_t shape[1]
     cdef Py_ssize_t strides[1]
 

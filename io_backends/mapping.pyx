@@ -1,4 +1,4 @@
-"""A whole file in memory: the one way this project maps files."""
+"""A whole file mapped into memory; every mapping of this project is made here."""
 
 from libc.errno cimport EEXIST, EIO, ENOENT, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -12,13 +12,13 @@ from posix.mman cimport (
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
-from congreve.io_backends.buserror cimport forget, watch
+from congreve.io_backends.mapped.bus_error cimport forget, watch
 
 import os
 
 import numpy
 
-from congreve.io_backends.errors import BackendError, SegmentSizeError
+from congreve.io_backends.errors import BackendError, SegmentSizeError, SyncError
 
 cdef extern from "<fcntl.h>" nogil:
     int FALLOC_FL_KEEP_SIZE
@@ -42,6 +42,15 @@ cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
 
 
 cdef class Mapping:
+    """One file mapped shared and whole, held without a descriptor (RocketMQ: MappedFile).
+
+    Exports its bytes through the buffer protocol (1-d, itemsize 1); unmapped when the object and
+    every view on it are gone. Raises BackendError, or SegmentSizeError where the file on disk has
+    another size than asked for.
+
+    Map `size` bytes of `path`; with `create` the file must not exist and is made sparse.
+    """
+
     def __cinit__(self, str path, int64_t size, *, bint create=False, bint writable=True):
         cdef int fd = -1
         cdef int failed
@@ -56,19 +65,22 @@ cdef class Mapping:
             flags |= O_CREAT | O_EXCL
         fd = c_open(name, flags, 0o644)
         if fd < 0:
-            if errno == EEXIST:
+            failed = errno
+            if failed == EEXIST:
                 raise BackendError(f"cannot create {path}: it exists already")
-            if errno == ENOENT:
+            if failed == ENOENT:
                 raise BackendError(f"cannot open {path}: no such file or folder")
-            raise BackendError(f"cannot open {path}: {os.strerror(errno)}")
+            raise BackendError(f"cannot open {path}: {os.strerror(failed)}", failed)
         try:
             if create:
                 with nogil:
                     failed = errno if ftruncate(fd, size) != 0 else 0
                 if failed:
-                    raise BackendError(f"cannot size {path} to {size} bytes: {os.strerror(failed)}")
+                    raise BackendError(
+                        f"cannot size {path} to {size} bytes: {os.strerror(failed)}", failed
+                    )
             if fstat(fd, &info) != 0:
-                raise BackendError(f"cannot stat {path}: {os.strerror(errno)}")
+                raise BackendError(f"cannot stat {path}: {os.strerror(errno)}", errno)
             if info.st_size != size:
                 raise SegmentSizeError(
                     f"{path} has {info.st_size} bytes, the settings ask for {size}: "
@@ -76,9 +88,12 @@ cdef class Mapping:
                 )
             at = mmap(NULL, size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, fd, 0)
             if at == MAP_FAILED:
-                raise BackendError(f"cannot map {path} ({size} bytes): {os.strerror(errno)}")
+                failed = errno
+                raise BackendError(
+                    f"cannot map {path} ({size} bytes): {os.strerror(failed)}", failed
+                )
             self.data = <uint8_t *> at
-            watch(self.data, size)
+            self.watched = watch(self.data, size)
         except BackendError:
             if create:
                 unlink(name)
@@ -88,7 +103,7 @@ cdef class Mapping:
 
     def __dealloc__(self):
         if self.data != NULL:
-            forget(self.data)
+            forget(self.watched)
             munmap(self.data, self.size)
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
@@ -109,6 +124,7 @@ cdef class Mapping:
         buffer.internal = NULL
 
     def array(self, dtype="u1"):
+        """The whole file as a 1-d np.memmap of `dtype`, sharing this mapping."""
         itemsize = numpy.dtype(dtype).itemsize
         return numpy.ndarray.__new__(
             numpy.memmap, shape=(self.size // itemsize,), dtype=dtype, buffer=self
@@ -123,18 +139,21 @@ cdef class Mapping:
             madvise(self.data + first, end - first, advice)
 
     def forget_pages(self, int64_t end):
+        """Drop the whole pages of [0, end) from resident memory; an access loads them again."""
         with nogil:
             self.advise(0, min(end, self.size), MADV_DONTNEED)
 
     def flush(self, int64_t start=0, end=None):
+        """msync bytes [start, end); BackendError where the kernel refuses."""
         cdef int64_t stop = self.size if end is None else end
         cdef int failed
         with nogil:
             failed = self.sync(start, stop)
         if failed:
-            raise BackendError(f"cannot sync {self.path}: {os.strerror(failed)}")
+            raise SyncError(f"cannot sync {self.path}: {os.strerror(failed)}", failed)
 
     def reserve(self, int64_t start, int64_t end):
+        """Allocate disk blocks of [start, end): a full disk is an error now, not a SIGBUS."""
         cdef int64_t length = min(end, self.size) - start
         cdef int failed = 0
         cdef int fd
@@ -142,28 +161,38 @@ cdef class Mapping:
             return
         fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
         if fd < 0:
-            raise BackendError(f"cannot reserve room in {self.path}: {os.strerror(errno)}")
+            failed = errno
+            raise BackendError(
+                f"cannot reserve room in {self.path}: {os.strerror(failed)}", failed
+            )
         with nogil:
             if fallocate(fd, FALLOC_FL_KEEP_SIZE, start, length) != 0:
                 failed = errno
             c_close(fd)
         if failed and failed != EOPNOTSUPP:
             raise BackendError(
-                f"cannot reserve bytes {start} to {end} of {self.path}: {os.strerror(failed)}"
+                f"cannot reserve bytes {start} to {end} of {self.path}: {os.strerror(failed)}",
+                failed,
             )
 
     def zero_from(self, int64_t start):
+        """Make every byte from `start` to the end zero, on disk, before returning."""
         cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
-        cdef int failed
+        cdef int failed = errno
         if fd < 0:
-            raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(errno)}")
+            raise BackendError(
+                f"cannot zero the tail of {self.path}: {os.strerror(failed)}", failed
+            )
         with nogil:
             failed = zero_tail(self, fd, start)
             c_close(fd)
         if failed:
-            raise BackendError(f"cannot zero the tail of {self.path}: {os.strerror(failed)}")
+            raise SyncError(
+                f"cannot zero the tail of {self.path}: {os.strerror(failed)}", failed
+            )
 
     def prewrite(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) and sync them; the blocks stay. BackendError."""
         cdef int fd = c_open(os.fsencode(self.path), O_WRONLY | O_CLOEXEC)
         cdef int failed = errno
         if fd >= 0:
@@ -171,7 +200,9 @@ cdef class Mapping:
                 failed = self.write_zeros(fd, start, end)
                 c_close(fd)
         if failed:
-            raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
+            raise BackendError(
+                f"cannot write zeros to {self.path}: {os.strerror(failed)}", failed
+            )
 
     cdef int write_zeros(self, int fd, int64_t start, int64_t end) noexcept nogil:
         cdef int failed = 0

@@ -12,7 +12,7 @@ from itertools import chain
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
 
-#: Where raw writes go round in, and what one measurement writes at most.
+#: Size of the file that raw writes go round in, and bytes that one measurement writes at most.
 RAW_BYTES = 32 << 20
 MEASURE_BYTES = 32 << 20
 _WAIT_S = 10.0
@@ -31,7 +31,7 @@ class Sample:
 
 
 def sample(group: int, in_flight: int, latencies_ns: list[int], elapsed_ns: int) -> Sample:
-    """Sum up; BackendError without a single group."""
+    """The Sample of these latencies. Raises BackendError without a single one."""
     if not latencies_ns:
         raise BackendError("nothing could be measured: not one write ended in time")
     ordered = sorted(latencies_ns)

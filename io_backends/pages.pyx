@@ -1,4 +1,4 @@
-"""Which pages of a mapped segment are in memory, and what the kernel is told about them."""
+"""Which pages of a mapped segment are in memory, and advice to the kernel about them."""
 
 from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport MADV_WILLNEED
@@ -30,6 +30,10 @@ cdef bint in_memory(const uint8_t *data, int64_t length) noexcept nogil:
 
 
 def fetch(Segment segment not None, int64_t start, int64_t end):
+    """Read [start, end) of the segment from disk now; returns when it is in memory.
+
+    It releases the GIL. It skips pages that the disk cannot read: a later access to them fails.
+    """
     cdef uint8_t *at = segment.data + start - start % PAGE
     cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
     if length > 0:
@@ -40,6 +44,7 @@ def fetch(Segment segment not None, int64_t start, int64_t end):
 
 
 def retire(Segment segment not None, int64_t start, int64_t end):
+    """Let the kernel reclaim the pages of [start, end) before others: they were read once."""
     cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
     if length > 0:
         with nogil:

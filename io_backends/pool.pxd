@@ -10,6 +10,7 @@ cdef class PoolSegment(Segment):
     # Shows a buffer of the pool from where it is written, and its file when that holds all of it.
     #   released  the file is shown again: the buffer may become another segment's
     cdef readonly Mapping mapping
+    """The mapping of the whole file."""
     cdef bint released
 
 
@@ -33,10 +34,15 @@ cdef class PoolBackend(Backend):
     #   stopping   the thread ends as soon as `target` is durable
     # With the GIL: `buffers` are (Window, weak reference to the segment that has it).
     cdef readonly int64_t limit
+    """Buffers at most."""
     cdef readonly bint locked
+    """Whether the buffers are locked in memory."""
     cdef readonly int64_t commit_interval_ms
+    """Milliseconds between two commits (commitIntervalCommitLog)."""
     cdef readonly int64_t commit_least_pages
+    """A commit writes so many 4 KiB pages at least (commitCommitLogLeastPages)."""
     cdef readonly int64_t commit_thorough_ms
+    """Milliseconds until a commit writes fewer pages too (commitCommitLogThoroughInterval)."""
     cdef Extent *first
     cdef int64_t target
     cdef int64_t committed

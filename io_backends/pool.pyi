@@ -1,5 +1,3 @@
-"""The backend of locked buffers: appends touch no file, one thread writes and syncs them."""
-
 from typing import Self, final
 
 from congreve.io_backends.backend import Backend, Segment
@@ -8,20 +6,12 @@ from congreve.io_backends.window import Window
 
 @final
 class PoolSegment(Segment):
-    """A segment in a buffer of the pool; in the page cache as soon as all of it is on disk."""
-
     def __new__(cls, mapping: Mapping, base_offset: int, written: int) -> Self: ...
     @property
     def mapping(self) -> Mapping: ...
 
 @final
 class PoolBackend(Backend):
-    """RocketMQ: TransientStorePool, with MappedFile.commit and CommitRealTimeService.
-
-    Unlike there, readers see what is in a buffer at once, SYNC_FLUSH works too, buffers are made
-    when they are first needed, and a missing one refuses messages instead of using the file.
-    """
-
     def __new__(
         cls,
         *,
@@ -31,15 +21,9 @@ class PoolBackend(Backend):
         commit_interval_ms: int = 200,
         commit_least_pages: int = 4,
         commit_thorough_ms: int = 200,
-    ) -> Self:
-        """At most so many `buffers`, each of a segment's size; BackendError for less than one.
-
-        `locked`: buffers that may not be locked in memory (RLIMIT_MEMLOCK) are an error.
-        Commits give whole pages to the kernel; what is synced is asked for by request().
-        """
+    ) -> Self: ...
     @property
-    def limit(self) -> int:
-        """Buffers at most."""
+    def limit(self) -> int: ...
     @property
     def locked(self) -> bool: ...
     @property
@@ -49,11 +33,7 @@ class PoolBackend(Backend):
     @property
     def commit_thorough_ms(self) -> int: ...
     @property
-    def free_buffers(self) -> int:
-        """Buffers that a new segment may still get (RocketMQ: remainTransientStoreBufferNumbs)."""
-    def borrow(self, segment: PoolSegment) -> Window:
-        """A free buffer, from now on the segment's; NoBufferError, BackendError."""
-    def new_buffer(self, size: int) -> Window:
-        """A buffer, locked where that is wanted; BackendError."""
-    def run_writes(self) -> None:
-        """The body of the thread; start() runs it."""
+    def free_buffers(self) -> int: ...
+    def borrow(self, segment: PoolSegment) -> Window: ...
+    def new_buffer(self, size: int) -> Window: ...
+    def run_writes(self) -> None: ...

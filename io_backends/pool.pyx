@@ -1,4 +1,4 @@
-"""The backend of locked buffers: appends touch no file, one thread writes and syncs them."""
+"""The pool backend: appends go to locked buffers, one thread writes and syncs them to the file."""
 
 cimport cython
 from libc.errno cimport EINTR, EIO, errno
@@ -38,7 +38,7 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef int64_t PAGE = 4096
 cdef int64_t WRITE_MAX = 8 << 20  # bytes a call: others may ask for a sync meanwhile
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 cdef inline int64_t now_ms() noexcept nogil:
@@ -90,6 +90,8 @@ cdef int lock_refusal(int64_t size) noexcept nogil:
 
 @cython.final
 cdef class PoolSegment(Segment):
+    """A segment in a buffer of the pool; in the page cache as soon as all of it is on disk."""
+
     def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
         self.mapping = mapping
         self.path = mapping.path
@@ -111,6 +113,17 @@ cdef class PoolSegment(Segment):
 
 @cython.final
 cdef class PoolBackend(Backend):
+    """RocketMQ: TransientStorePool, with MappedFile.commit and CommitRealTimeService.
+
+    Unlike there, readers see what is in a buffer at once, SYNC_FLUSH works too, buffers are made
+    when they are first needed, and a missing one refuses messages instead of using the file.
+
+    At most so many `buffers`, each of a segment's size; BackendError for less than one.
+
+    `locked`: buffers that may not be locked in memory (RLIMIT_MEMLOCK) are an error.
+    Commits give whole pages to the kernel; what is synced is asked for by request().
+    """
+
     name = "pool"
 
     def __cinit__(self, *, int64_t buffers=5, bint locked=True, bint prewrites=False,
@@ -153,7 +166,9 @@ cdef class PoolBackend(Backend):
             raise
         except (BackendError, OSError) as error:
             os.unlink(path)
-            raise BackendError(f"cannot create {path} of {size} bytes: {error}") from error
+            raise BackendError(
+                f"cannot create {path} of {size} bytes: {error}", error.errno or 0
+            ) from error
         return segment
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
@@ -162,21 +177,22 @@ cdef class PoolBackend(Backend):
         return PoolSegment(Mapping(path, size), base_offset, written)
 
     def attach(self, Segment segment):
-        self.attached.append(<PoolSegment?> segment)
         if self.thread is not None:
-            self.join(segment)
+            self.join(<PoolSegment?> segment)
+        self.attached.append(<PoolSegment?> segment)
         while len(self.attached) > 1 and (<PoolSegment> self.attached[0]).released:
             del self.attached[0]
 
     cdef object join(self, PoolSegment segment):
         cdef Extent *extent
         cdef Extent **at = &self.first
-        cdef int fd
+        cdef int fd, failed
         if segment.ready == 0:
             self.show_buffer(segment)
         fd = c_open(os.fsencode(segment.path), O_RDWR | O_CLOEXEC)
         if fd < 0:
-            raise BackendError(f"cannot open {segment.path}: {os.strerror(errno)}")
+            failed = errno
+            raise BackendError(f"cannot open {segment.path}: {os.strerror(failed)}", failed)
         extent = <Extent *> malloc(sizeof(Extent))
         if extent == NULL:
             c_close(fd)
@@ -195,6 +211,7 @@ cdef class PoolBackend(Backend):
 
     @property
     def free_buffers(self):
+        """Buffers that a new segment may still get (RocketMQ: remainTransientStoreBufferNumbs)."""
         cdef PoolSegment holder
         busy = 0
         for _, reference in self.buffers:
@@ -220,6 +237,7 @@ cdef class PoolBackend(Backend):
         segment.ready = segment.size
 
     def borrow(self, PoolSegment segment):
+        """A free buffer, from now on the segment's; NoBufferError, BackendError."""
         cdef PoolSegment holder
         cdef Window window
         with self.borrowing:
@@ -238,12 +256,13 @@ cdef class PoolBackend(Backend):
         return window
 
     def new_buffer(self, int64_t size):
+        """A buffer, locked where that is wanted; BackendError."""
         cdef Window window = Window(size)
         cdef int64_t wanted = (self.limit - len(self.buffers)) * size
         cdef int failed = 0
         if self.locked:
             with nogil:
-                # The others are made when they are needed, but a start must know of them.
+                # The other buffers are made later, but the start fails where they cannot be locked.
                 failed = lock_refusal(wanted)
                 if failed == 0 and mlock(window.data, size) != 0:
                     failed = errno
@@ -275,6 +294,7 @@ cdef class PoolBackend(Backend):
         self.thread.start()
 
     def run_writes(self):
+        """The body of the thread; start() runs it."""
         with nogil:
             self.write_groups()
 

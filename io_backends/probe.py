@@ -1,4 +1,4 @@
-"""Whether a backend can work here: on this kernel, in this container, on that file system."""
+"""Whether io_uring works on this kernel, in this container and on this file system."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ def uring_refusal(folder: str, segment_size: int = _SIZE) -> str | None:
     (Docker's default seccomp profile does), and not every file system takes O_DIRECT.
     """
     try:
-        from congreve.io_backends.uring import UringBackend
+        from congreve.io_backends.uring.uring import UringBackend
     except ImportError:
         return "this build has no io_uring: liburing was missing when it was compiled"
     try:

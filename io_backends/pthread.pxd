@@ -24,5 +24,5 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_broadcast(pthread_cond_t *condition)
 
 cdef extern from "<sched.h>" nogil:
-    # Between two pieces of background work: whoever waits for this processor goes first.
+    # Between two steps of background work: a thread that waits for this processor runs first.
     int sched_yield()

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 cdef class Window:
     # A ring of memory that can be shown at other addresses: byte p of the log lies at p % size.
     cdef readonly int64_t size
+    """Bytes."""
     cdef int fd
     cdef uint8_t *data
     cdef bint moves         # pages from one address to another

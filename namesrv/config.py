@@ -1,48 +1,57 @@
-"""The name server's settings, as UPDATE_ and GET_NAMESRV_CONFIG see them (NamesrvConfig)."""
+"""The name server's settings for UPDATE_ and GET_NAMESRV_CONFIG (RocketMQ: NamesrvConfig)."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
+from congreve import settings
 from congreve.namesrv.errors import ConfigError
+from congreve.settings import INT_MAX, Change, Range
+
+MAX_UPDATE = 64 << 10
+"""Bytes of one request's key=value lines."""
 
 
 class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
     """`order_message_enable` puts the queues of ordered topics into their routes."""
 
-    product_env_name: str = "center"
-    order_message_enable: bool = False
+    product_env_name: Annotated[str, Change.NOW] = "center"
+    order_message_enable: Annotated[bool, Change.NOW] = False
+    # Ours: limits of the tables that clients fill. A topic counts once for each broker name.
+    max_brokers: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
+    max_kv_settings: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    max_kv_bytes: Annotated[int, Range(1, INT_MAX), Change.NOW] = 16 << 20
 
-    def update(self, settings: Mapping[str, str]) -> list[str]:
-        """Set fields by their names on the wire; returns the names that are not known.
+    def changed(self, texts: Mapping[str, str]) -> "NamesrvConfig":
+        """A copy with other values by their names on the wire.
 
-        Raises ConfigError, and changes nothing, where a value is not what its field asks for.
+        Raises ConfigError for an unknown name and for a value that is not allowed.
         """
-        fields = {field.encode_name: field for field in msgspec.structs.fields(self)}
-        changes = {}
-        for name, text in settings.items():
-            if name in fields:
-                try:
-                    value = msgspec.convert(text, fields[name].type, strict=False)
-                except msgspec.ValidationError as error:
-                    raise ConfigError(f"{name}={text!r}: {error}") from error
-                changes[fields[name].name] = value
-        for name, value in changes.items():
-            setattr(self, name, value)
-        return [name for name in settings if name not in fields]
+        try:
+            settings.check_changeable(
+                settings.table_of(NamesrvConfig), texts, "the name server's start"
+            )
+            config = msgspec.structs.replace(self, **settings.parse(NamesrvConfig, texts))
+            settings.check(config)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        return config
+
+    def take(self, other: "NamesrvConfig") -> None:
+        """Copy the other's values into this object."""
+        for setting in settings.table_of(NamesrvConfig).values():
+            setattr(self, setting.field, getattr(other, setting.field))
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """``key=value`` lines; blank ones and comments are passed over."""
+    """Read ``key=value`` lines; blank lines and comments are skipped."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def format_properties(settings: Mapping[str, object]) -> str:
-    """The reverse, sorted by key."""
-
-    def text(value: object) -> str:
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    return "".join(f"{key}={text(settings[key])}\n" for key in sorted(settings))
+def format_properties(texts: Mapping[str, str]) -> str:
+    """The lines of parse_properties(), sorted by key."""
+    return "".join(f"{key}={texts[key]}\n" for key in sorted(texts))

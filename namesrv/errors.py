@@ -1,7 +1,11 @@
-"""What the name server can fail with."""
+"""The name server's errors."""
 
 from congreve.errors import CongreveError
 
 
 class ConfigError(CongreveError):
-    """A setting of the name server has a value that it cannot have."""
+    """A setting of the name server has a value that is not allowed."""
+
+
+class RegistrationError(CongreveError):
+    """A broker registers with a name or address that is too long."""

@@ -1,12 +1,16 @@
-"""Which broker serves which topic: state without a network (RocketMQ: RouteInfoManager)."""
+"""The route table: which broker serves which topic (RocketMQ: RouteInfoManager)."""
 
+import itertools
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Set
 from enum import IntFlag
+from typing import TypeVar
 
 import msgspec
 
-from congreve.remoting.bodies import (
+from congreve.namesrv.config import NamesrvConfig
+from congreve.namesrv.errors import RegistrationError
+from congreve.remoting.messages.bodies import (
     BrokerData,
     ClusterInfo,
     DataVersion,
@@ -16,6 +20,11 @@ from congreve.remoting.bodies import (
     TopicList,
     TopicRouteData,
 )
+from congreve.table_limit import TableLimit
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work over all topics, which the event loop runs in steps."""
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +32,13 @@ EXPIRY_S = 120.0
 """Seconds without a registration after which a broker is forgotten."""
 
 MASTER_ID = 0
+_NAMED_MAX = 5
+NAME_MAX = 1024
+"""Characters of a name: maxBrokers and maxTopics bound memory only when names are bounded."""
 
 
 class Perm(IntFlag):
-    """What a topic's queues may be used for (RocketMQ: PermName)."""
+    """The permissions of a topic's queues (RocketMQ: PermName)."""
 
     WRITE = 2
     READ = 4
@@ -40,7 +52,7 @@ class TopicSysFlag(IntFlag):
 
 
 class BrokerIdentity(msgspec.Struct, frozen=True):
-    """Who registers. A master and its slaves share `name`; `broker_id` 0 is the master."""
+    """A broker that registers. A master and its slaves share `name`; the master has id 0."""
 
     cluster: str
     name: str
@@ -50,7 +62,7 @@ class BrokerIdentity(msgspec.Struct, frozen=True):
 
 
 class Master(msgspec.Struct, frozen=True):
-    """What a slave is told about its master."""
+    """The master's addresses for a slave."""
 
     address: str
     ha_address: str
@@ -66,10 +78,22 @@ class _LiveBroker(msgspec.Struct):
     channel: Hashable
 
 
-class RouteTable:
-    """All that brokers registered. `clock` gives seconds that never run backwards."""
+def _check_lengths(texts: Mapping[str, str]) -> None:
+    for what, text in texts.items():
+        if len(text) > NAME_MAX:
+            raise RegistrationError(
+                f"{what} has {len(text)} characters ({text[:40]!r}...): {NAME_MAX} at most"
+            )
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+
+class RouteTable:
+    """All registrations of brokers; `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float], config: NamesrvConfig | None = None) -> None:
+        limits = config or NamesrvConfig()
+        self._broker_limit = TableLimit("maxBrokers", "brokers", lambda: limits.max_brokers)
+        self._topic_limit = TableLimit("maxTopics", "topics", lambda: limits.max_topics)
+        self._topic_count = 0  # one for each broker name that has it
         self._clock = clock
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._brokers: dict[str, BrokerData] = {}  # by broker name
@@ -86,23 +110,36 @@ class RouteTable:
     ) -> Master | None:
         """Take a registration; it adds and changes topics, and never removes one.
 
-        Returns the master that a slave belongs to, None for a master or where there is none.
+        Returns the master of a slave, None for a master or when there is none. Raises
+        RegistrationError for names that are too long, TableFullError when this broker or its
+        topics exceed a limit; then no topic is taken.
         """
+        _check_lengths(
+            {
+                "brokerName": broker.name,
+                "clusterName": broker.cluster,
+                "brokerAddr": broker.address,
+                "haServerAddr": broker.ha_address,
+                "filterServerList": ",".join(filter_servers),
+            }
+        )
+        wanted = self.wants_topics(broker, topics.data_version)
         data = self._brokers.get(broker.name)
+        if data is None:
+            self._broker_limit.check(len(self._brokers))
+        if broker.address not in self._live:
+            self._broker_limit.check(len(self._live))
+        if wanted:
+            self.take_topics(broker.name, topics.topic_config_table.values())
         if data is None or data.cluster != broker.cluster:
             known = {} if data is None else data.broker_addrs
             data = BrokerData(cluster=broker.cluster, broker_name=broker.name, broker_addrs=known)
             self._brokers[broker.name] = data
-        # A slave that became the master comes under another id with its old address.
+        # A slave that became the master registers another id with its old address.
         for stale in [i for i, a in data.broker_addrs.items() if a == broker.address]:
             if stale != broker.broker_id:
                 del data.broker_addrs[stale]
-        is_new = broker.broker_id not in data.broker_addrs
         data.broker_addrs[broker.broker_id] = broker.address
-        changed = is_new or self.is_changed(broker.address, topics.data_version)
-        if broker.broker_id == MASTER_ID and changed:
-            for config in topics.topic_config_table.values():
-                self._take_topic(broker.name, config)
         if broker.address not in self._live:
             logger.info("broker %s registered: %s", broker.name, broker.address)
         self._live[broker.address] = _LiveBroker(
@@ -114,35 +151,45 @@ class RouteTable:
         )
         return None if broker.broker_id == MASTER_ID else self._master(data)
 
-    def unregister(self, address: str) -> None:
-        """Forget a broker that goes in order; another that took its id in the meantime stays."""
-        self._forget(address)
+    def wants_topics(self, broker: BrokerIdentity, version: DataVersion) -> bool:
+        """Whether register() takes this broker's topics: a master's that are new or changed."""
+        data = self._brokers.get(broker.name)
+        is_new = data is None or broker.broker_id not in data.broker_addrs
+        return broker.broker_id == MASTER_ID and (
+            is_new or self.is_changed(broker.address, version)
+        )
 
-    def channel_closed(self, channel: Hashable) -> None:
-        """Forget who registered last over this connection."""
-        for address in [a for a, live in self._live.items() if live.channel is channel]:
-            logger.warning("connection of broker %s closed: its routes are removed", address)
-            self._forget(address)
+    def unregister_steps(self, address: str) -> Steps[None]:
+        """Forget a broker that unregisters; another broker that has its id by now stays."""
+        return self._forget({address})
 
-    def drop_expired(self) -> list[Hashable]:
-        """Forget brokers that were silent too long; returns their connections."""
+    def closing_steps(self, channel: Hashable) -> Steps[None]:
+        """Forget the brokers that registered last over this connection."""
+        gone = {a for a, live in self._live.items() if live.channel is channel}
+        if gone:
+            logger.warning("connection of %s closed: its routes are removed", _some(gone))
+            yield from self._forget(gone)
+
+    def expiry_steps(self) -> Steps[list[Hashable]]:
+        """Forget brokers without a registration for EXPIRY_S; return their connections."""
         limit = self._clock() - EXPIRY_S
-        expired = [(a, live.channel) for a, live in self._live.items() if live.last_seen < limit]
-        for address, _ in expired:
-            logger.warning("broker %s silent for %g s: its routes are removed", address, EXPIRY_S)
-            self._forget(address)
-        return [channel for _, channel in expired]
+        expired = {a: live.channel for a, live in self._live.items() if live.last_seen < limit}
+        if expired:
+            logger.warning("%s silent for %g s: routes are removed", _some(expired), EXPIRY_S)
+            yield from self._forget(expired.keys())
+        return list(expired.values())
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
-        """Whether a broker at `version` knows other topics than were registered last."""
+        """Whether `version` differs from the broker's last registration."""
         return self.data_version(address) != version
 
     def data_version(self, address: str) -> DataVersion | None:
+        """The data version of a broker's last registration, None without one."""
         live = self._live.get(address)
         return None if live is None else live.data_version
 
     def touch(self, address: str) -> None:
-        """The broker is alive, and has nothing new."""
+        """Note that the broker is alive."""
         live = self._live.get(address)
         if live is not None:
             live.last_seen = self._clock()
@@ -154,19 +201,26 @@ class RouteTable:
             return None
         return Master(address, live.ha_address)
 
-    def _forget(self, address: str) -> None:
-        self._live.pop(address, None)
+    def _forget(self, addresses: Set[str]) -> Steps[None]:
+        """Forget brokers in one pass."""
+        for address in addresses:
+            self._live.pop(address, None)
+        empty = set()
         for name, data in list(self._brokers.items()):
-            for broker_id in [i for i, a in data.broker_addrs.items() if a == address]:
+            for broker_id in [i for i, a in data.broker_addrs.items() if a in addresses]:
                 del data.broker_addrs[broker_id]
             if not data.broker_addrs:
                 del self._brokers[name]
-                self._remove_queues(list(self._queues), {name})
+                empty.add(name)
+        for topic in list(self._queues) if empty else ():
+            # A broker that registered again meanwhile keeps its queues.
+            self._remove_queues(topic, empty - self._brokers.keys())
+            yield
 
     # ---- topics --------------------------------------------------------------------------------
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Queues and brokers of a topic, None where there are none."""
+        """Queues and brokers of a topic, None when there are none."""
         queues = self._queues.get(topic, {})
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
         if not brokers:
@@ -180,86 +234,133 @@ class RouteTable:
         )
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, or only those of its queues that a cluster's brokers have."""
+        """Forget a topic, or only its queues on the brokers of a cluster."""
         queues = self._queues.get(topic, {})
-        self._remove_queues([topic], set(queues) if cluster is None else self._names(cluster))
+        self._remove_queues(topic, set(queues) if cluster is None else self._names(cluster))
 
-    def change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        """Give all queues of a broker other rights, until it registers changes; their number."""
+    def change_perm(self, broker_name: str, change: Callable[[int], int]) -> Steps[int]:
+        """Change the permissions of a broker's queues until it registers changes.
+
+        Returns the number of queues.
+        """
         count = 0
-        for queues in self._queues.values():
+        for queues in list(self._queues.values()):
+            yield
             queue = queues.get(broker_name)
             if queue is not None:
                 queues[broker_name] = msgspec.structs.replace(queue, perm=change(queue.perm))
                 count += 1
         return count
 
-    def wipe_write_perm(self, broker_name: str) -> int:
-        """Take the right to write from all queues of a broker; their number."""
+    def wipe_write_perm(self, broker_name: str) -> Steps[int]:
+        """Remove the write permission of a broker's queues; returns their number."""
         return self.change_perm(broker_name, lambda perm: perm & ~Perm.WRITE)
 
-    def add_write_perm(self, broker_name: str) -> int:
-        """Let all queues of a broker be read and written, whatever they were; their number."""
+    def add_write_perm(self, broker_name: str) -> Steps[int]:
+        """Make all queues of a broker readable and writable; returns their number."""
         return self.change_perm(broker_name, lambda _: int(Perm.READ | Perm.WRITE))
 
-    def _take_topic(self, broker_name: str, config: TopicConfig) -> None:
-        self._queues.setdefault(config.topic_name, {})[broker_name] = QueueData(
-            broker_name=broker_name,
-            read_queue_nums=config.read_queue_nums,
-            write_queue_nums=config.write_queue_nums,
-            perm=config.perm,
-            topic_sys_flag=config.topic_sys_flag,
-        )
+    def take_topics(self, broker_name: str, topics: Iterable[TopicConfig]) -> None:
+        """Add and change topics of a broker that registers.
 
-    def _remove_queues(self, topics: list[str], broker_names: set[str]) -> None:
-        for topic in topics:
-            queues = self._queues.get(topic, {})
-            for name in broker_names & queues.keys():
-                del queues[name]
-            if not queues:
-                self._queues.pop(topic, None)
+        Raises TableFullError when they exceed maxTopics, RegistrationError when a name is too
+        long; then none is taken.
+        """
+        topics = list(topics)
+        for config in topics:
+            _check_lengths({"topicName": config.topic_name})
+        self._check_room(broker_name, topics)
+        for config in topics:
+            queues = self._queues.setdefault(config.topic_name, {})
+            self._topic_count += broker_name not in queues
+            queues[broker_name] = QueueData(
+                broker_name=broker_name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            )
+
+    def _check_room(self, broker_name: str, topics: Collection[TopicConfig]) -> None:
+        known = self._queues
+        new = {t.topic_name for t in topics if broker_name not in known.get(t.topic_name, ())}
+        self._topic_limit.check(self._topic_count, len(new))
+
+    def _remove_queues(self, topic: str, broker_names: Set[str]) -> None:
+        queues = self._queues.get(topic, {})
+        for name in broker_names & queues.keys():
+            del queues[name]
+            self._topic_count -= 1
+        if not queues:
+            self._queues.pop(topic, None)
 
     # ---- lists ---------------------------------------------------------------------------------
 
     def cluster_info(self) -> ClusterInfo:
+        """All clusters and brokers."""
         return ClusterInfo(
             broker_addr_table=dict(self._brokers),
-            cluster_addr_table={name: sorted(self._names(name)) for name in self._clusters()},
+            cluster_addr_table={name: sorted(of) for name, of in self._clusters().items()},
         )
 
     def topics(self) -> TopicList:
+        """The names of all topics."""
         return TopicList(topic_list=list(self._queues))
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
+    def topics_of_cluster(self, cluster: str) -> Steps[TopicList]:
+        """The names of the topics on brokers of a cluster."""
         names = self._names(cluster)
-        return TopicList(
-            topic_list=[t for t, queues in self._queues.items() if names & set(queues)]
-        )
+        return self._topics_where(lambda queues: not names.isdisjoint(queues))
 
     def system_topics(self) -> TopicList:
-        """Names of clusters and brokers, which are topics too, and the address of some broker."""
-        names = [name for cluster in self._clusters() for name in (cluster, *self._names(cluster))]
+        """The names of clusters and brokers, which are topics too, and one broker's address."""
+        names = [name for cluster, of in self._clusters().items() for name in (cluster, *of)]
         addresses = (a for data in self._brokers.values() for a in data.broker_addrs.values())
         return TopicList(topic_list=names, broker_addr=next(addresses, None))
 
-    def unit_topics(self) -> TopicList:
-        return self._topics_where(lambda flag: bool(flag & TopicSysFlag.UNIT))
+    def unit_topics(self) -> Steps[TopicList]:
+        """The topics with the flag UNIT."""
+        return self._topics_flagged(TopicSysFlag.UNIT, TopicSysFlag.UNIT)
 
-    def unit_sub_topics(self) -> TopicList:
-        return self._topics_where(lambda flag: bool(flag & TopicSysFlag.UNIT_SUB))
+    def unit_sub_topics(self) -> Steps[TopicList]:
+        """The topics with the flag UNIT_SUB."""
+        return self._topics_flagged(TopicSysFlag.UNIT_SUB, TopicSysFlag.UNIT_SUB)
 
-    def unit_sub_ununit_topics(self) -> TopicList:
-        both = TopicSysFlag.UNIT | TopicSysFlag.UNIT_SUB
-        return self._topics_where(lambda flag: flag & both == TopicSysFlag.UNIT_SUB)
+    def unit_sub_ununit_topics(self) -> Steps[TopicList]:
+        """The topics with the flag UNIT_SUB and without UNIT."""
+        return self._topics_flagged(
+            TopicSysFlag.UNIT | TopicSysFlag.UNIT_SUB, TopicSysFlag.UNIT_SUB
+        )
 
-    def _topics_where(self, wanted: Callable[[int], bool]) -> TopicList:
-        def first_flag(queues: Mapping[str, QueueData]) -> int:
-            return next(iter(queues.values())).topic_sys_flag
+    def _topics_flagged(self, looked_at: int, wanted: int) -> Steps[TopicList]:
+        """Topics whose flag has these bits as wanted on their first broker."""
+        looked_at, wanted = int(looked_at), int(wanted)  # flags take ten times as long to compare
+        return self._topics_where(
+            lambda queues: next(iter(queues.values())).topic_sys_flag & looked_at == wanted
+        )
 
-        return TopicList(topic_list=[t for t, qs in self._queues.items() if wanted(first_flag(qs))])
+    def _topics_where(self, chosen: Callable[[dict[str, QueueData]], bool]) -> Steps[TopicList]:
+        """Topics for whose queues by broker `chosen` returns True."""
+        found = []
+        for topic, queues in list(self._queues.items()):
+            if queues and chosen(queues):  # its last broker may have gone since the last step
+                found.append(topic)
+            yield
+        return TopicList(topic_list=found)
 
-    def _clusters(self) -> list[str]:
-        return list(dict.fromkeys(data.cluster for data in self._brokers.values()))
+    def _clusters(self) -> dict[str, list[str]]:
+        """Broker names by cluster."""
+        found: dict[str, list[str]] = {}
+        for name, data in self._brokers.items():
+            found.setdefault(data.cluster, []).append(name)
+        return found
 
     def _names(self, cluster: str) -> set[str]:
         return {name for name, data in self._brokers.items() if data.cluster == cluster}
+
+
+def _some(addresses: Collection[str]) -> str:
+    """Brokers for a log line: the names of the first, and the number of others."""
+    named = ", ".join(itertools.islice(addresses, _NAMED_MAX))
+    more = len(addresses) - _NAMED_MAX
+    return f"broker {named}" if more <= 0 else f"broker {named} and {more} others"

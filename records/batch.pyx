@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from congreve.records cimport layout
+from congreve.records.message.properties cimport UNIQ_KEY, put_name
 
 from congreve.records.errors import RecordError
 
@@ -48,16 +49,22 @@ cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length,
 
 
 def batch_element(body, bytes properties not None, int32_t flag):
+    """One element of a batch's body (RocketMQ: MessageDecoder.encodeMessage).
+
+    `body` is any buffer, `properties` are encoded. Raises TypeError for a body that is no buffer.
+    """
     cdef Py_buffer view
-    cdef int32_t more = <int32_t> len(properties)
+    cdef int32_t properties_length = <int32_t> len(properties)
     cdef bytes element
     cdef uint8_t *out
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
-        element = PyBytes_FromStringAndSize(NULL, layout.BATCH_ELEMENT_FIXED + view.len + more)
+        element = PyBytes_FromStringAndSize(
+            NULL, layout.BATCH_ELEMENT_FIXED + view.len + properties_length
+        )
         out = <uint8_t *> PyBytes_AS_STRING(element)
-        out = put_body(out, <const uint8_t *> view.buf, <int32_t> view.len, flag, more)
-        memcpy(out, PyBytes_AS_STRING(properties), more)
+        out = put_body(out, <const uint8_t *> view.buf, <int32_t> view.len, flag, properties_length)
+        memcpy(out, PyBytes_AS_STRING(properties), properties_length)
         return element
     finally:
         PyBuffer_Release(&view)
@@ -65,9 +72,16 @@ def batch_element(body, bytes properties not None, int32_t flag):
 
 @cython.final
 cdef class BatchEncoder:
+    """Encodes bodies with the same properties as batches of at most `size_max` bytes.
+
+    Each message gets an id of 32 hex digits: `id_head` (28 digits), then a counter that goes up by
+    one with each message. `properties` are the others, encoded.
+    """
+
     cdef bytes properties
     cdef int32_t overhead
     cdef readonly int32_t size_max
+    """Bytes of a batch at most."""
     cdef uint8_t[ID_PROPERTY_LENGTH] id_property
     cdef uint8_t *id            # where it stands in there
 
@@ -77,26 +91,24 @@ cdef class BatchEncoder:
         self.overhead = (
             layout.BATCH_ELEMENT_FIXED + ID_PROPERTY_LENGTH + <int32_t> len(properties)
         )
-        memcpy(self.id_property, b"UNIQ_KEY", ID_NAME_LENGTH - 1)
-        self.id_property[ID_NAME_LENGTH - 1] = layout.NAME_VALUE_SEPARATOR
-        self.id = self.id_property + ID_NAME_LENGTH
+        self.id = put_name(self.id_property, UNIQ_KEY)
         self.id_property[ID_PROPERTY_LENGTH - 1] = layout.PROPERTY_SEPARATOR
 
     cdef uint8_t *put(self, uint8_t *out, const uint8_t *body, int32_t length,
                       int32_t counter) noexcept:
         cdef uint8_t *digits = self.id + ID_LENGTH - COUNTER_LENGTH
-        cdef Py_ssize_t more = len(self.properties)
+        cdef Py_ssize_t properties_length = len(self.properties)
         digits[0] = HEX[counter >> 12 & 15]
         digits[1] = HEX[counter >> 8 & 15]
         digits[2] = HEX[counter >> 4 & 15]
         digits[3] = HEX[counter & 15]
-        out = put_body(out, body, length, 0, ID_PROPERTY_LENGTH + <int32_t> more)
+        out = put_body(out, body, length, 0, ID_PROPERTY_LENGTH + <int32_t> properties_length)
         memcpy(out, self.id_property, ID_PROPERTY_LENGTH)
         out += ID_PROPERTY_LENGTH
-        memcpy(out, PyBytes_AS_STRING(self.properties), more)
-        return out + more
+        memcpy(out, PyBytes_AS_STRING(self.properties), properties_length)
+        return out + properties_length
 
-    cdef Py_ssize_t room(self, Py_ssize_t used, Py_ssize_t length, Py_ssize_t index) except -1:
+    cdef Py_ssize_t size_with(self, Py_ssize_t used, Py_ssize_t length, Py_ssize_t index) except -1:
         """Bytes of the batch with one body more; 0: it does not fit."""
         if length == 0 or self.overhead + length > self.size_max:
             raise RecordError(
@@ -108,6 +120,12 @@ cdef class BatchEncoder:
 
     def take_bodies(self, list bodies not None, Py_ssize_t start, str id_head not None,
                     int32_t counter):
+        """Encode a batch of the bodies from `start` on.
+
+        Returns the batch, the ids of its messages joined by commas, and the index behind its last
+        body. Raises RecordError for an empty body and for one that fits no batch, TypeError for one
+        that is no buffer.
+        """
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
         cdef uint8_t *at = begin
@@ -117,7 +135,7 @@ cdef class BatchEncoder:
         while index < len(bodies):
             PyObject_GetBuffer(<object> PyList_GET_ITEM(bodies, index), &view, PyBUF_SIMPLE)
             try:
-                if not self.room(at - begin, view.len, index):
+                if not self.size_with(at - begin, view.len, index):
                     break
                 at = self.put(at, <const uint8_t *> view.buf, <int32_t> view.len, counter)
             finally:
@@ -129,6 +147,11 @@ cdef class BatchEncoder:
 
     def take_column(self, data, const int64_t[::1] offsets not None, Py_ssize_t start,
                     str id_head not None, int32_t counter):
+        """take_bodies() for a column: body i is ``data[offsets[i]:offsets[i + 1]]``.
+
+        `offsets` is a contiguous int64 array of shape (n + 1,). Raises RecordError as well where a
+        body lies outside of `data`.
+        """
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
         cdef uint8_t *at = begin
@@ -142,7 +165,7 @@ cdef class BatchEncoder:
                 length = offsets[index + 1] - offsets[index]
                 if offsets[index] < 0 or length < 0 or offsets[index + 1] > view.len:
                     raise RecordError(f"body number {index} does not lie in its column")
-                if not self.room(at - begin, length, index):
+                if not self.size_with(at - begin, length, index):
                     break
                 at = self.put(
                     at, <const uint8_t *> view.buf + offsets[index], <int32_t> length, counter

@@ -81,8 +81,10 @@ cdef object crc_of(Way way, object data, uint32_t crc):
 
 
 def crc32_by_tables(data, uint32_t crc=0):
+    """zlib.crc32 by the way that needs no special CPU (what crc32 falls back to)."""
     return crc_of(c_by_tables, data, crc)
 
 
 def crc32_by_folding(data, uint32_t crc=0):
+    """zlib.crc32 by carry-less multiplication of 16 bytes; by tables where the CPU has none."""
     return crc_of(c_by_folding, data, crc)

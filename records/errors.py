@@ -1,15 +1,15 @@
-"""What reading or writing a message's bytes can fail with."""
+"""Errors of reading and writing a message's bytes."""
 
 from congreve.errors import CongreveError
 
 
 class RecordError(CongreveError):
-    """Bytes that are no valid record, properties or id, or a message that no record can hold."""
+    """Bytes are no valid record, properties or id, or no record can hold a message."""
 
 
 class CorruptRecordError(RecordError):
-    """A stored message that is damaged, or lies no longer where its queue's entry says."""
+    """A stored message is damaged, or its queue's entry leads to other bytes."""
 
 
 class FilterSyntaxError(RecordError):
-    """A filter expression that cannot be compiled; the message names line and column."""
+    """A filter expression cannot be compiled; the message names line and column."""

@@ -27,7 +27,7 @@ cdef tuple to_host(const uint8_t *at, int32_t length)
 cdef enum:
     MESSAGE_ID_MAX = 56
 cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_offset) noexcept nogil
-# The two parts of one, for whoever writes many of one host.
+# The two parts of an id, for callers that write many ids of one host.
 cdef uint8_t *put_id_host(uint8_t *at, const Host *host) noexcept nogil
 cdef uint8_t *put_id_offset(uint8_t *at, int64_t physical_offset) noexcept nogil
 # "10.0.0.7:10911" or "[2001:db8::7]:10911" of a record's 8 or 20 bytes; returns its length.

@@ -81,6 +81,11 @@ cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_off
 
 
 def offset_message_id(host, int64_t physical_offset):
+    """The offset message id: 32 (IPv4) or 56 (IPv6) upper-case hex digits of host and offset.
+
+    They are the address, the port (i32) and the physical offset (i64). Raises RecordError where the
+    host is no address.
+    """
     cdef Host packed
     cdef uint8_t text[MESSAGE_ID_MAX]
     fill_host(&packed, host)
@@ -88,6 +93,7 @@ def offset_message_id(host, int64_t physical_offset):
 
 
 def parse_offset_message_id(str message_id):
+    """Host and physical offset of an offset message id. Raises RecordError for another text."""
     cdef bytes raw
     if len(message_id) not in (32, 56):
         raise RecordError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")

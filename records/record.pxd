@@ -1,4 +1,5 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport strlen
 
 from congreve.records.host cimport Host
 
@@ -72,14 +73,20 @@ cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queu
 
 cdef void encode_blank(uint8_t *at, int64_t remaining) noexcept nogil
 
-# Reads the record at `at`, of which `available` bytes may be touched; fills `view` on RECORD_OK.
-# Demands that the record names `physical_offset` as its own; checks the CRC where told to.
+# Reads the record at `at`, of which `available` bytes may be read; fills `view` on RECORD_OK. The
+# record must name `physical_offset` as its own; with `verify_crc` its CRC must be right.
 cdef RecordCheck check(const uint8_t *at, int64_t available, int64_t physical_offset,
                        bint verify_crc, RecordView *view) noexcept nogil
 
 # The value of property `name`; NULL when absent. Last one wins, as in Java's map.
 cdef const uint8_t *find_property(const uint8_t *properties, int32_t length, const char *name,
                                   int32_t name_length, int32_t *value_length) noexcept nogil
+
+# The same of a record, for a name that the compiler knows.
+cdef inline const uint8_t *property_of(const RecordView *view, const char *name,
+                                       int32_t *value_length) noexcept nogil:
+    return find_property(view.properties, view.properties_length, name, <int32_t> strlen(name),
+                         value_length)
 
 # The tags code of a stored record: hash of TAGS, 0 without.
 cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil

@@ -1,7 +1,7 @@
-"""One stored message: written, checked, and turned into Python objects."""
+"""The record codec: encodes, checks and decodes stored messages."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, strlen
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -11,10 +11,11 @@ from congreve.records.cursor cimport (
     load_i16, load_i32, load_i64, prefetch_to_write, store_i16, store_i32, store_i64,
 )
 from congreve.records.host cimport fill_host, is_v6, put_host, to_host
+from congreve.records.message.properties cimport TAGS
 
 from congreve.records.errors import RecordError
 from congreve.records.host import offset_message_id, parse_offset_message_id
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 
 cdef extern from * nogil:
     """
@@ -205,7 +206,8 @@ cdef const uint8_t *find_property(const uint8_t *properties, int32_t length, con
 
 cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil:
     cdef int32_t tags_length = 0
-    cdef const uint8_t *tags = find_property(properties, length, b"TAGS", 4, &tags_length)
+    cdef const uint8_t *tags = find_property(properties, length, TAGS,
+                                             <int32_t> strlen(TAGS), &tags_length)
     return 0 if tags == NULL else checksum.string_hash(0, tags, tags_length)
 
 
@@ -231,6 +233,11 @@ cdef int32_t read_batch_element(const uint8_t *at, int32_t left,
 
 
 cdef class Outgoing:
+    """A `Record` as the struct that encode() reads; it holds the bytes that the struct points at.
+
+    Raises RecordError where a number does not fit the format.
+    """
+
     def __cinit__(self, record):
         cdef Message *message = &self.message
         self.topic = record.topic.encode()
@@ -254,11 +261,20 @@ cdef class Outgoing:
             fill_host(&message.born_host, record.born_host)
             fill_host(&message.store_host, record.store_host)
         except OverflowError as error:
-            raise RecordError(f"a number of {record!r} is too large for the format") from error
+            numbers = (record.queue_id, record.flag, record.sys_flag, record.reconsume_times)
+            raise RecordError(
+                f"one of {numbers}, {record.born_timestamp}, {record.prepared_offset} or a port is "
+                "too large for the format"
+            ) from error
         message.tags_code = tags_code(message.properties, message.properties_length)
 
 
 def encode_record(record):
+    """Encode one record as the commit log stores it (RocketMQ: MessageExtEncoder).
+
+    It computes size, CRC and host bits and ignores `record.size` and `record.body_crc`. Raises
+    RecordError where a length or a number exceeds the format's limit.
+    """
     cdef Outgoing outgoing = Outgoing(record)
     cdef int64_t size
     cdef bytes encoded
@@ -322,6 +338,11 @@ cdef object read_record(const uint8_t *data, int64_t length, int64_t position, b
 
 
 def decode_record(buffer, int64_t position=0, *, bint verify_crc=True, physical_offset=None):
+    """Decode the record at byte `position` (RocketMQ: MessageDecoder.decode).
+
+    With `physical_offset` the record must name it as its own. Raises RecordError for bytes that are
+    no whole and sound record.
+    """
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -334,6 +355,7 @@ def decode_record(buffer, int64_t position=0, *, bint verify_crc=True, physical_
 
 
 def decode_records(buffer):
+    """Decode consecutive records, the body of a pull, and check their CRCs. Raises RecordError."""
     cdef Py_buffer view
     cdef int64_t position = 0
     cdef list records = []
@@ -348,6 +370,7 @@ def decode_records(buffer):
 
 
 def encode_properties(properties):
+    """UTF-8 of name 0x01 value 0x02 ...; RecordError where a separator is part of a property."""
     pieces = []
     for name, value in properties.items():
         if "\x01" in name or "\x02" in name or "\x02" in value:
@@ -378,6 +401,7 @@ cdef dict to_properties(const uint8_t *at, int64_t length):
 
 
 def decode_properties(buffer):
+    """Decode properties; drops incomplete pieces, the last of equal names wins, as in RocketMQ."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -387,6 +411,7 @@ def decode_properties(buffer):
 
 
 def crc32(buffer, uint32_t crc=0):
+    """zlib.crc32, several times as fast; `crc` continues an earlier one."""
     return checksum.crc_of(checksum.crc32, buffer, crc)
 
 
@@ -395,11 +420,13 @@ cdef bytes to_utf8(text):
 
 
 def string_hash(text):
+    """Java's String.hashCode, signed 32 bits; bytes are taken as UTF-8."""
     cdef bytes utf8 = to_utf8(text)
     return checksum.string_hash(0, <const uint8_t *> PyBytes_AS_STRING(utf8), len(utf8))
 
 
 def index_hash(topic, key):
+    """Key hash of an index entry (RocketMQ: IndexFile.indexKeyHashMethod), never negative."""
     cdef bytes first = to_utf8(topic)
     cdef bytes second = to_utf8(key)
     return checksum.index_hash(<const uint8_t *> PyBytes_AS_STRING(first), len(first),

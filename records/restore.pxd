@@ -4,18 +4,18 @@ from congreve.records.record cimport Message, RecordView
 
 # Why a record was stored under another topic than its own.
 cdef enum RestoreKind:
-    RESTORE_DELAYED = 0     # a delay level: DELAY goes
-    RESTORE_TIMED = 1       # a deliver time of its own: what asked for it goes
+    RESTORE_DELAYED = 0     # a delay level
+    RESTORE_TIMED = 1       # a deliver time of its own: its offset + 1 is kept
     RESTORE_COMMITTED = 2   # a half message: its type becomes COMMIT, its offset is kept
 
 cdef enum RestoreCheck:
     RESTORE_OK = 0
     RESTORE_NO_TARGET = 1   # REAL_TOPIC or REAL_QID is absent or cannot be one
 
-# What the parked record at `parked` is to be stored as: its real topic and queue, its properties
-# without what parking added, its tags' hash. `room` takes the properties (PROPERTIES_MAX bytes);
-# topic and body stay slices of the parked record.
-cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *room,
+# What the parked record at `parked` is to be stored as: its real topic and queue, its tags' hash.
+# The properties stay as they are, as with the reference, but for those of a timed record, which are
+# copied to `buffer` (PROPERTIES_MAX bytes). All else stays slices of the parked record.
+cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *buffer,
                           Message *message) noexcept nogil
 
 # The decimal number of at most 18 digits at `at`; -1 where it is none.

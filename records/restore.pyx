@@ -2,8 +2,9 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy, strlen
+from libc.string cimport memchr, memcpy
 
+from congreve.records.byte_compare cimport is_text, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.host cimport Host, to_host
@@ -11,20 +12,20 @@ from congreve.records.layout cimport (
     AT_PHYSICAL_OFFSET, NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR,
     SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, TOPIC_MAX,
 )
+from congreve.records.message.properties cimport (
+    DELAY, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
+    TIMER_OUT_MS, TIMER_PREFIX,
+)
 from congreve.records.record cimport RECORD_OK, Message, RecordView, check
 
 from congreve.records.errors import RecordError
-from congreve.records.message import Record
+from congreve.records.message import properties
+from congreve.records.message.message import Record
 from congreve.records.record import decode_properties
 
-DELAYED = RESTORE_DELAYED
-TIMED = RESTORE_TIMED
-COMMITTED = RESTORE_COMMITTED
-
-
-cdef inline bint is_name(const uint8_t *at, Py_ssize_t length, const char *wanted) noexcept nogil:
-    # strlen of a literal is folded by the compiler.
-    return <size_t> length == strlen(wanted) and memcmp(at, wanted, length) == 0
+DELAYED = RESTORE_DELAYED      # parked by a delay level
+TIMED = RESTORE_TIMED          # parked until a time of its own
+COMMITTED = RESTORE_COMMITTED  # a half message whose transaction was committed
 
 
 cdef int64_t decimal(const uint8_t *at, Py_ssize_t length) noexcept nogil:
@@ -45,30 +46,26 @@ cdef inline void take_host(Host *host, const uint8_t *at, int32_t length) noexce
     host.port = load_i32(at + host.length)
 
 
-cdef inline bint goes(const uint8_t *name, Py_ssize_t length, RestoreKind kind) noexcept nogil:
-    """Whether this property was only there to park the record."""
-    if is_name(name, length, b"DELAY"):
-        return kind != RESTORE_COMMITTED
-    if kind == RESTORE_COMMITTED:
-        # TRAN_MSG stays: by it the Java client tells a consumer the transaction's id.
-        return (
-            is_name(name, length, b"PGROUP") or is_name(name, length, b"TRANSACTION_CHECK_TIMES")
-            or is_name(name, length, b"TRAN_PREPARED_QUEUE_OFFSET")
-        )
-    return kind == RESTORE_TIMED and length > 6 and memcmp(name, b"TIMER_", 6) == 0 and (
-        is_name(name, length, b"TIMER_OUT_MS") or is_name(name, length, b"TIMER_DELIVER_MS")
-        or is_name(name, length, b"TIMER_DELAY_MS") or is_name(name, length, b"TIMER_DELAY_SEC")
+cdef inline bint is_of_timers(const uint8_t *name, Py_ssize_t length) noexcept nogil:
+    """Whether this property was only there to park a timed record."""
+    return (
+        is_text(name, length, REAL_TOPIC) or is_text(name, length, REAL_QUEUE_ID)
+        or is_text(name, length, DELAY)
+        or (starts_with(name, length, TIMER_PREFIX) and (
+            is_text(name, length, TIMER_OUT_MS) or is_text(name, length, TIMER_DELIVER_MS)
+            or is_text(name, length, TIMER_DELAY_MS) or is_text(name, length, TIMER_DELAY_SEC)
+        ))
     )
 
 
-cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *room,
+cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *buffer,
                           Message *message) noexcept nogil:
     message.topic = NULL
     message.queue_id = -1
     message.tags_code = 0
     message.properties_more = NULL
     message.properties_more_length = 0
-    read_properties(parked, kind, room, message)
+    read_properties(parked, message)
     if message.topic == NULL or message.queue_id < 0:
         return RESTORE_NO_TARGET
     message.body = parked.body
@@ -80,20 +77,21 @@ cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *r
     message.prepared_offset = 0
     take_host(&message.born_host, parked.born_host, parked.born_host_length)
     take_host(&message.store_host, parked.store_host, parked.store_host_length)
-    if kind == RESTORE_COMMITTED:
+    if kind == RESTORE_TIMED:
+        drop_timer_properties(parked, buffer, message)
+        message.prepared_offset = parked.physical_offset + 1  # 0 says nothing
+    elif kind == RESTORE_COMMITTED:
         message.sys_flag = (message.sys_flag & ~SYS_TRANSACTION_MASK) | SYS_TRANSACTION_COMMIT
         message.prepared_offset = parked.physical_offset
     return RESTORE_OK
 
 
-# One pass: the target is read, what stays is copied. Of equal names the last one counts.
-cdef void read_properties(const RecordView *parked, RestoreKind kind, uint8_t *room,
-                          Message *message) noexcept nogil:
+# The target and the tags' hash; of equal names the last one counts. All properties stay.
+cdef void read_properties(const RecordView *parked, Message *message) noexcept nogil:
     cdef const uint8_t *at = parked.properties
     cdef const uint8_t *end = at + parked.properties_length
     cdef const uint8_t *stop
     cdef const uint8_t *value
-    cdef uint8_t *out = room
     cdef int64_t queue_id
     cdef Py_ssize_t name
     while at < end:
@@ -104,28 +102,53 @@ cdef void read_properties(const RecordView *parked, RestoreKind kind, uint8_t *r
         if value != NULL:
             name = value - at
             value += 1
-            if is_name(at, name, b"REAL_TOPIC"):
+            if is_text(at, name, REAL_TOPIC):
                 if 0 < stop - value <= TOPIC_MAX:
                     message.topic = value
                     message.topic_length = <int32_t> (stop - value)
-            elif is_name(at, name, b"REAL_QID"):
+            elif is_text(at, name, REAL_QUEUE_ID):
                 queue_id = decimal(value, stop - value)
                 message.queue_id = <int32_t> queue_id if queue_id <= INT32_MAX else -1
-            elif not goes(at, name, kind):
-                if is_name(at, name, b"TAGS"):
-                    message.tags_code = string_hash(0, value, stop - value)
-                if out > room:
-                    out[0] = PROPERTY_SEPARATOR
-                    out += 1
-                memcpy(out, at, stop - at)
-                out += stop - at
+            elif is_text(at, name, TAGS):
+                message.tags_code = string_hash(0, value, stop - value)
         at = stop + 1
-    message.properties = room
-    message.properties_length = <int32_t> (out - room)
+    message.properties = parked.properties
+    message.properties_length = parked.properties_length
+
+
+cdef void drop_timer_properties(const RecordView *parked, uint8_t *buffer,
+                                Message *message) noexcept nogil:
+    cdef const uint8_t *at = parked.properties
+    cdef const uint8_t *end = at + parked.properties_length
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    cdef uint8_t *out = buffer
+    while at < end:
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
+        if stop == NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+        if value != NULL and not is_of_timers(at, value - at):
+            if out > buffer:
+                out[0] = PROPERTY_SEPARATOR
+                out += 1
+            memcpy(out, at, stop - at)
+            out += stop - at
+        at = stop + 1
+    message.properties = buffer
+    message.properties_length = <int32_t> (out - buffer)
 
 
 def restored(record, int kind):
-    cdef uint8_t room[PROPERTIES_MAX]
+    """The record that a parked record becomes (RocketMQ: messageTimeup, endMessageTransaction).
+
+    It has its real topic and queue. It keeps its properties, as with the reference, but for a
+    timed one, which loses DELAY, REAL_TOPIC, REAL_QID and TIMER_*, and has its parked record's
+    physical offset + 1 as prepared offset. A committed one has the type COMMIT and its half's
+    offset. Raises RecordError for bytes that are no record, and for a record without a real topic
+    and queue.
+    """
+    cdef uint8_t property_bytes[PROPERTIES_MAX]
     cdef RecordView view
     cdef Message message
     cdef Py_buffer buffer
@@ -136,10 +159,10 @@ def restored(record, int kind):
             load_i64(<const uint8_t *> buffer.buf + AT_PHYSICAL_OFFSET), True, &view,
         ) != RECORD_OK:
             raise RecordError(f"no sound record in these {buffer.len} bytes")
-        if restore(&view, <RestoreKind> kind, room, &message) != RESTORE_OK:
+        if restore(&view, <RestoreKind> kind, property_bytes, &message) != RESTORE_OK:
             raise RecordError(
                 f"the record at {view.physical_offset} names no topic and queue to restore it to "
-                "(REAL_TOPIC, REAL_QID)"
+                f"({properties.REAL_TOPIC}, {properties.REAL_QUEUE_ID})"
             )
         return Record(
             topic=message.topic[:message.topic_length].decode("utf-8", "replace"),

@@ -1,10 +1,10 @@
-"""What the wire can fail with."""
+"""Errors of the wire."""
 
 from congreve.errors import CongreveError
 
 
 class RemotingError(CongreveError):
-    """Root of the wire's errors."""
+    """Base of the wire's errors."""
 
 
 class FrameError(RemotingError):
@@ -32,4 +32,4 @@ class RequestTimeoutError(RemotingError):
 
 
 class TooManyRequestsError(RemotingError):
-    """As many requests of ours as are allowed wait for their answers on this connection."""
+    """Too many of our requests wait for their answers on this connection."""

@@ -1,1 +1,2 @@
-"""PySpark reading a store: consume queues as numpy arrays, batches as Arrow."""
+"""A PySpark data source for stores and clusters: consume queues as numpy arrays, batches as
+Arrow."""

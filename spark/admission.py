@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch takes: fair shares by queue, exact in sum."""
+"""Limits the size of a micro-batch: each queue gets a fair share, and the sum is exact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from congreve.spark.planning import Source
 
 
 def within_rows(ranges: list[Range], limit: int) -> list[Range]:
-    """The ranges cut to `limit` messages together, each in proportion to what it has."""
+    """Cut the ranges to `limit` messages in total, each in proportion to its length."""
     total = sum(stop - start for _, start, stop in ranges)
     if total <= limit:
         return ranges
@@ -15,16 +15,16 @@ def within_rows(ranges: list[Range], limit: int) -> list[Range]:
     left = limit - sum(shares)
     found = []
     for (queue, start, stop), share in zip(ranges, shares, strict=True):
-        more = min(left, stop - start - share)
-        left -= more
-        found.append(Range(queue, start, start + share + more))
+        extra = min(left, stop - start - share)
+        left -= extra
+        found.append(Range(queue, start, start + share + extra))
     return found
 
 
 def within_bytes(ranges: list[Range], limit: int, source: Source) -> list[Range]:
-    """The ranges cut to records of `limit` bytes together, by their sizes in the consume queues.
+    """Cut the ranges to records of `limit` bytes in total, by the sizes in the consume queues.
 
-    One message that is larger by itself is taken alone: a stream must go on.
+    A single message that is larger is still taken, so that a stream makes progress.
     """
     total = sum(stop - start for _, start, stop in ranges)
     left = limit

@@ -1,4 +1,4 @@
-"""The batch side of the source: ranges on the driver, Arrow batches in the tasks."""
+"""The batch reader: the driver plans ranges, tasks read them as Arrow batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from congreve.spark.rows import Scan
 
 @dataclass
 class RangePartition(InputPartition):
-    """What one task reads, one range after the other."""
+    """The ranges that one task reads, one after the other."""
 
     parts: tuple[Range, ...]
 
@@ -31,7 +31,7 @@ class RangePartition(InputPartition):
 
 
 def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
-    """What tasks are to do with the messages of their ranges."""
+    """The scan that tasks apply to the messages of their ranges."""
     tags = options.filter.tags
     if found.tags is not None:
         tags = tuple(sorted(found.tags if tags is None else found.tags & set(tags)))
@@ -50,7 +50,8 @@ def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads; what its pickled copy in a task has, it was given."""
+    """Plans a batch read and runs its tasks; only what was passed to __init__ is pickled to the
+    tasks."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
@@ -58,13 +59,14 @@ class BatchReader(DataSourceReader):
         self._limits = Limits(key=options.filter.key)
 
     def partitions(self) -> list[InputPartition]:
+        """The partitions of the read, planned on the driver."""
         source = open_source(self._options)
         try:
             ranges = self.plan(source)
             source.check(ranges, self.scan())
             options = self._options
             if self._limits.key is not None and options.max_partitions == 0:
-                # Rows of a key lie apart: a task for each would cost more than all else.
+                # Rows of a key lie apart: a task for each of them would dominate the cost.
                 queues = len({part.queue for part in ranges})
                 options = replace(options, max_partitions=max(queues, options.min_partitions))
             return [RangePartition(parts) for parts in tasks(ranges, options)]
@@ -72,7 +74,8 @@ class BatchReader(DataSourceReader):
             source.close()
 
     def plan(self, source: Source) -> list[Range]:
-        """The ranges that tasks are to read together."""
+        """The ranges that each task reads. Raises OptionError when the starting offset of a
+        queue is behind its ending offset."""
         options, found = self._options, self._limits
         queues = chosen_queues(source, options.selection)
         starts = resolve(source, queues, options.starting, options, start=True)
@@ -80,7 +83,7 @@ class BatchReader(DataSourceReader):
         for queue in queues:
             if starts[queue] > stops[queue] and options.ending.offsets is not None:
                 raise OptionError(
-                    f"{queue} is to be read from {starts[queue]} to {stops[queue]}: options "
+                    f"{queue} would be read from {starts[queue]} to {stops[queue]}: options "
                     f"{options.starting.option} and {options.ending.option} are the wrong way round"
                 )
         ranges = [part for part in between(starts, stops) if found.admits(part.queue)]
@@ -90,8 +93,9 @@ class BatchReader(DataSourceReader):
         return [part for part in ranges if part.start < part.stop]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
-            return  # Spark asks for one empty partition where there are none
+            return  # Spark reads one empty partition when there are none
         source = open_source(self._options)
         spare_imports()
         try:
@@ -101,23 +105,31 @@ class BatchReader(DataSourceReader):
             source.close()
 
     def scan(self) -> Scan:
+        """The scan of the tasks."""
         return scan_of(self._options, self._schema, self._limits)
 
 
 class PushdownReader(BatchReader):
-    """A BatchReader that hears of Spark's filters, which Spark allows only where its conf
-    spark.sql.python.filterPushdown.enabled is true; hence the option `pushdown`."""
+    """A BatchReader that accepts Spark's filters.
+
+    Spark calls pushFilters() only when its setting spark.sql.python.filterPushdown.enabled is true;
+    hence the option `pushdown`.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Use the filters to narrow the read; all are returned, so that Spark applies them
+        again."""
         self._limits = replace(limits(filters), key=self._limits.key or limits(filters).key)
         return filters
 
 
 @cache
 def spare_imports() -> None:
-    """Once in a process: spare Spark's worker from looking through all that it has imported.
+    """Freeze the imported objects once in a process, so that the worker's garbage collections skip
+    them.
 
-    It collects all garbage after each of its tasks, for 20 ms, while the next task waits.
+    Spark's worker collects all garbage after each task, which takes 20 ms while the next task
+    waits.
     """
     gc.freeze()
 
@@ -126,7 +138,7 @@ def _of_key(source: Source, ranges: list[Range], key: str) -> Iterator[Range]:
     found: dict[Queue, list[int]] = source.find_key([part.queue for part in ranges], key)
     for queue, start, stop in ranges:
         offsets = [offset for offset in found.get(queue, []) if start <= offset < stop]
-        # Neighbours are read together.
+        # Adjacent offsets are read together.
         while offsets:
             count = 1
             while count < len(offsets) and offsets[count] == offsets[0] + count:

@@ -1,7 +1,7 @@
-"""The Spark part of ``congreve demo``, in a process of its own (a JVM is behind it).
+"""The Spark part of ``congreve demo``, in a process of its own because it starts a JVM.
 
-`python -m congreve.spark.demo STORE NAMESRV TOPIC EXPECTED PLOT`: flights by airline out of the
-store's files, flights and delays by day out of a stream from the broker, printed and plotted.
+`python -m congreve.spark.demo STORE NAMESRV TOPIC EXPECTED PLOT` reads flights by airline from the
+store's files, and flights and delays by day as a stream from the broker; it prints and plots them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from congreve.spark.session import local_session
 
 STREAM_TIMEOUT_S = 300
 BAR = 40
-"""Characters of the longest bar."""
+"""Length of the longest bar in characters."""
 
 
 def main(store: str, namesrv: str, topic: str, expected: int, plot: Path) -> int:
-    """Print what was read; 1 when rows are missing, else 0."""
+    """Read and print; returns 1 when rows are missing, else 0."""
     spark = local_session("congreve demo")
     try:
         rows = by_airline(spark, store, topic)
@@ -53,13 +53,14 @@ def main(store: str, namesrv: str, topic: str, expected: int, plot: Path) -> int
 
 
 def with_delay(messages: DataFrame) -> DataFrame:
-    """The departure delay of each flight in minutes, null where it never left."""
+    """The departure delay of each flight in minutes, null for a cancelled flight."""
     delay = get_json_object(col("body").cast("string"), "$.dep_delay")
     return messages.withColumn("delay", when(delay != "NA", delay.cast("int")))
 
 
 def by_airline(spark: SparkSession, store: str, topic: str) -> int:
-    """Print flights and mean delay by airline, out of the store's files; how many there are."""
+    """Print flights and mean delay by airline, read from the store's files; returns the number
+    of flights."""
     messages = (
         spark.read.format("rocketmq")
         .option("storePath", store)
@@ -81,7 +82,7 @@ def by_airline(spark: SparkSession, store: str, topic: str) -> int:
 
 
 def by_day(spark: SparkSession, namesrv: str, topic: str) -> list[dict[str, Any]]:
-    """Flights and mean delay in windows of a day, out of a stream that ends with what is there."""
+    """Flights and mean delay in windows of a day, by a stream that stops at the current end."""
     messages = (
         spark.readStream.format("rocketmq")
         .option("nameServer", namesrv)
@@ -112,7 +113,7 @@ def by_day(spark: SparkSession, namesrv: str, topic: str) -> list[dict[str, Any]
 
 
 def save_plot(days: list[dict[str, Any]], path: Path) -> bool:
-    """Flights and delay by day as a picture; False where matplotlib is not installed."""
+    """Save a plot of flights and delay by day; returns False when matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,44 +1,44 @@
-"""What the Spark source and sink can be told wrong, and what can go wrong while they work."""
+"""Exceptions of the Spark source and sink."""
 
 from congreve.errors import CongreveError
 
 
 class SparkError(CongreveError):
-    """Root of this package's errors."""
+    """Root of this package's exceptions."""
 
 
 class OptionError(SparkError):
-    """An option is missing or has a value that means nothing."""
+    """An option is missing or has an invalid value."""
 
 
 class UnreachableError(OptionError):
-    """Servers that an option names do not answer, for a while or for good."""
+    """Servers that an option names do not answer; retrying may help."""
 
 
 class SchemaError(SparkError):
-    """A column that is not there, or is of another type."""
+    """A column is unknown or has the wrong type."""
 
 
 class DataLossError(SparkError):
-    """Messages that were to be read are no longer there; failOnDataLoss=false passes over them."""
+    """Messages to be read have been deleted; failOnDataLoss=false skips them."""
 
 
 class DamagedError(SparkError):
-    """What lies in a store or came from a broker is no record."""
+    """A store or a broker returned bytes that are not a record."""
 
 
 class QueueGoneError(SparkError):
-    """A queue that a stream reads is not there, for a while or for good."""
+    """A queue of a stream does not exist, perhaps only until its broker is back."""
 
 
 def lost(part: tuple[object, int, int], low: int, high: int) -> DataLossError:
-    """What a range of a queue asks for that has only offsets [low, high)."""
+    """The error of a range that a queue with offsets [low, high) does not hold."""
     queue, start, stop = part
     return DataLossError(
-        f"{queue}: offsets {start} to {stop} were to be read, there are {low} to {high}; "
-        "option failOnDataLoss=false passes over what is gone"
+        f"{queue}: offsets {start} to {stop} were to be read, the queue holds {low} to {high}; "
+        "option failOnDataLoss=false skips the missing messages"
     )
 
 
 class SendError(SparkError):
-    """A row that is no message, or a message that no broker took."""
+    """A row is not a valid message, or no broker accepted the message."""

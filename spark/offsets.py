@@ -1,4 +1,4 @@
-"""Where a read begins and ends: queue offsets, in the JSON form of rocketmq-spark.
+"""Offsets where a read begins and ends, in the JSON form of rocketmq-spark.
 
 ``{"topic": {"broker": {"0": 17}}}``; -2 is the earliest, -1 the latest offset of a queue.
 """
@@ -39,9 +39,9 @@ Offsets = dict[Queue, int]
 
 @dataclass(frozen=True)
 class Position:
-    """One end of a read: exactly one of the fields, or neither for `earliest` and `latest`.
+    """One end of a read: one field at most is set, none for `earliest` and `latest`.
 
-    `option` is the name that it was given by, for messages.
+    `option` is the option that it was given by, for error messages.
     """
 
     offsets: Offsets | None = None
@@ -55,12 +55,12 @@ LATEST = Position(option="latest")
 
 
 def parse_offsets(name: str, value: Any) -> Offsets:
-    """Offsets out of JSON; OptionError."""
+    """Parse offsets from JSON. Raises OptionError when it is malformed."""
     return dict(_leaves(name, value, EARLIEST_OFFSET, "an offset, -1 (latest) or -2 (earliest)"))
 
 
 def parse_timestamps(name: str, value: Any) -> dict[Queue, int]:
-    """Milliseconds out of JSON of the same form; OptionError."""
+    """Parse milliseconds from JSON of the same form. Raises OptionError when it is malformed."""
     return dict(_leaves(name, value, 0, "milliseconds since 1970"))
 
 
@@ -74,7 +74,8 @@ def to_json(offsets: Mapping[Queue, int]) -> dict[str, dict[str, dict[str, int]]
 
 
 def from_json(value: Any) -> Offsets:
-    """What to_json() wrote; OptionError for a checkpoint of another source."""
+    """Parse the output of to_json(). Raises OptionError when the checkpoint is of another
+    source."""
     return parse_offsets("offset of the checkpoint", value)
 
 

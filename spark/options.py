@@ -1,6 +1,6 @@
-"""What users write behind ``.option(...)``, checked before anything starts.
+"""Parses and checks the options of a read before it starts.
 
-Names are those of Spark's Kafka source and of rocketmq-spark where these have them.
+Names are those of Spark's Kafka source and of rocketmq-spark where these have the option.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from congreve.records.errors import FilterSyntaxError
-from congreve.records.recordfilter import RecordFilter
+from congreve.records.filter.record_filter import RecordFilter
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
 
@@ -22,16 +22,16 @@ DEFAULT_READ_AHEAD = 8
 DEFAULT_BROKER = "store"
 DEFAULT_GROUP = "spark-congreve"
 
-#: Spark's own words that may stand among the options.
+#: Options of Spark itself.
 IGNORED = {"path", "checkpointlocation", "queryname"}
-#: A stream has no index to look into, and Spark pushes no filters to one.
+#: A stream reads no index, and Spark pushes no filters down to one.
 BATCH_ONLY = ("key", "pushdown")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which queues: topics by name or pattern, or `queues` {topic: {broker or None: ids}}; as
-    `option` says."""
+    """Selects queues: topics by name or pattern, or `queues` {topic: {broker or None: ids}};
+    `option` is the option's name."""
 
     option: str
     topics: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which messages the source itself leaves out; None lets all pass."""
+    """A filter that the source itself applies; fields that are None do not filter."""
 
     tags: tuple[str, ...] | None = None
     sql: str | None = None
@@ -50,7 +50,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Options:
-    """All options of a read, as values; see docs/spark.md for what each means."""
+    """All options of a read; docs/spark.md explains each."""
 
     store_path: str | None
     name_server: str | None
@@ -124,9 +124,10 @@ NAMES = (
 
 
 def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Options:
-    """The options of a read; OptionError names the option, its value and what it should be.
+    """Parse the options of a read.
 
-    `streaming` None: it is not known yet, what only batches or only streams take is not checked.
+    With `streaming` None it is not known yet which kind of read it is, and rules for one kind are
+    not checked. Raises OptionError, which names the option, its value and the expected form.
     """
     given = _Given(options)
     store_path, name_server = given.text("storePath"), given.text("nameServer")
@@ -191,7 +192,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
 
 
 class _Given:
-    """The options as they were given: names without regard to case, values as text."""
+    """The options as given: names ignore case, values are text."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -201,6 +202,7 @@ class _Given:
                 raise OptionError(f"option {name} is not known; there are {', '.join(NAMES)}")
 
     def text(self, name: str) -> str | None:
+        """The option's text, None when it is absent. Raises OptionError when it is empty."""
         value = self._values.get(name.lower())
         if value is None:
             return None
@@ -209,6 +211,7 @@ class _Given:
         return value.strip()
 
     def number(self, name: str, default: int) -> int:
+        """The option as a number above 0. Raises OptionError when it is not one."""
         value = self.text(name)
         if value is None:
             return default
@@ -217,6 +220,7 @@ class _Given:
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
+        """The option as a boolean. Raises OptionError when it is neither true nor false."""
         value = self.text(name)
         if value is None:
             return default
@@ -225,12 +229,14 @@ class _Given:
         return value.lower() == "true"
 
     def one_of(self, name: str, values: tuple[str, ...]) -> Any:
+        """The option as one of `values`. Raises OptionError when it is another."""
         value = self.text(name) or values[0]
         if value.lower() not in values:
             raise OptionError(f"option {name} is {value!r}: it must be {' or '.join(values)}")
         return value.lower()
 
     def json(self, name: str, wrong: str = "no JSON") -> Any:
+        """The option parsed as JSON. Raises OptionError when it is malformed."""
         value = self.text(name)
         try:
             return json.loads(value or "")
@@ -238,7 +244,7 @@ class _Given:
             raise OptionError(f"option {name} is {value!r}: {wrong} ({error})") from error
 
     def exclusive(self, *names: str) -> str | None:
-        """Which of the names is given; OptionError where several are."""
+        """The name that is given, None when none is. Raises OptionError when several are given."""
         found = [name for name in names if name.lower() in self._values]
         if len(found) > 1:
             raise OptionError(f"options {' and '.join(found)} exclude each other")
@@ -281,9 +287,9 @@ def _assigned(brokers: Any) -> dict[str | None, tuple[int, ...]]:
 
 
 def record_filter(expression: str) -> RecordFilter:
-    """A compiled SQL92 expression; FilterSyntaxError."""
-    # Imported where it is used: only a read with SQL92 needs the parser (lark), tasks too.
-    from congreve.records.filtersyntax import FilterCompiler
+    """A compiled SQL92 expression. Raises FilterSyntaxError when it is malformed."""
+    # Imported here because only a read with SQL92 needs the parser (lark), in tasks too.
+    from congreve.records.filter.syntax import FilterCompiler
 
     return FilterCompiler().compile(expression)
 
@@ -339,5 +345,5 @@ def _group(given: _Given, name_server: str | None, *, streaming: bool | None) ->
     if commits and name_server is None:
         raise OptionError("option commitOffsetsToGroup needs nameServer: files hold no groups")
     if commits and streaming is False:
-        raise OptionError("option commitOffsetsToGroup is true: only a stream has progress to tell")
+        raise OptionError("option commitOffsetsToGroup is true: only a stream commits offsets")
     return group or prefix or DEFAULT_GROUP

@@ -1,4 +1,4 @@
-"""From options to ranges of offsets: which queues, from where to where, in how many pieces."""
+"""Plans a read: options become ranges of offsets, divided among tasks."""
 
 from __future__ import annotations
 
@@ -26,39 +26,66 @@ from congreve.spark.rows import Scan
 
 
 class Source(Protocol):
-    """Where messages come from: a store's files (storemode) or brokers (clustermode)."""
+    """Where messages come from: a store's files (StoreSource) or brokers (ClusterSource)."""
 
-    def topics(self) -> list[str]: ...
-    def remark(self, topic: str) -> str: ...
-    def queues(self, topic: str) -> list[Queue]: ...
-    def bounds(self, queue: Queue) -> tuple[int, int]: ...
-    def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int: ...
-    def stop_within(self, queue: Queue, start: int, stop: int, limit: int) -> int: ...
-    def size_of(self, queue: Queue, start: int, stop: int) -> int: ...
-    def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]: ...
-    def check(self, parts: list[Range], scan: Scan) -> None: ...
-    def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]: ...
-    def commit(self, offsets: Offsets) -> None: ...
-    def refresh(self) -> None: ...
-    def close(self) -> None: ...
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+
+    def missing_topic_hint(self, topic: str) -> str:
+        """Text to append to the error of a missing topic."""
+
+    def queues(self, topic: str) -> list[Queue]:
+        """The queues of a topic that can be read."""
+
+    def bounds(self, queue: Queue) -> tuple[int, int]:
+        """Offset of the first message of a queue, and of the next message to arrive."""
+
+    def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int:
+        """The first offset stored at or after a time in ms, else the queue's end."""
+
+    def stop_within(self, queue: Queue, start: int, stop: int, limit: int) -> int:
+        """The largest end of a range whose records have at most `limit` bytes."""
+
+    def size_of(self, queue: Queue, start: int, stop: int) -> int:
+        """Bytes of the records in a range."""
+
+    def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
+        """Offsets of the messages with a key, by queue."""
+
+    def check(self, parts: list[Range], scan: Scan) -> None:
+        """Check before tasks start that the ranges can be scanned. Raises SparkError when they
+        cannot."""
+
+    def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of a range as Arrow batches. Raises SparkError when that fails."""
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit offsets for the group of the option `group`. Raises SparkError when that fails."""
+
+    def refresh(self) -> None:
+        """Update topics and queues."""
+
+    def close(self) -> None:
+        """Release connections."""
 
 
 def open_source(options: Options) -> Source:
-    """The source that the options name; OptionError where it cannot be reached."""
-    # Imported where they are used: a task on files needs no client, one on brokers no engine.
+    """Open the source that the options name. Raises OptionError when it cannot be opened."""
+    # Imported here because a task on files needs no client, and one on brokers no engine.
     if options.store_path is not None:
-        from congreve.spark.storemode import StoreSource
+        from congreve.spark.store_source import StoreSource
 
         return StoreSource(options)
-    from congreve.spark.clustermode import ClusterSource
+    from congreve.spark.cluster_source import ClusterSource
 
     return ClusterSource(options)
 
 
 def chosen_queues(source: Source, selection: Selection, *, partly: bool = False) -> list[Queue]:
-    """Queues of the chosen topics, sorted; OptionError for a topic that is not there.
+    """The queues of the selected topics, sorted.
 
-    With `partly` only where none is there: a stream may wait for the others.
+    Raises OptionError when a topic does not exist; with `partly` only when none exists, because a
+    stream may wait for the others.
     """
     if selection.pattern is not None:
         pattern = re.compile(selection.pattern)
@@ -71,7 +98,7 @@ def chosen_queues(source: Source, selection: Selection, *, partly: bool = False)
         shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
         raise OptionError(
             f"option {selection.option} names topic {missing[0]!r}, which is not there; "
-            f"there are {shown or 'no topics at all'}{source.remark(missing[0])}"
+            f"there are {shown or 'no topics at all'}{source.missing_topic_hint(missing[0])}"
         )
     if selection.queues is None:
         return sorted(queue for queues in found.values() for queue in queues)
@@ -101,7 +128,11 @@ def _assigned(
 def resolve(
     source: Source, queues: Iterable[Queue], position: Position, options: Options, *, start: bool
 ) -> Offsets:
-    """The offset of each queue at a position; OptionError or DataLossError where there is none."""
+    """The offset of each queue at a position.
+
+    Raises OptionError when the position does not apply to a queue, DataLossError when the offset
+    has been deleted.
+    """
     queues = list(queues)
     named = position.offsets if position.offsets is not None else position.timestamps
     for queue in named or {}:
@@ -139,14 +170,14 @@ def _offset(
     offset = source.offset_from_time(queue, time)
     if start and offset == high and options.strategy == "error":
         raise OptionError(
-            f"option {position.option} is {time}: {queue} has nothing stored since; "
+            f"option {position.option} is {time}: {queue} holds no message stored since then; "
             "startingOffsetsByTimestampStrategy=latest begins at its end"
         )
     return offset
 
 
 def between(starts: Offsets, stops: Offsets) -> list[Range]:
-    """Ranges that hold messages."""
+    """The non-empty ranges."""
     return [
         Range(queue, start, stops[queue])
         for queue, start in sorted(starts.items())
@@ -155,10 +186,10 @@ def between(starts: Offsets, stops: Offsets) -> list[Range]:
 
 
 def tasks(ranges: list[Range], options: Options) -> list[tuple[Range, ...]]:
-    """What each task reads, one range after the other: one range, where not too many tasks come.
+    """The ranges that each task reads: one range a task, unless that makes too many tasks.
 
-    Each task costs Spark as much time as tens of thousands of rows. The limit of records goes
-    before that of tasks, which are then as few as it allows.
+    Each task costs Spark as much time as tens of thousands of rows. The limit of records takes
+    precedence over that of tasks.
     """
     max_records, most = options.max_records_per_partition, options.max_partitions
     pieces = cut(ranges, options.min_partitions, max_records)
@@ -170,7 +201,8 @@ def tasks(ranges: list[Range], options: Options) -> list[tuple[Range, ...]]:
 
 
 def cut(ranges: list[Range], min_partitions: int, max_records: int) -> list[Range]:
-    """The ranges in pieces: at least `min_partitions`, none over `max_records` (0: no limit)."""
+    """Cut the ranges into at least `min_partitions` pieces of at most `max_records` messages (0:
+    no limit)."""
     total = _messages(ranges)
     per_piece = max_records or total
     if min_partitions > len(ranges):
@@ -184,21 +216,22 @@ def cut(ranges: list[Range], min_partitions: int, max_records: int) -> list[Rang
 
 
 def spread(ranges: list[Range], count: int) -> list[tuple[Range, ...]]:
-    """The messages of all ranges, in their order, in `count` parts of like size; none is empty."""
+    """Divide the messages of all ranges, in order, into `count` parts of similar size; no part
+    is empty."""
     total = _messages(ranges)
     count = min(count, total)
     left = deque(ranges)
     parts: list[tuple[Range, ...]] = []
     for number in range(count):
-        room = total * (number + 1) // count - total * number // count
+        wanted = total * (number + 1) // count - total * number // count
         part: list[Range] = []
-        while room:
+        while wanted:
             queue, start, stop = left.popleft()
-            end = min(stop, start + room)
+            end = min(stop, start + wanted)
             part.append(Range(queue, start, end))
             if end < stop:
                 left.appendleft(Range(queue, end, stop))
-            room -= end - start
+            wanted -= end - start
         parts.append(tuple(part))
     return parts
 

@@ -1,6 +1,7 @@
-"""What a read needs not look at: options and Spark's filters as limits on queues and offsets.
+"""Derives limits on queues and offsets from options and Spark's filters, so that a read skips other
+rows.
 
-A limit never leaves out a row that Spark's own filter would let pass, and Spark filters again.
+A limit never excludes a row that Spark's own filter would pass, and Spark filters again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Equal = ds.EqualTo | ds.EqualNullSafe
 
 @dataclass(frozen=True)
 class Limits:
-    """None: no limit. Offsets are [start, stop), times in ms, both ends taken in."""
+    """Limits of a read; None means no limit. Offsets are [start, stop); times in ms include both
+    ends."""
 
     topics: frozenset[str] | None = None
     brokers: frozenset[str] | None = None
@@ -34,7 +36,7 @@ class Limits:
     key: str | None = None
 
     def admits(self, queue: Queue) -> bool:
-        """Whether a queue may hold rows that are wanted."""
+        """Whether a queue may hold wanted rows."""
         return (
             (self.topics is None or queue.topic in self.topics)
             and (self.brokers is None or queue.broker in self.brokers)
@@ -42,7 +44,7 @@ class Limits:
         )
 
     def narrow(self, source: Source, part: Range) -> Range:
-        """The part of a range that may hold rows that are wanted; it may be empty."""
+        """The part of a range that may hold wanted rows; it may be empty."""
         queue, start, stop = part
         start = max(start, self.start)
         if self.stop is not None:
@@ -55,7 +57,7 @@ class Limits:
 
 
 def limits(filters: Iterable[ds.Filter]) -> Limits:
-    """The limits that all of the filters together allow."""
+    """The limits that all filters together allow."""
     found = Limits()
     for condition in filters:
         found = _with(found, condition)
@@ -97,7 +99,7 @@ def _with_values(known: Limits, name: str, values: tuple[Any, ...]) -> Limits:
         times = [_ms(value) for value in values]
         return _at_times(known, min(times), max(times))
     if name in ("keys", "msgId") and len(values) == 1 and values[0]:
-        # The index knows each key of KEYS by itself.
+        # The index holds each key of KEYS separately.
         return replace(known, key=str(values[0]).split(" ")[0] or None)
     return known
 
@@ -134,6 +136,6 @@ def _at_times(known: Limits, begin: int | None, end: int | None) -> Limits:
 
 
 def _ms(value: datetime) -> int:
-    """Store times have whole milliseconds: the one that holds the microsecond."""
+    """Store times are whole milliseconds: the one that contains the microsecond."""
     moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)

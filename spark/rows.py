@@ -1,4 +1,4 @@
-"""Messages of one queue as Arrow batches of the schema that was asked for."""
+"""Builds Arrow batches of the requested schema from messages of one queue."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from congreve.records.arrow import OF_QUEUE, repeated, to_batch
-from congreve.records.column import Column
-from congreve.records.columns import RecordColumns
-from congreve.records.recordfilter import RecordFilter
+from congreve.records.columns.arrow import OF_QUEUE, repeated, to_batch
+from congreve.records.columns.builder import RecordColumns
+from congreve.records.columns.column import Column
+from congreve.records.filter.record_filter import RecordFilter
 from congreve.spark.offsets import Queue
 from congreve.spark.schema import CORRUPT, OF_ENTRY
-
-BATCH_ROWS = 32_768
-BATCH_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a task needs to know beside its offsets; travels from the driver to the tasks."""
+    """What a task needs in addition to its offsets; pickled from the driver to the tasks."""
 
     schema: pa.Schema
     tags: tuple[str, ...] | None = None
@@ -32,7 +29,8 @@ class Scan:
 
     @property
     def entries_suffice(self) -> bool:
-        """Whether consume-queue entries tell all that is asked, without a look into the log."""
+        """Whether the consume queue's entries hold all requested columns, so that the log is not
+        read."""
         return (
             self.tags is None
             and self.sql is None
@@ -42,7 +40,7 @@ class Scan:
 
 
 class QueueRows:
-    """Gathers rows of one queue until a batch is taken."""
+    """Collects rows of one queue into batches."""
 
     def __init__(self, scan: Scan, queue: Queue, records: RecordFilter | None = None) -> None:
         self._scan = scan
@@ -63,7 +61,7 @@ class QueueRows:
         )
 
     def take(self) -> pa.RecordBatch:
-        """What was gathered so far."""
+        """Take the collected rows as a batch."""
         rows, corrupt = self.gather.rows, self.gather.corrupt
         columns: dict[str, Column | pa.Array] = dict(self.gather.take())
         if "propertiesJson" in columns:
@@ -76,7 +74,7 @@ class QueueRows:
         return self.batch(columns, rows)
 
     def batch(self, columns: Mapping[str, Column | pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of given columns and those that are the same in all rows of the queue."""
+        """A batch of the given columns and of those that are constant in the queue."""
         constants = {
             name: self._constant(name, rows)
             for name in self._of_queue
@@ -85,7 +83,7 @@ class QueueRows:
         return to_batch({**columns, **constants}, self._scan.schema, rows)
 
     def _constant(self, name: str, rows: int) -> pa.Array:
-        """A column that is the same in all rows; most batches have as many as the one before."""
+        """A constant column; it is reused while batches have the same length."""
         known = self._constants.get(name)
         if known is None or len(known) < rows:
             kind = self._scan.schema.field(name).type

@@ -1,4 +1,4 @@
-"""The columns that Spark sees: names, types, and which of them a read wants."""
+"""The columns of the source: names, types, and the selection of a read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
-from congreve.records.arrow import TYPES
+from congreve.records.columns.arrow import TYPES
 from congreve.spark.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
@@ -16,29 +16,33 @@ if TYPE_CHECKING:
 
     from congreve.spark.options import Options
 
-#: What is wrong with a row's record, null where nothing is: a row of its own instead of an error.
+#: What is wrong with a damaged record, else null; the record becomes a row instead of an error.
 CORRUPT = "_corrupt"
-#: Columns that say nothing of what a message carries; reading them never touches a body.
+#: Columns of metadata; reading them does not touch bodies.
 METADATA = tuple(name for name in TYPES if name not in ("body", "properties"))
-#: What a consume queue's entries tell without the log.
+#: Columns that a consume queue's entries hold.
 OF_ENTRY = frozenset({"queueOffset", "commitLogOffset", "storeSize", "tagsCode"})
-#: Columns that a message may lack. Spark asks for each value of the others whether it is null, too,
-#: unless their schema says that it never is; that costs it a third of its time.
+#: Columns that may be null. Spark checks each value of the other columns for null as well,
+#: unless the schema excludes nulls; the checks take a third of its time.
 MAY_LACK = frozenset({"tags", "keys", "msgId", CORRUPT})
 PRESETS = {"all": tuple(TYPES), "metadata": METADATA, "rocketmq-spark": tuple(TYPES)[:9]}
 
 
 def arrow_type(name: str, *, properties_json: bool) -> pa.DataType:
-    """The type of a column; SchemaError where there is none of that name."""
+    """The type of a column. Raises SchemaError when the name is unknown."""
     if name == CORRUPT or (name == "properties" and properties_json):
         return pa.string()
     if name not in TYPES:
-        raise SchemaError(f"no column is named {name!r}: there are {', '.join(TYPES)}, {CORRUPT}")
+        raise SchemaError(f"column {name!r} is unknown: there are {', '.join(TYPES)}, {CORRUPT}")
     return TYPES[name]
 
 
 def wanted_schema(options: Options) -> StructType:
-    """The schema of a read without .schema(): option `columns`, a preset or names with commas."""
+    """The schema of a read without .schema(): option `columns`, a preset or names separated by
+    commas.
+
+    Raises OptionError when the option is invalid.
+    """
     preset = PRESETS.get(options.columns)
     if preset is not None:
         names = (*preset, CORRUPT) if options.verify_crc else preset
@@ -50,7 +54,7 @@ def wanted_schema(options: Options) -> StructType:
                 StructField(
                     name,
                     _spark_type(name, options),
-                    # a damaged record's row has nothing but its place
+                    # the row of a damaged record has only its position
                     nullable=CORRUPT in names or name in MAY_LACK,
                 )
                 for name in names
@@ -63,7 +67,8 @@ def wanted_schema(options: Options) -> StructType:
 
 
 def checked_schema(schema: StructType, options: Options) -> pa.Schema:
-    """The Arrow schema that Spark expects for `schema`; SchemaError for what we cannot give."""
+    """The Arrow schema for Spark's `schema`. Raises SchemaError when a column is unknown or has
+    another type."""
     for field in schema:
         own = _spark_type(field.name, options)
         if field.dataType.simpleString() != own.simpleString():

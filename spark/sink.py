@@ -1,4 +1,4 @@
-"""Rows as messages: the batch and the stream sink. Each row is sent at least once."""
+"""Sends rows as messages: the batch and the stream sink. Delivery is at least once."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from pyspark.sql.types import StructType
 
 from congreve.client.checks import RESERVED_PROPERTIES
 from congreve.client.errors import ClientError, InvalidNameError, RouteNotFoundError
-from congreve.client.loopthread import LoopThread
 from congreve.client.message import Message, MessageQueue
-from congreve.client.producer import Producer
+from congreve.client.producer.producer import Producer
+from congreve.client.transport.loop_thread import LoopThread
 from congreve.errors import CongreveError
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.spark.errors import OptionError, SchemaError, SendError, SparkError
 from congreve.spark.options import IGNORED
 
 OPTIONS = ("nameServer", "topic", "group", "sendTimeoutMs", "maxDelayLevel")
 PRODUCER_GROUP = "spark-congreve-sink"
 BATCH = 200
-"""Messages that go to one queue together."""
+"""Number of messages in a batch to one queue."""
 BATCH_BYTES = 1 << 20
 IN_FLIGHT = 8
 DELAY_LEVELS = 18
-"""Of a broker whose messageDelayLevel is as it comes."""
+"""The highest level of a broker's default messageDelayLevel."""
 
 TYPES = {
     "body": ("binary", "string"),
@@ -53,7 +54,7 @@ Place = tuple[str, int | None, str | None]
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where rows go; `topic` is for rows without a topic of their own."""
+    """Options of the sink; `topic` is for rows without a topic of their own."""
 
     name_server: str
     topic: str | None
@@ -64,20 +65,20 @@ class SinkOptions:
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What one task sent."""
+    """Number of messages that one task sent."""
 
     messages: int
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's OPTIONS, without regard to case; OptionError."""
+    """Parse the sink's OPTIONS, ignoring case. Raises OptionError when one is invalid."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower() for name in OPTIONS} | IGNORED
     for name in options:
         if name.lower() not in known:
             raise OptionError(f"option {name} is not known; to send there are {', '.join(OPTIONS)}")
     if not given.get("nameserver"):
-        raise OptionError("option nameServer (host:port) is needed to send")
+        raise OptionError("option nameServer (host:port) is required to send")
     timeout = given.get("sendtimeoutms", "3000")
     if not timeout.isdecimal() or int(timeout) == 0:
         raise OptionError(f"option sendTimeoutMs is {timeout!r}: it must be milliseconds above 0")
@@ -94,7 +95,11 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def check_sink(schema: StructType, options: SinkOptions) -> None:
-    """OptionError or SchemaError for what cannot be sent, and where no name server answers."""
+    """Check that rows can be sent.
+
+    Raises OptionError when an option is invalid or no name server answers, SchemaError when a
+    column is unknown or has the wrong type.
+    """
     for field in schema:
         allowed = TYPES.get(field.name)
         if allowed is None:
@@ -105,16 +110,16 @@ def check_sink(schema: StructType, options: SinkOptions) -> None:
                 f"it must be {' or '.join(allowed)}"
             )
     if "body" not in schema.names:
-        raise SchemaError("a column body is needed to send")
+        raise SchemaError("a column body is required to send")
     if options.topic is None and "topic" not in schema.names:
-        raise OptionError("option topic or a column topic is needed to send")
+        raise OptionError("option topic or a column topic is required to send")
     try:
         thread = _producer(options)
     except InvalidNameError as error:
         raise OptionError(f"option group is {options.group!r}: {error}") from error
     try:
         thread.start()
-        thread.run(thread.client.queues(options.topic or "TBW102"))
+        thread.run(thread.client.queues(options.topic or AUTO_CREATE_TOPIC_KEY_TOPIC))
     except RouteNotFoundError:
         pass  # the first message may create it
     except InvalidNameError as error:
@@ -132,21 +137,24 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a task. Raises SendError when a row cannot be sent."""
         return send_all(iterator, self._options)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Sends the rows of each micro-batch; one that is repeated is sent again."""
+    """Sends the rows of each micro-batch; a repeated micro-batch is sent again."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a task. Raises SendError when a row cannot be sent."""
         return send_all(iterator, self._options)
 
 
 def send_all(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Sent:
-    """Send every row; SendError for the first that is no message or that no broker takes."""
+    """Send every row. Raises SendError for the first row that is invalid or that no broker
+    accepts."""
     thread = _producer(options)
     thread.start()
     try:
@@ -178,7 +186,7 @@ def _producer(options: SinkOptions) -> LoopThread[Producer]:
 
 
 async def _send(producer: Producer, messages: list[tuple[Place, Message]]) -> None:
-    """All of them: those of one place in batches, those with a delay one by one."""
+    """Send all messages: those of one destination in batches, delayed ones one by one."""
     by_place: dict[Place, list[Message]] = defaultdict(list)
     single: list[tuple[Place, Message]] = []
     for place, message in messages:
@@ -186,11 +194,11 @@ async def _send(producer: Producer, messages: list[tuple[Place, Message]]) -> No
             single.append((place, message))
         else:
             by_place[place].append(message)
-    room = asyncio.Semaphore(IN_FLIGHT)
+    slots = asyncio.Semaphore(IN_FLIGHT)
     turn = count()
 
     async def send(place: Place, group: list[Message]) -> None:
-        async with room:
+        async with slots:
             queue = await _queue(producer, place, next(turn))
             if len(group) == 1:
                 await producer.send(group[0], queue=queue)
@@ -199,7 +207,7 @@ async def _send(producer: Producer, messages: list[tuple[Place, Message]]) -> No
 
     groups = [(place, part) for place, group in by_place.items() for part in _parts(group)]
     groups += [(place, [message]) for place, message in single]
-    # The first failure is raised once all others have ended: a row that was sent is sent.
+    # The first failure is raised after all sends have ended.
     done = await asyncio.gather(*(send(*group) for group in groups), return_exceptions=True)
     for result in done:
         if isinstance(result, BaseException):
@@ -219,7 +227,7 @@ def _parts(messages: list[Message]) -> Iterator[list[Message]]:
 
 
 async def _queue(producer: Producer, place: Place, turn: int) -> MessageQueue | None:
-    """The queue that a row asks for; None where any will do."""
+    """The queue that a row names; None when any queue will do."""
     topic, queue_id, broker = place
     if queue_id is None and broker is None:
         return None
@@ -239,7 +247,7 @@ async def _queue(producer: Producer, place: Place, turn: int) -> MessageQueue | 
 def _message(row: dict[str, Any], number: int, options: SinkOptions) -> tuple[Place, Message]:
     topic, body = row.get("topic") or options.topic, row["body"]
     if topic is None:
-        raise SendError(f"row {number} has no topic, and there is no option topic")
+        raise SendError(f"row {number} has no topic, and the option topic is not set")
     if body is None:
         raise SendError(f"row {number} for topic {topic} has no body")
     level = row.get("delayLevel") or 0
@@ -260,11 +268,11 @@ def _message(row: dict[str, Any], number: int, options: SinkOptions) -> tuple[Pl
 
 
 def _properties(value: Any, number: int) -> dict[str, str]:
-    """The user's own: what brokers and clients keep there themselves is theirs to set."""
+    """The user's properties, without those that brokers and clients set themselves."""
     try:
         pairs = dict(json.loads(value) if isinstance(value, str) else value or ())
     except (TypeError, ValueError) as error:
-        raise SendError(f"row {number}: properties {value!r} are no JSON object") from error
+        raise SendError(f"row {number}: properties {value!r} are not a JSON object") from error
     return {
         str(name): str(text)
         for name, text in pairs.items()

@@ -1,4 +1,4 @@
-"""``format("rocketmq")``: what Spark asks for first, and who answers."""
+"""The data source ``format("rocketmq")``: creates the readers and writers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        # Spark asks before it says whether it is going to read a batch or a stream.
+        # Spark calls this before it is known whether it reads a batch or a stream.
+        """The schema of a read without .schema()."""
         return wanted_schema(spark_options.parse(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch."""
         options = spark_options.parse(self.options)
         kind = PushdownReader if options.pushdown else BatchReader
         return kind(options, checked_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of a stream."""
         from congreve.spark.stream import RefusedStream, StreamReader
 
         try:
@@ -47,6 +51,7 @@ class RocketMQDataSource(DataSource):
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a batch."""
         from congreve.spark.sink import BatchSink, check_sink, sink_options
 
         if overwrite:
@@ -58,6 +63,7 @@ class RocketMQDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
+        """The writer of a stream."""
         from congreve.spark.sink import StreamSink, check_sink, sink_options
 
         options = sink_options(self.options)

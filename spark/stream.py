@@ -1,4 +1,4 @@
-"""The stream side of the source: offsets that a checkpoint resumes exactly, within limits."""
+"""The stream reader: exact resumption from a checkpoint's offsets, and rate limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from congreve.spark.errors import (
 )
 from congreve.spark.offsets import Offsets, Queue, from_json, to_json
 from congreve.spark.options import Options
-from congreve.spark.patience import patiently
 from congreve.spark.planning import (
     Source,
     between,
@@ -39,6 +38,7 @@ from congreve.spark.planning import (
     tasks,
 )
 from congreve.spark.pushdown import Limits
+from congreve.spark.retry import retry
 
 logger = logging.getLogger(__name__)
 
@@ -46,32 +46,37 @@ T = TypeVar("T")
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Says what is wrong with a stream's options as soon as it is asked for anything.
+    """Raises the error of a stream's options on every call.
 
-    Where streamReader() raises it, Spark 4.3 puts an UnboundLocalError of its own behind it.
+    When streamReader() itself raises it, Spark 4.3 hides it behind an UnboundLocalError.
     """
 
     def __init__(self, error: SparkError) -> None:
         self._error = error
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Raises the error."""
         raise self._error
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Raises the error."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raises the error."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises the error."""
         raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query's reader: lives on the driver, its pickled copies read in the tasks.
+    """The reader of one streaming query: it lives on the driver, and pickled copies of it read in
+    the tasks.
 
-    An offset is that of each queue's next message. A queue that appears later is first noted at
-    its earliest offset and read from there in the batch behind.
+    An offset holds the next offset of each queue. A queue that appears later is recorded with its
+    earliest offset first, and read from there in the next batch.
     """
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
@@ -85,10 +90,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_source": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return to_json(self._patiently(self._starts))
+        """The offsets at which a query without a checkpoint starts."""
+        return to_json(self._retrying(self._starts))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark knows no limit that is made of two: where both are set, latestOffset() sees to it.
+        # Spark has no limit of rows and bytes together: latestOffset() applies both.
+        """The rate limit of a micro-batch."""
         if self._options.max_offsets_per_trigger:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger:
@@ -96,35 +103,40 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._patiently(lambda source: self._ends(source, None))
+        """Fix the end of a query with trigger(availableNow=True)."""
+        self._target = self._retrying(lambda source: self._ends(source, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The offsets at which the next micro-batch ends."""
         starts = from_json(start)
-        # What a batch ended with is done when the next one is asked for; commit() is not called
+        # A batch is done when the next one is requested; commit() is not called
         # for the last batch of a run.
         self._commit(starts)
-        return to_json(self._patiently(lambda source: self._latest(source, starts, limit)))
+        return to_json(self._retrying(lambda source: self._latest(source, starts, limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        # For the progress that users see: no reason to end or to hold up a query.
+        # Only for the progress that users see: a failure must not end or delay the query.
+        """The current end of all queues, for the query's progress."""
         try:
             source = self._open()
             source.refresh()
             return to_json(self._ends(source, None))
         except CongreveError as error:
-            logger.warning("the latest offsets are not reported: %s", error)
+            logger.warning("latest offsets not reported: %s", error)
             self.stop()
             return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The partitions of a micro-batch."""
         ranges = between(from_json(start), from_json(end))
         scan = scan_of(self._options, self._schema, Limits())
-        self._patiently(lambda source: source.check(ranges, scan))
+        self._retrying(lambda source: source.check(ranges, scan))
         return [RangePartition(parts) for parts in tasks(ranges, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
-            return  # Spark asks for one empty partition where there are none
+            return  # Spark reads one empty partition when there are none
         source = open_source(self._options)
         try:
             scan = scan_of(self._options, self._schema, Limits())
@@ -134,9 +146,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             source.close()
 
     def commit(self, end: dict[str, Any]) -> None:
+        """Called after a micro-batch is done."""
         self._commit(from_json(end))
 
     def stop(self) -> None:
+        """Close the source."""
         if self._source is not None:
             self._source.close()
             self._source = None
@@ -146,28 +160,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source = open_source(self._options)
         return self._source
 
-    def _patiently(self, ask: Callable[[Source], T]) -> T:
-        """The answer of a source that may be away for a while: a broker that starts again.
+    def _retrying(self, ask: Callable[[Source], T]) -> T:
+        """Call `ask` with the source; repeat it while a broker restarts.
 
-        Servers that never answered are not waited for: an option may be wrong.
+        An error of servers that have never answered is not retried: an option may be wrong.
         """
 
         def asked() -> T:
+            """Open the source if needed and call `ask`."""
             source = self._open()
             source.refresh()
             answer = ask(source)
             self._answered = True
             return answer
 
-        return patiently(asked, self._waits_for, self._asks_again)
+        return retry(asked, self._is_retryable, self._before_retry)
 
-    def _waits_for(self, error: CongreveError) -> bool:
+    def _is_retryable(self, error: CongreveError) -> bool:
         if isinstance(error, UnreachableError):
             return self._answered
         return not isinstance(error, OptionError | DamagedError | DataLossError)
 
-    def _asks_again(self, error: CongreveError) -> None:
-        logger.warning("offsets are asked for again: %s", error)
+    def _before_retry(self, error: CongreveError) -> None:
+        logger.warning("requesting the offsets again: %s", error)
         self.stop()
 
     def _starts(self, source: Source) -> Offsets:
@@ -189,14 +204,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges = within_rows(ranges, rows)
         if size:
             ranges = within_bytes(ranges, size, source)
-        # Queues that no range is left for stay where they are.
+        # Queues without a range keep their offset.
         stay = {queue: starts.get(queue, end) for queue, end in ends.items()}
         return {**stay, **{part.queue: part.stop for part in ranges}}
 
     def _ends(self, source: Source, starts: Offsets | None) -> Offsets:
-        """The end of each queue, or its first offset for one that `starts` does not have yet.
+        """The end of each queue, or the first offset of a queue that `starts` does not contain yet.
 
-        No queue is new where `starts` is None; all are to a stream that began before them.
+        With `starts` None no queue counts as new; to a stream that started without queues all of
+        them are new.
         """
         known = starts or {}
         queues = self._queues(source, known)
@@ -213,8 +229,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _queues(self, source: Source, starts: Offsets) -> set[Queue]:
-        """Queues that are there now. QueueGoneError where one of `starts` is not, which may be for
-        a while only: its broker starts again."""
+        """The queues that exist now.
+
+        Raises QueueGoneError when one of `starts` is missing, perhaps only while its broker
+        restarts.
+        """
         try:
             queues = set(chosen_queues(source, self._options.selection, partly=True))
         except UnreachableError:
@@ -226,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = sorted(starts.keys() - queues)
         if gone and self._options.fail_on_data_loss:
             raise QueueGoneError(
-                f"{gone[0]} was read up to {starts[gone[0]]} and is no longer there; "
+                f"{gone[0]} was read up to {starts[gone[0]]} and no longer exists; "
                 "option failOnDataLoss=false goes on without it"
             )
         return queues
@@ -234,9 +253,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, queue: Queue, start: int, low: int, high: int) -> int:
         if not low <= start <= high and self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{queue} is to be read on from {start}, but has {low} to {high}: "
+                f"{queue} is to be read from {start} on, but holds {low} to {high}: "
                 f"{max(low - start, start - high)} messages are gone; "
-                "option failOnDataLoss=false passes over them"
+                "option failOnDataLoss=false skips them"
             )
         return max(start, high)
 
@@ -246,4 +265,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._open().commit(offsets)
         except CongreveError as error:
-            logger.warning("group %s stays behind: %s", self._options.group, error)
+            logger.warning("offsets of group %s not committed: %s", self._options.group, error)

@@ -3,10 +3,14 @@
 import asyncio
 import inspect
 import os
+import re
 import subprocess
 import tempfile
+import time
+from asyncio.events import Handle
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,12 +51,58 @@ def campaign(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
     return count
 
 
+NOT_INSTALLED = re.compile(r"not installed: (.+)")
+
+
+def left_out(skipped: list[pytest.TestReport]) -> str:
+    """One line on the tests that lacked a program or a library; empty where none did."""
+    reasons = (str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple))
+    counts = Counter(found[1] for reason in reasons if (found := NOT_INSTALLED.search(reason)))
+    if not counts:
+        return ""
+    what = "; ".join(f"{count} without {name}" for name, count in sorted(counts.items()))
+    return f"left out, because it is not installed: {what}"
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if line := left_out(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
     counts = terminalreporter.config.stash.get(COUNTS, None)
     if counts:
         terminalreporter.section("crash campaign: what was gone through")
         for name in sorted(counts):
             terminalreporter.write_line(f"{counts[name]:>9,}  {name}")
+
+
+class Holds:
+    """The longest callback since reset() by CPU time of its thread, and which it was."""
+
+    longest_s, place = 0.0, ""
+
+    def reset(self) -> None:
+        self.longest_s, self.place = 0.0, ""
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        run = Handle._run
+
+        def timed(handle: Handle) -> None:
+            begun = time.thread_time()
+            run(handle)
+            held = time.thread_time() - begun
+            if held > self.longest_s:
+                self.longest_s, self.place = held, repr(handle)[:300]
+
+        Handle._run = timed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Handle._run = run  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def holds() -> Holds:
+    return Holds()
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def test_ratios_are_taken_within_a_round_and_rates_bounded_at_our_broker_only() 
 
 
 def test_a_small_run_of_the_consumers_prints_and_keeps_its_figures(tmp_path: Path) -> None:
-    paths = [str(ROOT / "bench"), str(ROOT / "tests" / "interop"), os.environ.get("PYTHONPATH")]
+    paths = [str(ROOT / "bench"), str(ROOT / "tests"), os.environ.get("PYTHONPATH")]
     command = [sys.executable, "-m", "clientspeed.consuming", "--messages", "20000"]
     done = subprocess.run(
         [*command, "--rounds", "1", "--pull", "32", "--results", str(tmp_path)],

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_small_run_counts_every_message_and_writes_its_results(tmp_path: Path) -> None:
-    paths = [str(ROOT / "bench"), str(ROOT / "tests" / "interop"), os.environ.get("PYTHONPATH")]
+    paths = [str(ROOT / "bench"), str(ROOT / "tests"), os.environ.get("PYTHONPATH")]
     command = [sys.executable, "-m", "sidebyside", "--size", "small", "--only", "congreve"]
     command += ["--data", str(tmp_path / "data"), "--results", str(tmp_path / "results")]
     done = subprocess.run(

@@ -1,14 +1,20 @@
 """Stand-ins for what a network would bring."""
 
 import asyncio
+import gc
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from congreve.remoting.command import RemotingCommand
+from congreve.broker.broker import Broker
 from congreve.remoting.errors import RequestTimeoutError
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.watchdog import Watchdog
+
+HELD_S = 0.05
 
 
 class FakeConnection:
@@ -127,3 +133,25 @@ def turn() -> Callable[[], object]:
             await asyncio.sleep(0)
 
     return turns
+
+
+@pytest.fixture(autouse=True)
+def unheld_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails a test whose broker holds its event loop for HELD_S; what the test itself does there
+    is its own affair, and so are collections of garbage in all that pytest keeps."""
+    holds: list[str] = []
+    made = Broker.__init__
+
+    def alarmed(seconds: float, stack: str) -> None:
+        if f"({request.path.name}:" not in stack:
+            holds.append(f"held for {seconds * 1000:.0f} ms by {stack}")
+
+    def make(self: Broker, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        self._watchdog = Watchdog(HELD_S, alarmed)
+
+    monkeypatch.setattr(Broker, "__init__", make)
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    assert not holds

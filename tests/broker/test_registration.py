@@ -4,21 +4,26 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from congreve.broker import registration
+from congreve.broker.broker import Broker
 from congreve.broker.config import PERM_READ, BrokerConfig
+from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.registration import NameServerRegistration
-from congreve.broker.topics import TopicConfigManager
 from congreve.engine.clock import Clock
 from congreve.namesrv.server import NameServer
-from congreve.remoting.bodies import TopicConfig, TopicConfigSerializeWrapper
-from congreve.remoting.codes import RequestCode, ResponseCode
-from congreve.remoting.command import RemotingCommand
-from congreve.remoting.connection import Connection
-from congreve.remoting.registerbody import read_registration
-from congreve.remoting.server import RemotingServer
+from congreve.remoting.messages.bodies import TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.register_body import read_registration
+from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.transport.server import RemotingServer
+from congreve.steps import at_once
 
 
 def broker_config(*name_servers: str, **settings: object) -> BrokerConfig:
@@ -36,7 +41,7 @@ async def registered(
     config: BrokerConfig,
 ) -> AsyncIterator[tuple[NameServerRegistration, TopicConfigManager]]:
     topics = TopicConfigManager(config, Clock())
-    subject = NameServerRegistration(config, topics)
+    subject = NameServerRegistration(config, topics, Pieces())
     await subject.start()
     try:
         yield subject, topics
@@ -125,17 +130,14 @@ async def test_who_made_a_topic_and_waits_finds_it_at_each_name_server() -> None
             assert all(name in server.routes.topics().topic_list for server in (one, two))
 
 
-async def test_nobody_waits_for_name_servers_that_are_away_or_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registration, "HEARD_TIMEOUT_S", 0.05)
+async def test_nobody_waits_for_name_servers_that_are_away_or_silent() -> None:
     silent = Recorder()
     async with silent, registered(broker_config("127.0.0.1:1", silent.address)) as made:
         subject, topics = made
         silent.keeps_silent = True
         topics.update(TopicConfig(topic_name="T"))
         async with asyncio.timeout(5):
-            await subject.settled()
+            await subject.settled(0.05)
             await eventually(lambda: len(silent.registrations) == 2)
 
 
@@ -210,7 +212,7 @@ async def test_broker_that_may_not_be_written_says_so_for_every_topic() -> None:
         async with registered(config) as (_, topics):
             assert server.registrations[0].topic_config_table["BenchmarkTest"].perm == 6
             config.broker_permission = PERM_READ
-            topics.tell_again()
+            at_once(topics.telling_steps())
             await eventually(lambda: len(server.registrations) == 2)
             perms = {t.perm for t in server.registrations[1].topic_config_table.values()}
             assert perms == {PERM_READ}
@@ -239,3 +241,40 @@ async def test_order_topics_come_from_the_first_name_server_that_answers() -> No
 async def test_without_name_servers_nothing_happens() -> None:
     async with registered(broker_config()) as (_, topics):
         topics.update(TopicConfig(topic_name="T"))
+
+
+async def test_a_groups_first_heartbeat_is_answered_when_its_retry_topic_has_a_route(
+    tmp_path: Path,
+) -> None:
+    """The consumer asks for that route next; without it, it waits for 30 s."""
+    async with NameServer(port=0) as server:
+        config = broker_config(server.address, bind_address="127.0.0.1", listen_port=0)
+        config.store.root_dir = str(tmp_path)
+        config.store.mapped_file_size_commit_log = 1 << 20
+        config.store.message_index_enable = False
+        async with Broker(config) as broker:
+            client = RemotingClient()
+            for number in range(40):
+                body = b'{"clientID":"c","consumerDataSet":[{"groupName":"G%d"}]}' % number
+                beat = RemotingCommand(code=RequestCode.HEART_BEAT, body=body)
+                answer = await client.invoke(f"127.0.0.1:{broker.port}", beat)
+                assert answer.code == ResponseCode.SUCCESS
+                assert server.routes.route(f"%RETRY%G{number}") is not None
+            await client.close()
+
+
+async def test_a_heartbeat_waits_no_longer_than_a_second_for_a_silent_name_server(
+    tmp_path: Path,
+) -> None:
+    async with Recorder() as silent:
+        config = broker_config(silent.address, bind_address="127.0.0.1", listen_port=0)
+        config.store.root_dir = str(tmp_path)
+        config.store.mapped_file_size_commit_log = 1 << 20
+        async with Broker(config) as broker:
+            client = RemotingClient(timeout_s=3)  # that of a Java client's heartbeat
+            silent.keeps_silent = True
+            body = b'{"clientID":"c","consumerDataSet":[{"groupName":"G"}]}'
+            beat = RemotingCommand(code=RequestCode.HEART_BEAT, body=body)
+            answer = await client.invoke(f"127.0.0.1:{broker.port}", beat)
+            assert answer.code == ResponseCode.SUCCESS
+            await client.close()

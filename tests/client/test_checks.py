@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from harness.fake_cluster import FakeCluster, stored
 
 from congreve.client import (
     ConsumerSettings,
@@ -28,8 +29,6 @@ from congreve.client.errors import (
     InvalidSettingError,
     InvalidSubscriptionError,
 )
-
-from .cluster import FakeCluster, stored
 
 MAX = 1024
 

@@ -15,16 +15,18 @@ import fakeredis
 import pytest
 import redis
 
+import congreve
 import congreve.client
-from congreve.broker.broker import Broker
-from congreve.console.serve import local_config
-from congreve.namesrv.server import NameServer
-from congreve.remoting.loopthread import LoopThread
+from congreve.remoting.transport.loop_thread import LoopThread
 
 GUIDE = Path(__file__).parents[2] / "docs" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 SECONDS = 60
-CHECKS = {"transactionTimeOut": "300", "transactionCheckInterval": "300"}
+SETTINGS = {
+    "enablePropertyFilter": True,
+    "transactionTimeOut": 300,
+    "transactionCheckInterval": 300,
+}
 STRATEGIES = (
     *("averagely", "by_circle", "by_config", "by_machine_room", "consistent_hash"),
     "machine_room_nearby",
@@ -87,16 +89,15 @@ class Servers:
         self.address: str = self._thread.run(self._start())
 
     async def _start(self) -> str:
-        namesrv = await self._servers.enter_async_context(NameServer(host="127.0.0.1", port=0))
-        config = local_config(self._folder, "127.0.0.1", 0, namesrv.address, "async")
-        config.apply({"enablePropertyFilter": "true", **CHECKS})
+        told = {} if self._certificate is None else {"brokerIP1": "127.0.0.2"}
+        node = await self._servers.enter_async_context(
+            congreve.serve(self._folder, flushDiskType="ASYNC_FLUSH", **SETTINGS, **told)
+        )
         if self._certificate is None:
-            await self._servers.enter_async_context(Broker(config))
-            return namesrv.address
-        config.apply({"brokerIP1": "127.0.0.2"})
-        broker = await self._servers.enter_async_context(Broker(config))
-        await Encrypted(self._certificate, broker.port).start("127.0.0.2", broker.port)
-        outside = await Encrypted(self._certificate, namesrv.port).start("127.0.0.2")
+            return node.address
+        await Encrypted(self._certificate, node.broker.port).start("127.0.0.2", node.broker.port)
+        inside = Encrypted(self._certificate, node.name_server.port)
+        outside = await inside.start("127.0.0.2")
         return f"127.0.0.2:{outside.sockets[0].getsockname()[1]}"
 
     def stop(self) -> None:

@@ -27,7 +27,8 @@ def test_clients_need_no_numpy_and_no_engine() -> None:
 def test_nothing_is_pickled() -> None:
     run(
         "from congreve.client import *\n"
-        "import congreve.client.idempotence, congreve.client.offsetstore, congreve.client.trace\n"
+        "import congreve.client.producer.idempotence, congreve.client.consumer.offset_store\n"
+        "import congreve.client.observability.trace\n"
         "assert not {'pickle', '_pickle', 'shelve'} & set(sys.modules)"
     )
 

@@ -1,6 +1,8 @@
 """Names of tenants, as NamespaceUtil makes them."""
 
 import pytest
+from harness.fake_cluster import FakeCluster, record, stored
+from harness.fake_group import PULL, QUICK, SEND_BACK, UPDATE_OFFSET, Group, cluster_of, eventually
 
 from congreve.client import (
     ConsumeFrom,
@@ -14,9 +16,6 @@ from congreve.client import (
     by_key,
 )
 from congreve.client.namespace import unwrap, wrap
-
-from .cluster import FakeCluster, record, stored
-from .group import PULL, QUICK, SEND_BACK, UPDATE_OFFSET, Group, cluster_of, eventually
 
 
 @pytest.mark.parametrize(

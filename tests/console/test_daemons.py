@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.console.serve import KvFile
-from congreve.errors import CongreveError
-from congreve.remoting.localaddress import local_address
+from congreve.remoting.transport.local_address import local_address
 from tests.console.conftest import Daemon, congreve
 
 BROKER = (
@@ -39,14 +37,29 @@ def at(folder: Path) -> tuple[str, str]:
     return "-o", f"storePathRootDir={folder}"
 
 
-def test_a_daemon_says_that_it_is_ready_to_systemd_too(tmp_path: Path) -> None:
+def test_systemd_is_told_that_a_daemon_is_ready_alive_and_stopping(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(20)
-        daemon = Daemon("namesrv", "--port", "0", NOTIFY_SOCKET=str(tmp_path / "notify"))
-        assert systemd.recv(100) == b"READY=1"
+        service = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        daemon = Daemon("namesrv", "--port", "0", **service)
         assert daemon.ready.startswith("ready: name server")
+        assert [systemd.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
         assert daemon.stop() == 0
+        while (last := systemd.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert last == b"STOPPING=1"
+
+
+def test_the_watchdog_of_another_process_is_not_answered(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        service = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        daemon = Daemon("namesrv", "--port", "0", **service, WATCHDOG_PID="1")
+        assert systemd.recv(100) == b"READY=1"
+        assert daemon.stop() == 0
+        assert systemd.recv(100) == b"STOPPING=1"
 
 
 def test_a_daemon_without_standard_output_serves(tmp_path: Path) -> None:
@@ -61,15 +74,34 @@ def test_a_daemon_without_standard_output_serves(tmp_path: Path) -> None:
             assert daemon.wait(20) == 0
 
 
-def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(CongreveError, match="cannot make"):
-        KvFile(tmp_path / "file" / "folder" / "kvConfig.json").save("{}")
+SERVED = """
+import gc, os, signal
+from congreve.console.serve import serve
+
+async def enter(stack):
+    loaded = [[] for _ in range(100_000)]
+    stack.callback(lambda: print(len(loaded), len(gc.get_objects())))
+    os.kill(os.getpid(), signal.SIGTERM)
+    return "x"
+
+serve(enter)
+"""
+
+
+def test_the_collector_passes_over_what_a_daemon_has_loaded() -> None:
+    """It looked at each object of large tables while requests waited."""
+    run = subprocess.run(
+        [sys.executable, "-c", SERVED], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded, looked_at = map(int, run.stdout.splitlines()[-1].split())
+    assert loaded == 100_000
+    assert looked_at < 10_000
 
 
 def test_a_daemon_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard - 1), hard))
+    few = len(os.listdir("/proc/self/fd")) + 64  # other tests may have left some open
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, hard - 1), hard))
     try:
         daemon = Daemon(*BROKER, *at(tmp_path / "s"))
     finally:

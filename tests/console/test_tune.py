@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from congreve.console.tune import ALONE, SYNC, TOGETHER, Row, recommend
-from congreve.engine.tuned import load_tuned
+from congreve.engine.state.tuned import load_tuned
 from congreve.io_backends.measure import Sample
 from tests.console.conftest import congreve
 
@@ -28,6 +28,9 @@ def test_it_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
     assert chosen is not None
     assert chosen.io_backend == found["recommendation"]["ioBackend"] in by_backend
     assert chosen.flush_disk_type == "SYNC_FLUSH"
+    for_async = chosen.choice("ASYNC_FLUSH")
+    assert for_async is not None and for_async.io_backend == "mmap"
+    assert found["recommendation"]["asyncFlush"]["reason"] == for_async.reason
     assert (tmp_path / "congreve" / "tuned.png").read_bytes().startswith(b"\x89PNG")
     assert os.listdir(tmp_path) == ["congreve"]
 
@@ -35,7 +38,8 @@ def test_it_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
 def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
     run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--dry-run")
     assert run.returncode == 0, run.stderr
-    assert "ioBackend=" in run.stdout
+    assert "flushDiskType=SYNC_FLUSH: ioBackend=" in run.stdout
+    assert "flushDiskType=ASYNC_FLUSH: ioBackend=mmap, of a mapped file" in run.stdout
     assert os.listdir(tmp_path) == []
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from congreve.engine.backends import make_backend
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import StoreConfigError, StoreError
+from congreve.engine.errors import StoreConfigError
+from congreve.engine.state.tuned import Choice, Tuned, load_tuned, save_tuned, tuned_path
 from congreve.engine.store import MessageStore, PutStatus
-from congreve.engine.tuned import Tuned, save_tuned, tuned_path
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.fault import FaultBackend
-from congreve.io_backends.faultplan import Fault, FaultPlan
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.fault.fault import FaultBackend
+from congreve.io_backends.fault.plan import Fault, FaultPlan
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 
@@ -124,16 +124,42 @@ def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
     assert isinstance(make_backend(config_of(tmp_path, ioBackend="mmap")), MmapBackend)
 
 
+def test_auto_with_async_flush_does_not_take_what_was_tuned_for_sync_flush(tmp_path: Path) -> None:
+    """A killed process would lose what it acknowledged; a file of an earlier version says less."""
+    old = Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x")
+    chosen = Choice(io_backend="mmap", reason="y")
+    for tuned in (old, msgspec.structs.replace(old, async_flush=chosen)):
+        save_tuned(str(tmp_path), tuned)
+        assert load_tuned(str(tmp_path)) == tuned
+        for flush, kind in (("ASYNC_FLUSH", MmapBackend), ("SYNC_FLUSH", PoolBackend)):
+            assert type(make_backend(config_of(tmp_path, flushDiskType=flush))) is kind
+
+
+@pytest.mark.parametrize("name", ["pool", "uring", "mmap", "auto"])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_async_flush_over_memory_of_the_process_is_said_once_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, flush: str
+) -> None:
+    settings = {"ioBackend": name, "transientStorePoolLocked": "false"}
+    make_backend(config_of(tmp_path, flushDiskType=flush, **settings))
+    said = caplog.text.count("a killed broker loses the messages that it acknowledged")
+    assert said == (flush == "ASYNC_FLUSH" and name in ("pool", "uring"))
+
+
 AUTO = '{"ioBackend": "auto", "flushDiskType": "SYNC_FLUSH", "reason": ""}'
+ASYNC_TAPE = AUTO.replace("auto", "mmap")[:-1] + ', "asyncFlush": {"ioBackend": "t", "reason": ""}}'
 
 
-@pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]", AUTO])
-def test_a_damaged_choice_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]", AUTO, ASYNC_TAPE])
+def test_a_damaged_choice_is_named_and_stops_no_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     path = Path(tuned_path(str(tmp_path)))
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(StoreError, match=r"tuned\.json"):
-        make_backend(config_of(tmp_path))
+    make_backend(config_of(tmp_path))
+    assert "tuned.json is damaged" in caplog.text
+    assert path.with_name("tuned.json.damaged-1").read_text() == text
 
 
 def test_auto_probes_the_ring_only_for_synced_large_segments(

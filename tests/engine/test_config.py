@@ -44,10 +44,10 @@ def test_default_delay_levels_are_the_reference_ones() -> None:
         ({"message_delay_level": "s"}, "'s'"),
         ({"delete_when": "25"}, "25"),
         ({"mapped_file_size_commit_log": 10}, "10"),
-        ({"mapped_file_size_commit_log": 1 << 31}, "mappedFileSizeCommitLog is 2147483648"),
+        ({"mapped_file_size_commit_log": 1 << 31}, "mappedFileSizeCommitLog=2147483648"),
         ({"max_index_num": 0}, "maxIndexNum"),
         ({"transient_store_pool_size": 0}, "transientStorePoolSize"),
-        ({"flush_interval_commit_log": -5}, "flushIntervalCommitLog is -5"),
+        ({"flush_interval_commit_log": -5}, "flushIntervalCommitLog=-5"),
         ({"commit_interval_commit_log": 0}, "commitIntervalCommitLog"),
     ],
 )

@@ -1,6 +1,6 @@
 """Defects of the reference that this store does not have: one test each, named by what it prevents.
 
-Numbers are those of the reference's list of findings.
+The numbers are those of docs/reference-defects.md.
 """
 
 import logging
@@ -19,9 +19,9 @@ import pytest
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreLockedError
+from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.store import MessageStore, PutStatus
-from congreve.engine.verify import StoreExaminer
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record
 
 SEGMENT = 4096

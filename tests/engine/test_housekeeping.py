@@ -1,6 +1,5 @@
 """Checkpoints, cleaning and the disk's watch in a living store."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.housekeeping import Housekeeping
+from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.store import MessageStore
-from congreve.engine.verify import StoreExaminer
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 
 START = 1_700_000_000_000
 HOUR = 3_600_000
@@ -38,9 +38,11 @@ def test_a_checkpoint_promises_what_is_on_disk(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
         fill(store, 10)
         assert store._housekeeping.checkpoint()
-        state = json.loads((tmp_path / "congreve/queues.json").read_text())
-        assert state["logEnd"] == store.log.max_offset
-        assert state["queues"] == {"T": {"0": [0, 10]}}
+        known = QueueCheckpointFile(str(tmp_path / "congreve")).load()
+        assert known is not None
+        assert known.log_end == store.log.max_offset
+        promise = known.queues["T"][0]
+        assert (promise.min, promise.max, promise.max_physical) == (0, 10, known.log_end)
         assert store.backend.durable_offset == store.log.max_offset
         times = (tmp_path / "checkpoint").read_bytes()
         assert int.from_bytes(times[:8], "big") == int.from_bytes(times[8:16], "big") == START
@@ -61,7 +63,9 @@ def test_a_checkpoint_comes_after_its_interval_and_only_with_news(tmp_path: Path
         assert path.stat().st_mtime_ns == before
         seconds = 60.0
         keeper.round()
-        assert json.loads(path.read_text())["logEnd"] == store.log.max_offset
+        known = QueueCheckpointFile(str(path.parent)).load()
+        assert known is not None
+        assert known.log_end == store.log.max_offset
         written = path.stat().st_ino
         seconds = 600.0
         keeper.round()

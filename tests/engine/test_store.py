@@ -11,13 +11,13 @@ import pytest
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
-from congreve.engine.consumequeue import ConsumeQueue
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health
+from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.errors import BackendError
-from congreve.records.message import Record
-from congreve.records.record import decode_record, offset_message_id
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record, encode_record, offset_message_id
 
 START = 1_700_000_000_000
 
@@ -130,7 +130,8 @@ def test_a_deleted_topic_stays_deleted_after_a_crash(tmp_path: Path) -> None:
     for topic in ("keep", "drop", "SCHEDULE_TOPIC_XXXX"):
         for queue_id in range(3):
             store.put(Record(topic=topic, body=b"x", queue_id=queue_id))
-    assert store.clean_unused_topics({"keep"}) == 1
+    assert store.unused_topics({"keep"}) == ["drop"]
+    assert store.delete_topic("drop") == 3
     store.close()
     (tmp_path / "abort").touch()
     with MessageStore(config_of(tmp_path)) as again:
@@ -224,3 +225,27 @@ def test_figures(tmp_path: Path) -> None:
         stats = store.stats()
         assert (stats.log_begin, stats.log_end, stats.durable) == (0, put.end, put.end)
         assert (stats.topics, stats.queues, stats.commit_log_disk_use) == (1, 1, 0.25)
+
+
+def test_a_refused_message_is_not_logged_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MessageStore(config_of(tmp_path)) as store:
+        put = store.put(Record(topic="T", body=b"secret" * 200, flag=1 << 40))
+        assert put.status is PutStatus.MESSAGE_ILLEGAL
+    assert str(1 << 40) in caplog.text
+    assert "secret" not in caplog.text and len(caplog.text) < 500
+
+
+def test_a_record_forged_for_a_lost_message_does_not_have_the_log_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore(config_of(tmp_path)) as store:
+        store.put(Record(topic="T", body=b"0"))
+        store.queues.get("T", 0).fill_to(2)
+        at = store.log.max_offset + 88  # where a record has its body
+        forged = Record(topic="T", body=b"forged", physical_offset=at, queue_offset=1)
+        store.put(Record(topic="T", body=encode_record(forged)))
+        assert store.read(at) is not None
+        monkeypatch.setattr(store.repair, "repair", lambda *_: pytest.fail("it was searched"))
+        assert store.record_at(at) is None

@@ -6,15 +6,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from harness.killed_store import copy_running
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from killedstore import copy_running
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.store import MessageStore, PutStatus
-from congreve.engine.verify import StoreExaminer
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%g"])

@@ -63,8 +63,13 @@ def cluster(
 
 
 @pytest.fixture
-def fragile(kind: str, namesrv: servers.Server, tmp_path: Path) -> Iterator[Cluster]:
-    """A broker of the test's own, which may be ended."""
+def fragile(
+    request: pytest.FixtureRequest, kind: str, namesrv: servers.Server, tmp_path: Path
+) -> Iterator[Cluster]:
+    """A broker of the test's own, which may be ended.
+
+    A module may say WATCHDOG_MILLIS, where turns of its event loop are long by right.
+    """
     broker = servers.broker(
         *(kind, tmp_path, namesrv.address),
         broker_name=f"broker-{uuid.uuid4().hex[:6]}",
@@ -73,6 +78,7 @@ def fragile(kind: str, namesrv: servers.Server, tmp_path: Path) -> Iterator[Clus
             "flushDiskType": "SYNC_FLUSH",
             "messageDelayLevel": "1s 1s 2s",
         },
+        watchdog_millis=getattr(request.module, "WATCHDOG_MILLIS", servers.WATCHDOG_MILLIS),
     )
     broker.start()
     yield Cluster(namesrv, broker)

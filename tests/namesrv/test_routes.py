@@ -1,10 +1,16 @@
 """The route table without a network."""
 
+import time
+
 import msgspec
 import pytest
 
+from congreve.namesrv.config import NamesrvConfig
+from congreve.namesrv.errors import RegistrationError
 from congreve.namesrv.routes import EXPIRY_S, BrokerIdentity, RouteTable
-from congreve.remoting.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from congreve.steps import at_once
+from congreve.table_limit import TableFullError
 
 
 class Clock:
@@ -83,7 +89,7 @@ def test_slave_without_master_is_told_of_none(routes: RouteTable) -> None:
 
 def test_unchanged_data_version_keeps_wiped_permission(routes: RouteTable) -> None:
     register(routes, A, topics("T"))
-    assert routes.wipe_write_perm("a") == 1
+    assert at_once(routes.wipe_write_perm("a")) == 1
     register(routes, A, topics("T"))
     assert routes.route("T").queue_datas[0].perm == 4
     register(routes, A, topics("T", counter=2))
@@ -93,10 +99,10 @@ def test_unchanged_data_version_keeps_wiped_permission(routes: RouteTable) -> No
 def test_write_permission_can_be_given_back(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"))
     register(routes, B, topics("T"))
-    assert routes.wipe_write_perm("a") == 2
-    assert routes.add_write_perm("a") == 2
+    assert at_once(routes.wipe_write_perm("a")) == 2
+    assert at_once(routes.add_write_perm("a")) == 2
     assert {queue.perm for queue in routes.route("T").queue_datas} == {6}
-    assert routes.wipe_write_perm("nobody") == 0
+    assert at_once(routes.wipe_write_perm("nobody")) == 0
 
 
 def test_registration_never_removes_a_topic(routes: RouteTable) -> None:
@@ -115,7 +121,7 @@ def test_slave_that_becomes_master_leaves_its_old_id(routes: RouteTable) -> None
 def test_closed_connection_removes_its_broker_at_once(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"), channel="x")
     register(routes, B, topics("T"), channel="y")
-    routes.channel_closed("x")
+    at_once(routes.closing_steps("x"))
     assert [data.broker_name for data in routes.route("T").broker_datas] == ["b"]
     assert routes.route("U") is None
     assert "U" not in routes.topics().topic_list
@@ -125,14 +131,14 @@ def test_closed_connection_removes_its_broker_at_once(routes: RouteTable) -> Non
 def test_closing_an_old_connection_keeps_a_broker_that_came_back(routes: RouteTable) -> None:
     register(routes, A, topics("T"), channel="old")
     register(routes, A, topics("T"), channel="new")
-    routes.channel_closed("old")
+    at_once(routes.closing_steps("old"))
     assert routes.route("T") is not None
 
 
 def test_lost_master_leaves_its_slave_and_topics(routes: RouteTable) -> None:
     register(routes, A, topics("T"), channel="x")
     register(routes, A_SLAVE, topics("T"), channel="y")
-    routes.channel_closed("x")
+    at_once(routes.closing_steps("x"))
     assert routes.route("T").broker_datas[0].broker_addrs == {1: A_SLAVE.address}
 
 
@@ -142,10 +148,10 @@ def test_silent_broker_expires_and_its_connection_is_named(
     register(routes, A, topics("T"), channel="x")
     register(routes, B, topics("T"), channel="y")
     clock.now += EXPIRY_S
-    assert routes.drop_expired() == []
+    assert at_once(routes.expiry_steps()) == []
     register(routes, B, topics("T"), channel="y")
     clock.now += 1
-    assert routes.drop_expired() == ["x"]
+    assert at_once(routes.expiry_steps()) == ["x"]
     assert [data.broker_name for data in routes.route("T").broker_datas] == ["b"]
 
 
@@ -155,7 +161,7 @@ def test_unchanged_version_query_keeps_a_broker_alive(routes: RouteTable, clock:
     assert not routes.is_changed(A.address, DataVersion(counter=1, timestamp=7))
     routes.touch(A.address)
     clock.now += EXPIRY_S
-    assert routes.drop_expired() == []
+    assert at_once(routes.expiry_steps()) == []
 
 
 @pytest.mark.parametrize(("counter", "timestamp"), [(2, 7), (1, 8)])
@@ -171,9 +177,9 @@ def test_other_counter_or_timestamp_is_a_change(
 def test_unregistered_broker_takes_its_queues_along(routes: RouteTable) -> None:
     register(routes, A, topics("T"))
     register(routes, B, topics("T"))
-    routes.unregister(A.address)
+    at_once(routes.unregister_steps(A.address))
     assert [queue.broker_name for queue in routes.route("T").queue_datas] == ["b"]
-    routes.unregister(B.address)
+    at_once(routes.unregister_steps(B.address))
     assert routes.topics().topic_list == []
     assert routes.cluster_info().broker_addr_table == {}
 
@@ -182,7 +188,7 @@ def test_broker_that_was_replaced_cannot_unregister_its_successor(routes: RouteT
     register(routes, A, topics("T"))
     successor = msgspec.structs.replace(A, address="10.0.0.9:10911")
     register(routes, successor, topics("T"))
-    routes.unregister(A.address)
+    at_once(routes.unregister_steps(A.address))
     assert routes.route("T").broker_datas[0].broker_addrs == {0: successor.address}
 
 
@@ -199,8 +205,8 @@ def test_topic_can_be_deleted_for_one_cluster(routes: RouteTable) -> None:
 def test_lists_by_cluster_and_of_the_system(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"))
     register(routes, OTHER, topics("V"))
-    assert set(routes.topics_of_cluster("C").topic_list) == {"T", "U"}
-    assert routes.topics_of_cluster("nowhere").topic_list == []
+    assert set(at_once(routes.topics_of_cluster("C")).topic_list) == {"T", "U"}
+    assert at_once(routes.topics_of_cluster("nowhere")).topic_list == []
     listed = routes.system_topics()
     assert set(listed.topic_list) == {"C", "a", "D", "d"}
     assert listed.broker_addr in (A.address, OTHER.address)
@@ -212,9 +218,9 @@ def test_unit_lists_follow_the_flags(routes: RouteTable) -> None:
     for name, flag in flags.items():
         wrapper.topic_config_table[name].topic_sys_flag = flag
     register(routes, A, wrapper)
-    assert set(routes.unit_topics().topic_list) == {"unit", "both"}
-    assert set(routes.unit_sub_topics().topic_list) == {"sub", "both"}
-    assert routes.unit_sub_ununit_topics().topic_list == ["sub"]
+    assert set(at_once(routes.unit_topics()).topic_list) == {"unit", "both"}
+    assert set(at_once(routes.unit_sub_topics()).topic_list) == {"sub", "both"}
+    assert at_once(routes.unit_sub_ununit_topics()).topic_list == ["sub"]
 
 
 def test_filter_servers_stand_in_the_route_until_the_broker_goes(routes: RouteTable) -> None:
@@ -222,3 +228,57 @@ def test_filter_servers_stand_in_the_route_until_the_broker_goes(routes: RouteTa
     assert routes.route("T").filter_server_table == {A.address: ["10.0.0.1:30000"]}
     register(routes, A, topics("T"))
     assert routes.route("T").filter_server_table == {}
+
+
+def test_many_brokers_of_one_connection_go_in_one_pass(routes: RouteTable) -> None:
+    for number in range(5_000):
+        name = f"b{number}"
+        routes.register(BrokerIdentity(name, name, 0, name), topics(name), [], "channel")
+    started = time.thread_time()
+    assert len(routes.cluster_info().cluster_addr_table) == 5_000
+    at_once(routes.closing_steps("channel"))
+    assert time.thread_time() - started < 1
+    assert routes.cluster_info().broker_addr_table == {}
+    assert routes.topics().topic_list == []
+
+
+def test_a_master_under_a_new_id_brings_its_topics(routes: RouteTable) -> None:
+    slave = msgspec.structs.replace(A, broker_id=1)
+    routes.register(slave, topics("T"), [], "x")
+    assert not routes.wants_topics(slave, topics("T").data_version)
+    assert routes.wants_topics(A, topics("T").data_version)
+
+
+def test_brokers_and_topics_over_their_limits_are_refused_and_the_others_stay(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    routes = RouteTable(clock, NamesrvConfig(max_brokers=2, max_topics=3))
+    register(routes, A, topics("T", "U"))
+    for number in range(30):
+        with pytest.raises(TableFullError, match="maxTopics"):
+            register(routes, B, topics("T", f"V{number}", counter=number + 1))
+    assert routes.topics().topic_list == ["T", "U"] and routes.data_version(B.address) is None
+    register(routes, B, topics("T"))
+    with pytest.raises(TableFullError, match="maxBrokers"):
+        register(routes, OTHER, topics())
+    renamed = BrokerIdentity("C", "c", 0, B.address)
+    with pytest.raises(TableFullError, match="maxBrokers"):
+        register(routes, renamed, topics(counter=9))
+    register(routes, A, topics("T", "U", counter=2))
+    routes.delete_topic("U")
+    register(routes, A, topics("W", counter=3))
+    assert routes.route("W") is not None
+    assert sum("maxTopics" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_names_without_a_length_are_refused(clock: Clock) -> None:
+    """Ten thousand brokers are no limit where the name of each may have megabytes."""
+    routes = RouteTable(clock, NamesrvConfig())
+    long = "n" * 1025
+    for field in ("name", "cluster", "address", "ha_address"):
+        with pytest.raises(RegistrationError, match="1025 characters"):
+            register(routes, msgspec.structs.replace(A, **{field: long}), topics("T"))
+    with pytest.raises(RegistrationError, match="topicName"):
+        register(routes, A, topics("T", long))
+    assert routes.topics().topic_list == [] and routes.data_version(A.address) is None
+    register(routes, A, topics("T", long[1:]))

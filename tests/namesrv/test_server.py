@@ -1,16 +1,33 @@
 """The name server over its socket, asked as Java brokers, clients and mqadmin ask."""
 
+import asyncio
+import gc
 import json
 import struct
+import time
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from harness.name_server_peer import Answer, Peer
 
+from congreve.engine.state.state_file import StateFile
 from congreve.errors import CongreveError
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.server import NameServer
+from congreve.remoting.messages.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from congreve.remoting.messages.register_body import INFLATED_MAX, TOPICS_MAX, write_registration
 
-from .wire import Answer, Peer
+T = TypeVar("T")
 
 BROKER = {
     "brokerName": "broker-a",
@@ -40,12 +57,15 @@ class MemoryStore:
         self.text = text
         self.broken = False
 
-    def load(self) -> str | None:
-        return self.text
+    def load(self, parse: Callable[[str], T]) -> T | None:
+        with suppress(CongreveError):
+            return None if self.text is None else parse(self.text)
+        return None
 
-    def save(self, text: str) -> None:
+    def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
         if self.broken:
             raise CongreveError("disk full")
+        assert is_same(text)
         self.text = text
 
 
@@ -120,6 +140,56 @@ async def test_compressed_registration() -> None:
 async def test_damaged_compressed_registration_is_code_1(body: bytes) -> None:
     async with NameServer(port=0) as server, Peer(server.address) as peer:
         assert (await register(peer, body, compressed="true")).code == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        (zlib.compress(bytes(INFLATED_MAX + 1)), "inflates"),
+        (compressed(VERSION.encode(), TOPICS_MAX + 1), "topics"),
+        (compressed(VERSION.encode(), 2**31 - 1), "topics"),
+        (compressed(VERSION.encode(), 1, b"T" + b" 1" * 1_000_000, b"[]"), "fields"),
+        (compressed(VERSION.encode(), 1, b"T %d 1 6 S" % 2**31, b"[]"), "2147483648"),
+    ],
+    ids=["bomb", "topics", "most topics", "fields", "number"],
+)
+async def test_a_registration_made_to_be_costly_is_refused(body: bytes, remark: str) -> None:
+    async with NameServer(port=0) as server, Peer(server.address) as peer:
+        answer = await register(peer, body, compressed="true")
+        assert answer.code == 1 and remark in (answer.remark or "")
+        assert json.loads((await peer.call(106)).body)["brokerAddrTable"] == {}
+
+
+@pytest.mark.parametrize("form", ["true", "false"])
+async def test_a_registration_of_many_topics_does_not_hold_the_event_loop(form: str) -> None:
+    topics = {f"T{i}": TopicConfig(topic_name=f"T{i}") for i in range(30_000)}
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics)
+    whole = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
+    body = write_registration(whole, compressed=form == "true")
+    assert min([await longest_turn(body, form) for _ in range(3)]) < 0.005
+
+
+async def longest_turn(body: bytes, form: str) -> float:
+    """CPU seconds of the event loop's longest turn while a registration is served."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            started = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - started)
+
+    async with NameServer(port=0) as server, Peer(server.address) as peer:
+        gc.disable()  # the collector of unused objects may run at any time
+        watching = asyncio.create_task(watch())
+        try:
+            assert (await register(peer, body, compressed=form)).code == 0
+        finally:
+            gc.enable()
+        watching.cancel()
+        assert len(json.loads((await peer.call(206)).body)["topicList"]) == 30_000
+    return longest
 
 
 async def test_broker_before_3_0_11_sends_its_topics_alone() -> None:
@@ -245,10 +315,52 @@ async def test_setting_that_could_not_be_saved_is_not_served(
     assert "disk full" in caplog.text and "Traceback" not in caplog.text
 
 
-async def test_damaged_settings_keep_the_server_from_starting() -> None:
-    for text in ("{", '{"configTable":{"N":3}}'):
-        with pytest.raises(CongreveError):
-            await NameServer(port=0, kv_store=MemoryStore(text)).start()
+async def test_damaged_settings_do_not_keep_the_server_from_starting(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    for number, text in enumerate(("{", '{"configTable":{"N":3}}', "[" * 1000), 1):
+        path.write_text(text)
+        async with (
+            NameServer(port=0, kv_store=StateFile(str(path))) as server,
+            Peer(server.address) as peer,
+        ):
+            assert (await peer.call(101, {"namespace": "N", "key": "k"})).code == 22
+        assert path.with_name(f"kvConfig.json.damaged-{number}").read_text() == text
+
+
+def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = StateFile(str(tmp_path / "file" / "folder" / "kvConfig.json"))
+    with pytest.raises(CongreveError, match=r"cannot write .*kvConfig\.json: Not a directory"):
+        file.replace_checked("{}", lambda _: True)
+
+
+@pytest.mark.parametrize("name", ["{x}", '{"topic":"T"}', "{", "a b", "$ref", '"', "\\", "ä", "0"])
+async def test_no_setting_keeps_the_name_server_from_starting_again(
+    tmp_path: Path, name: str
+) -> None:
+    file = StateFile(str(tmp_path / "kvConfig.json"))
+    kept = {"namespace": "N", "key": "k", "value": "v"}
+    hostile = {"namespace": name, "key": name, "value": name}
+    async with NameServer(port=0, kv_store=file) as server, Peer(server.address) as peer:
+        assert (await peer.call(100, kept)).code == 0
+        code = (await peer.call(100, hostile)).code
+    async with NameServer(port=0, kv_store=file) as server, Peer(server.address) as peer:
+        assert (await peer.call(101, kept)).fields == {"value": "v"}
+        again = await peer.call(101, hostile)
+        assert (again.code, again.fields.get("value")) == ((0, name) if code == 0 else (22, None))
+
+
+@pytest.mark.parametrize("name", ["{x}", "{}", "$ref", '{"a":{"b":1}}'])
+async def test_a_setting_with_an_odd_name_does_not_stop_the_next_start(name: str) -> None:
+    store = MemoryStore()
+    setting = {"namespace": "ORDER_TOPIC_CONFIG", "key": name}
+    async with NameServer(port=0, kv_store=store) as server, Peer(server.address) as peer:
+        assert (await peer.call(100, {**setting, "value": "$"})).code == 0
+        assert (await peer.call(100, {"namespace": name, "key": "k", "value": "v"})).code == 0
+    async with NameServer(port=0, kv_store=store) as server, Peer(server.address) as peer:
+        assert (await peer.call(101, setting)).fields == {"value": "$"}
+        # Brokers read these settings in the answer to a registration.
+        assert KVTable.decode((await register(peer)).body).table == {name: "$"}
 
 
 async def test_order_settings_reach_brokers_and_with_the_switch_clients() -> None:
@@ -273,7 +385,40 @@ async def test_settings_are_shown_and_changed() -> None:
         assert answer.code == 1
         assert "maybe" in (answer.remark or "")
         assert "productEnvName=lab" in (await peer.call(319)).body.decode()
-        assert (await peer.call(318, body=b"# note\n\nnobodyKnows=1\n")).code == 0
+        assert (await peer.call(318, body=b"# note\n\n")).code == 0
+
+
+async def test_a_name_server_takes_and_shows_only_settings_that_it_knows() -> None:
+    store = MemoryStore()
+    async with NameServer(port=0, config_store=store) as server, Peer(server.address) as peer:
+        before = (await peer.call(319)).body
+        for change in (
+            b"productEnvName=x\nnobodyKnows=1\n",
+            b"productEnvName=x\nkvConfigPath=/tmp/elsewhere\n",
+            b"productEnvName=x\nlistenPort=1\n",
+            b"productEnvName=a\x00b\n",
+            b"productEnvName=" + b"x" * 5_000,
+            b"productEnvName=x\n" + b"# note\n" * 20_000,
+        ):
+            answer = await peer.call(318, body=change)
+            assert answer.code == 1 and len(answer.remark or "") < 400, change
+        assert (await peer.call(319)).body == before
+        assert store.text is None
+
+
+async def test_a_changed_setting_is_saved_before_it_is_answered() -> None:
+    store = MemoryStore()
+    async with NameServer(port=0, config_store=store) as server, Peer(server.address) as peer:
+        assert (await peer.call(318, body=b"productEnvName=lab\n")).code == 0
+        saved = store.text.splitlines()
+        assert {"orderMessageEnable=false", "productEnvName=lab"} < set(saved)
+        store.broken = True
+        assert (await peer.call(318, body=b"productEnvName=x\n")).code == 1
+        assert server.config.product_env_name == "lab"
+    for text, name in ((store.text, "lab"), ("productEnvName=a\n=broken", "center")):
+        store = MemoryStore(text)
+        async with NameServer(port=0, config_store=store) as server:
+            assert server.config.product_env_name == name
 
 
 async def test_unknown_code_gets_code_3_and_not_silence() -> None:
@@ -295,3 +440,64 @@ async def test_expired_broker_is_cut_off() -> None:
         server._drop_expired()
         assert (await asker.call(105, {"topic": "T"})).code == 17
         assert await broker._reader.read() == b""
+
+
+async def test_settings_over_the_limit_are_refused_and_known_ones_change() -> None:
+    config = NamesrvConfig(max_kv_settings=5)
+    async with NameServer(port=0, config=config) as server, Peer(server.address) as peer:
+
+        async def put(namespace: str, key: str, value: str = "v") -> Answer:
+            return await peer.call(100, {"namespace": namespace, "key": key, "value": value})
+
+        told = [await put(f"n{i % 3}", f"k{i}") for i in range(20)]
+        assert [answer.code for answer in told] == [0] * 5 + [1] * 15
+        assert "maxKvSettings" in (told[5].remark or "")
+        assert (await put("n0", "k0", "w")).code == 0
+        assert (await peer.call(102, {"namespace": "n1", "key": "k1"})).code == 0
+        assert (await put("n1", "again")).code == 0
+
+
+async def test_bytes_of_settings_are_limited_and_come_back(tmp_path: Path) -> None:
+    config = NamesrvConfig(max_kv_bytes=1_000)
+    store = StateFile(str(tmp_path / "kvConfig.json"))
+
+    async def put(peer: Peer, key: str, value: str) -> Answer:
+        return await peer.call(100, {"namespace": "n", "key": key, "value": value})
+
+    async with (
+        NameServer(port=0, config=config, kv_store=store) as server,
+        Peer(server.address) as peer,
+    ):
+        told = [await put(peer, f"k{i}", "v" * 300) for i in range(6)]
+        assert [answer.code for answer in told] == [0] * 3 + [1] * 3
+        assert "maxKvBytes" in (told[3].remark or "")
+        assert (await put(peer, "k0", "w" * 300)).code == 0
+        assert (await peer.call(102, {"namespace": "n", "key": "k1"})).code == 0
+    async with (
+        NameServer(port=0, config=config, kv_store=store) as server,
+        Peer(server.address) as peer,
+    ):
+        assert (await put(peer, "k0", "w" * 800)).code == 1
+        assert (await put(peer, "k4", "v" * 300)).code == 0
+        assert (await put(peer, "k5", "v" * 300)).code == 1
+
+
+async def test_a_large_registration_over_the_limit_leaves_no_half_of_a_broker() -> None:
+    config = NamesrvConfig(max_topics=2_500)
+    table = {f"T{i:05}": TopicConfig(topic_name=f"T{i:05}") for i in range(3_000)}
+    wrapper = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=1, timestamp=1), topic_config_table=table
+    )
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+    fields = {
+        "brokerName": "b",
+        "brokerAddr": "10.0.0.1:10911",
+        "clusterName": "c",
+        "haServerAddr": "10.0.0.1:10912",
+        "brokerId": 0,
+    }
+    async with NameServer(port=0, config=config) as server, Peer(server.address) as peer:
+        answer = await peer.call(103, fields, body.encode())
+        assert answer.code == 1 and "maxTopics" in (answer.remark or "")
+        assert server.routes.topics().topic_list == []
+        assert server.routes.data_version("10.0.0.1:10911") is None

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.packaging.conftest import ROOT, pip
+
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
@@ -30,36 +31,17 @@ for name in sys.argv[2:]:
 """
 
 
-def pip(*arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "--quiet", *arguments],
-        cwd=ROOT,
-        # What is in the wheel matters here, not how fast it is.
-        env={**os.environ, "CONGREVE_CFLAGS": "-O0 -g0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
-    return next(folder.glob("congreve-*.whl"))
-
-
 @pytest.mark.slow
 def test_the_wheel_lacks_no_file_of_the_checkout(wheel: Path) -> None:
     expected = set()
     for package, folder in PACKAGES.items():
         inside = package.replace(".", "/")
-        for path in (ROOT / folder).iterdir():
+        for path in (ROOT / folder).rglob("*.*"):
+            name = path.relative_to(ROOT / folder)
             if path.suffix in (".py", ".pyi", ".pxd", ".properties") or path.name == "py.typed":
-                expected.add(f"{inside}/{path.name}")
+                expected.add(f"{inside}/{name}")
             elif path.suffix == ".pyx":
-                expected.add(f"{inside}/{path.stem}{EXTENSION}")
+                expected.add(f"{inside}/{name.with_suffix(EXTENSION)}")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not expected - names
     tops = {name.split("/")[0].split("-")[0] for name in names}
@@ -69,11 +51,11 @@ def test_the_wheel_lacks_no_file_of_the_checkout(wheel: Path) -> None:
 @pytest.mark.slow
 def test_an_installed_wheel_imports_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
-    pip("install", "--no-deps", "--target", str(site), str(wheel))
+    pip("install", "--no-deps", "--target", site, wheel)
     modules = sorted(
-        f"{package}.{path.stem}"
+        ".".join([package, *path.relative_to(ROOT / folder).with_suffix("").parts])
         for package, folder in PACKAGES.items()
-        for path in (ROOT / folder).glob("*.py*")
+        for path in (ROOT / folder).rglob("*.py*")
         if path.suffix in (".py", ".pyx") and path.stem not in ("__init__", "__main__")
     )
     # -S: no .pth files, so that the checkout's own installation is not seen.

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from congreve.records.checksum import crc32_by_folding, crc32_by_tables
 from congreve.records.record import crc32, index_hash, string_hash
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "golden/record_vectors.json").read_text()
+)
 ALL_WAYS = pytest.mark.parametrize("crc", [crc32, crc32_by_folding, crc32_by_tables])
 
 

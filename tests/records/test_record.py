@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from congreve.records.errors import RecordError
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import (
     decode_properties,
     decode_record,
@@ -21,7 +21,9 @@ from congreve.records.record import (
     parse_offset_message_id,
 )
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "golden/record_vectors.json").read_text()
+)
 RECORD = Record(
     topic="TopicTest",
     body=b"Hello RocketMQ",

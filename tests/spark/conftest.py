@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import build
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.client.admin import AdminClient
-from congreve.client.consumer import PullConsumer
+from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message
-from congreve.client.producer import Producer
+from congreve.client.producer.producer import Producer
 from congreve.namesrv.server import NameServer
-from congreve.remoting.loopthread import LoopThread
+from congreve.remoting.transport.loop_thread import LoopThread
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -28,7 +29,14 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def jvm() -> None:
+    """Skips where there is no Java."""
+    if missing := build.missing_tools("java"):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def spark(jvm: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on local[2], which finds the source by itself."""
     from pyspark.sql import SparkSession
 

@@ -9,10 +9,10 @@ from typing import Any
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 
 TINY: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "engine" / "tiny_store.json").read_text()
+    (Path(__file__).parents[1] / "golden/tiny_store.json").read_text()
 )
 HOST = ("127.0.0.1", 10911)
 BEGIN_MS = 1_750_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import count, max_by
 
-from congreve.engine.files import StoreFiles
+from congreve.engine.offline.files import StoreFiles
 from congreve.records.record import decode_record
 
 from .stores import BEGIN_MS, write
@@ -125,7 +125,7 @@ def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:
         ({"topic": "X"}, None, "option topic names topic 'X', which is not there; there are T"),
         ({"storePath": "nowhere"}, None, "option storePath is 'nowhere'"),
         ({"maxRecordsPerPartition": "-1"}, None, "option maxRecordsPerPartition is '-1'"),
-        ({}, "value binary", "no column is named 'value'"),
+        ({}, "value binary", "column 'value' is unknown"),
         ({}, "body string", "column body is binary, the schema asks for string"),
         (
             {"startingOffsets": '{"T": {"store": {"0": 999}}}'},

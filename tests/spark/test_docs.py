@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from congreve.client.push import ConsumeFrom, PushConsumer
+from congreve.client.consumer.push import ConsumeFrom, PushConsumer
 
 from .conftest import Cluster
 

@@ -22,7 +22,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.client.admin import AdminClient
 from congreve.client.message import Message
-from congreve.client.producer import Producer
+from congreve.client.producer.producer import Producer
 from congreve.namesrv.server import NameServer
 
 root, backend, count, batch = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

@@ -57,7 +57,7 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"commitOffsetsToGroup": "true", "group": "g"}, "needs nameServer"),
         (
             {"storePath": None, "nameServer": "h:1", "commitOffsetsToGroup": "true", "group": "g"},
-            "only a stream has progress",
+            "only a stream commits offsets",
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
     for row, message in [
         ({"body": None, "topic": "out"}, "row 0 for topic out has no body"),
         ({"body": b"x", "topic": None}, "row 0 has no topic"),
-        ({"body": b"x", "topic": "out", "properties": "{"}, "row 0: properties '{' are no JSON"),
+        ({"body": b"x", "topic": "out", "properties": "{"}, "row 0: properties '{' are not a JSON"),
         ({"body": b"x", "topic": "out", "properties": "[1]"}, r"row 0: properties '\[1\]' are no"),
         ({"body": b"x", "topic": "out", "brokerName": "b"}, "out has no queue to write to on b"),
         ({"body": b"x", "topic": "a b"}, "a b"),
@@ -142,8 +142,8 @@ def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Clu
     for columns, options, message in [
         ("id AS body", {"topic": "out"}, "column body is bigint"),
         ("'x' AS value", {"topic": "out"}, "no column 'value' can be sent"),
-        ("'x' AS tags", {"topic": "out"}, "a column body is needed"),
-        ("'x' AS body", {}, "option topic or a column topic is needed"),
+        ("'x' AS tags", {"topic": "out"}, "a column body is required"),
+        ("'x' AS body", {}, "option topic or a column topic is required"),
         ("'x' AS body", {"topic": "out", "tag": "A"}, "option tag is not known"),
         ("'x' AS body", {"topic": "out", "sendTimeoutMs": "soon"}, "sendTimeoutMs is 'soon'"),
         ("'x' AS body", {"topic": "out", "maxDelayLevel": "0"}, "maxDelayLevel is '0'"),

@@ -15,6 +15,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from congreve import __version__
+
 from .conftest import QUICK_JAVA
 from .stores import write
 
@@ -58,7 +60,7 @@ spark.stop()
 
 def wheel(folder: Path) -> Path:
     """What the wheel holds, under a wheel's name."""
-    archive = folder / "congreve-0.1.0-cp311-cp311-linux_x86_64.whl"
+    archive = folder / f"congreve-{__version__}-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(archive, "w") as file:
         for parent, _, names in os.walk(NAMESPACE, followlinks=True):
             for name in names:
@@ -104,6 +106,7 @@ def found_in(log: Path, pattern: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jvm")
 def test_workers_get_the_package_as_a_file_and_share_the_queues(tmp_path: Path) -> None:
     store = write(tmp_path / "store", 400)
     archive = wheel(tmp_path)

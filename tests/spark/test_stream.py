@@ -146,7 +146,7 @@ def test_expired_messages_are_an_error_that_counts_them_or_passed_over(tmp_path:
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     min((tmp_path / "commitlog").iterdir()).unlink()
-    with pytest.raises(DataLossError, match=r"queue \d .* read on from 0, .*\d+ messages are gone"):
+    with pytest.raises(DataLossError, match=r"queue \d .* read from 0 on, .*\d+ messages are gone"):
         reader.latestOffset(start, ReadAllAvailable())
     with pytest.raises(DataLossError, match="failOnDataLoss=false"):
         rows(reader, start, end)
@@ -218,7 +218,7 @@ def test_messages_that_a_broker_expired_are_an_error_that_counts_them_or_passed_
     for segment in sorted(log.iterdir())[:-3]:
         segment.unlink()
     cluster.start()
-    with pytest.raises(DataLossError, match=r"queue \d .* read on from 0, .*\d+ messages are gone"):
+    with pytest.raises(DataLossError, match=r"queue \d .* read from 0 on, .*\d+ messages are gone"):
         reader.latestOffset(start, ReadAllAvailable())
     with pytest.raises(DataLossError, match="failOnDataLoss=false"):
         rows(reader, start, end)

@@ -17,9 +17,9 @@ NAMESPACE = ROOT / "build" / "namespace"
 
 def compiled_modules() -> list[str]:
     return sorted(
-        f"{package}.{path.stem}"
+        ".".join([package, *path.relative_to(ROOT / folder).with_suffix("").parts])
         for package, folder in PACKAGES.items()
-        for path in (ROOT / folder).glob("*.pyx")
+        for path in (ROOT / folder).rglob("*.pyx")
     )
 
 

@@ -1,0 +1,321 @@
+"""Administration of consumer groups and their progress (RocketMQ: AdminBrokerProcessor)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Any
+
+from congreve.broker.admin.stats import BrokerStats
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.metadata.groups import SubscriptionGroupManager, group_name_fault
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    GroupList,
+    MessageQueue,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
+    QueueTimeSpan,
+    SubscriptionGroupConfig,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    CloneGroupOffsetRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
+from congreve.steps import freed
+
+logger = logging.getLogger(__name__)
+
+NOTHING_TO_CORRECT = 2**63 - 1
+
+
+class GroupAdminProcessor:
+    """Groups' settings, offsets and lag.
+
+    `saved` waits until subscriptionGroup.json is on disk, `offsets_saved` until the offsets are.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        pieces: Pieces,
+        saved: Callable[[], Awaitable[None]],
+        offsets_saved: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._pieces = pieces
+        self._all_groups = EncodedUntilChanged(pieces, lambda: groups.data_version, groups.wrapper)
+        self._saved = saved
+        self._offsets_saved = offsets_saved
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_offsets,
+            RequestCode.GET_CONSUME_STATS: self.get_consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_groups,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_time_span,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone_offsets,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction,
+        }
+
+    async def update_group(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Create or change a group; answer when it is on disk."""
+        self._not_on_slave()
+        group = SubscriptionGroupConfig.decode(request.body)
+        fault = group_name_fault(group.group_name)
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
+        if not 0 <= group.retry_queue_nums <= QUEUES_MAX:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"retryQueueNums[{group.retry_queue_nums}] is not from 0 to {QUEUES_MAX}",
+            )
+        self._groups.update(group)
+        logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
+        await self._saved()
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def delete_group(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Delete a group, and its offsets when asked; answer when that is on disk."""
+        self._not_on_slave()
+        header = DeleteSubscriptionGroupRequestHeader.read(request)
+        self._groups.delete(header.group_name)
+        if header.remove_offset:
+            self._offsets.remove_group(header.group_name)
+        logger.info("group %s deleted by %s:%d", header.group_name, *connection.peer)
+        await asyncio.gather(self._saved(), self._offsets_saved())
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _not_on_slave(self) -> None:
+        if self._config.is_slave:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                "Can't modify topic or subscription group from slave broker, use its master",
+            )
+
+    async def get_all_groups(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The settings of all groups."""
+        return request.reply(ResponseCode.SUCCESS, body=await self._all_groups.get())
+
+    async def get_all_offsets(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The offsets of all groups."""
+        body = await self._pieces.run(self._offsets.encode_steps())
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    async def get_consume_stats(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """A group's offset and lag on each queue."""
+        header = GetConsumeStatsRequestHeader.read(request)
+        group = header.consumer_group
+        named = (header.topic or "").strip()
+        topics = [named] if named else self._offsets.topics_of(group)
+        stats = await self._pieces.run(self._consume_stats(group, topics, write_queues=False))
+        body = await self._pieces.run(stats.encode_steps())
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    async def get_broker_consume_stats(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Offsets and lag of all groups."""
+        only_ordered = GetConsumeStatsInBrokerHeader.read(request).is_order
+        body = await self._pieces.run(self._broker_consume_stats(only_ordered))
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    def _broker_consume_stats(self, only_ordered: bool) -> Generator[None, None, bytes]:
+        listed: list[Any] = []
+        lag = 0
+        for group in list(self._groups.table):
+            of_group = []
+            for topic in self._offsets.topics_of(group):
+                if only_ordered and not self._topics.is_order_topic(topic):
+                    continue
+                of_topic = yield from self._consume_stats(group, [topic], write_queues=True)
+                lag += _lag(of_topic)
+                of_group.append((yield from of_topic.encode_steps()).decode())
+            # As text: a hundred thousand objects take long to create and to free.
+            listed.append({group: fastjson.Written(f"[{','.join(of_group)}]")})
+            yield
+        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
+        stats = ConsumeStatsList(broker_addr=address, consume_stats_list=listed, total_diff=lag)
+        body = yield from stats.encode_steps()
+        yield from freed(listed)
+        return body
+
+    def _consume_stats(
+        self, group: str, topics: Iterable[str], *, write_queues: bool
+    ) -> Generator[None, None, ConsumeStats]:
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
+        online = self._consumers.groups.get(group)
+        for topic in topics:
+            config = self._topics.get(topic)
+            left = online is not None and online.subscriptions and topic not in online.subscriptions
+            if config is None or left:
+                yield
+                continue
+            queues = config.write_queue_nums if write_queues else config.read_queue_nums
+            for queue_id in range(queues):
+                queue = MessageQueue(
+                    topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+                )
+                table[queue] = self._progress(group, topic, queue_id)
+                yield
+            tps += self._stats.group_get_tps(group, topic)
+        return ConsumeStats(consume_tps=tps, offset_table=table)
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumed = max(self._offsets.query(group, topic, queue_id), 0)
+        consumed_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+        return OffsetWrapper(
+            broker_offset=max(self._store.max_offset(topic, queue_id), 0),
+            consumer_offset=consumed,
+            last_timestamp=max(consumed_time, 0),
+        )
+
+    def query_topic_groups(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The groups that consume a topic."""
+        topic = QueryTopicConsumeByWhoRequestHeader.read(request).topic
+        names = set(self._consumers.groups_of(topic)) | set(self._offsets.groups_of(topic))
+        body = GroupList(group_list=sorted(names))
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+
+    async def query_time_span(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """A group's oldest and newest messages and delay on each queue of a topic."""
+        header = QueryConsumeTimeSpanRequestHeader.read(request)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        steps = self._time_spans(header.group, header.topic, config.write_queue_nums)
+        return request.reply(ResponseCode.SUCCESS, body=await self._pieces.run(steps))
+
+    def _time_spans(self, group: str, topic: str, queues: int) -> Generator[None, None, bytes]:
+        spans = []
+        for queue_id in range(queues):
+            spans.append(self._time_span(group, topic, queue_id))
+            yield
+        return (yield from QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode_steps())
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        newest = store.max_offset(topic, queue_id)
+        consumed = self._offsets.query(group, topic, queue_id)
+        earliest = store.earliest_store_time(topic, queue_id)
+        consume_time = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else earliest
+        latest = store.store_time(topic, queue_id, newest - 1)
+        delay = 0
+        if consumed < newest:
+            waiting_since = store.store_time(topic, queue_id, max(consumed, 0))
+            delay = self._clock.now() - waiting_since if waiting_since > 0 else 0
+        return QueueTimeSpan(
+            message_queue=MessageQueue(
+                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+            ),
+            min_time_stamp=earliest,
+            max_time_stamp=latest,
+            consume_time_stamp=consume_time,
+            delay_time=delay,
+        )
+
+    async def clone_offsets(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Copy the offsets of one group to another; answer when they are on disk."""
+        await self._pieces.run(self._clone(CloneGroupOffsetRequestHeader.read(request)))
+        await self._offsets_saved()
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _clone(self, header: CloneGroupOffsetRequestHeader) -> Generator[None, None, None]:
+        named = (header.topic or "").strip()
+        online = self._consumers.groups.get(header.src_group)
+        for topic in [named] if named else self._offsets.topics_of(header.src_group):
+            left = online is not None and online.subscriptions and topic not in online.subscriptions
+            if topic in self._topics.table and (header.offline or not left):
+                queues = self._offsets.queues(header.src_group, topic)
+                self._offsets.check(header.dest_group, topic, queues)
+                self._offsets.clone(header.src_group, header.dest_group, topic)
+            yield
+
+    async def query_correction(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """How far the slowest other group is on each queue that the compared group has passed.
+
+        A queue on which the compared group itself is the slowest gets Long.MAX_VALUE.
+        """
+        header = QueryCorrectionOffsetHeader.read(request)
+        body = QueryCorrectionOffsetBody(
+            correction_offsets=await self._pieces.run(self._slowest(header))
+        )
+        return request.reply(ResponseCode.SUCCESS, body=await self._pieces.run(body.encode_steps()))
+
+    def _slowest(
+        self, header: QueryCorrectionOffsetHeader
+    ) -> Generator[None, None, dict[int, int]]:
+        left_out = {name.strip() for name in (header.filter_groups or "").split(",")}
+        slowest: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self._offsets.queues(group, header.topic).items():
+                if offset >= self._store.min_offset(header.topic, queue_id):
+                    slowest[queue_id] = min(slowest.get(queue_id, offset), offset)
+                yield
+        for queue_id, offset in self._offsets.queues(header.compare_group, header.topic).items():
+            if slowest.get(queue_id, offset + 1) > offset:
+                slowest[queue_id] = NOTHING_TO_CORRECT
+            yield
+        return slowest
+
+
+def _lag(stats: ConsumeStats) -> int:
+    return sum(o.broker_offset - o.consumer_offset for o in stats.offset_table.values())

@@ -1,0 +1,146 @@
+"""The table of `mqadmin brokerStatus` (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo)."""
+
+import shutil
+from collections.abc import Callable, Generator
+
+from congreve.broker.admin.stats import BrokerStats, Totals
+from congreve.broker.config import BrokerConfig
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages.codes import VERSION
+
+VERSION_NAME = "V4_9_4"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_POOLS = ("send", "pull", "query")
+
+
+class RuntimeInfo:
+    """Collects the key-value table of code 28.
+
+    `waiting` returns the number of sends that wait for the disk and of held pulls. Requests do not
+    wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns for
+    each delay level the next offset and the end of its queue, `connections` the result of
+    ConnectionGuard.counts(), `unsaved` why state files cannot be written, None when they can.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        waiting: Callable[[], tuple[int, int]],
+        delayed: Callable[[], dict[int, tuple[int, int]]],
+        connections: Callable[[], dict[str, int]],
+        unsaved: Callable[[], str | None],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._waiting = waiting
+        self._delayed = delayed
+        self._connections = connections
+        self._unsaved = unsaved
+        self._boot_ms = clock.now()
+
+    def table_steps(self) -> Generator[None, None, dict[str, str]]:
+        """The table of code 28, in steps."""
+        now = yield from self._stats.total_steps()
+        sections = (self._general(), self._traffic(now), self._pools(), self._log(), self._disk())
+        return {key: str(value) for section in sections for key, value in section.items()}
+
+    def _general(self) -> dict[str, object]:
+        seconds = (self._clock.now() - self._boot_ms) // 1000
+        minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86_400
+        trouble, unsaved = self._store.trouble(), self._unsaved()
+        return {
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": VERSION,
+            "bootTimestamp": self._boot_ms,
+            "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]",
+            "startAcceptSendRequestTimeStamp": self._config.start_accept_send_request_time_stamp,
+            "ioBackend": self._store.backend.name,
+            "storeWritable": f"false ({trouble})" if trouble else "true",
+            "storeShortages": self._store.health.shortages or "none",
+            **self._connections(),
+            "stateFilesWritable": f"false ({unsaved})" if unsaved else "true",
+        }
+
+    def _traffic(self, now: Totals) -> dict[str, object]:
+        stats = self._stats
+        size = self._store.log.max_offset - self._store.log.min_offset
+        return {
+            "msgPutTotalYesterdayMorning": stats.put_yesterday_morning,
+            "msgPutTotalTodayMorning": stats.put_today_morning,
+            "msgPutTotalTodayNow": now.put,
+            "msgGetTotalYesterdayMorning": stats.get_yesterday_morning,
+            "msgGetTotalTodayMorning": stats.get_today_morning,
+            "msgGetTotalTodayNow": now.transferred,
+            "putMessageTimesTotal": now.put,
+            "putMessageSizeTotal": size,
+            "putMessageAverageSize": size / now.put if now.put else 0.0,
+            "putMessageFailedTimes": 0,
+            "putMessageEntireTimeMax": 0,
+            "putMessageDistributeTime": "",
+            "getMessageEntireTimeMax": 0,
+            "putTps": stats.averages(lambda t: t.put, now),
+            "getFoundTps": stats.averages(lambda t: t.found, now),
+            "getMissTps": stats.averages(lambda t: t.missed, now),
+            "getTotalTps": stats.averages(_pulls, now),
+            "getTransferedTps": stats.averages(lambda t: t.transferred, now),
+            "putLatency99": 0,
+            "putLatency999": 0,
+        }
+
+    def _pools(self) -> dict[str, object]:
+        sizes = dict(zip(_POOLS, (*self._waiting(), 0), strict=True))
+        table: dict[str, object] = {
+            "EndTransactionQueueSize": 0,
+            "EndTransactionThreadPoolQueueCapacity": 0,
+            "dispatchMaxBuffer": 0,
+            "pageCacheLockTimeMills": 0,
+            "remainTransientStoreBufferNumbs": self._store.backend.free_buffers,
+        }
+        for name, size in sizes.items():
+            table[f"{name}ThreadPoolQueueSize"] = size
+            table[f"{name}ThreadPoolQueueCapacity"] = 0
+            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
+        return table
+
+    def _log(self) -> dict[str, object]:
+        seen = self._store.stats()
+        return {
+            **{
+                f"scheduleMessageOffset_{level}": f"{offset},{end}"
+                for level, (offset, end) in self._delayed().items()
+            },
+            "commitLogMinOffset": seen.log_begin,
+            "commitLogMaxOffset": seen.log_end,
+            "dispatchBehindBytes": 0,
+            "remainHowManyDataToFlush": _readable(max(seen.log_end - seen.durable, 0)),
+            "earliestMessageTimeStamp": self._store.earliest_message_time(),
+            "commitLogDiskRatio": seen.commit_log_disk_use,
+            f"commitLogDiskRatio_{self._config.store.commit_log_dir}": seen.commit_log_disk_use,
+            "consumeQueueDiskRatio": seen.consume_queue_disk_use,
+        }
+
+    def _disk(self) -> dict[str, object]:
+        usage = shutil.disk_usage(self._config.store.root_dir)
+        return {
+            "commitLogDirCapacity": f"Total : {_readable(usage.total)},"
+            f" Free : {_readable(usage.free)}.",
+        }
+
+
+def _pulls(totals: Totals) -> int:
+    return totals.found + totals.missed
+
+
+def _readable(size: float) -> str:
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}"

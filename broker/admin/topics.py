@@ -1,0 +1,206 @@
+"""Administration of topics (RocketMQ: AdminBrokerProcessor)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping
+
+from congreve.broker.admin.stats import BrokerStats
+from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.deleted_topics import DeletedTopics, remove_queues
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager, topic_name_fault
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages.bodies import (
+    MessageQueue,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
+
+PERM_ALL = 15
+"""Priority, reading, writing and inheritance (RocketMQ: PermName)."""
+
+logger = logging.getLogger(__name__)
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicAdminProcessor:
+    """Creates, changes, deletes and lists topics.
+
+    `saved` waits until topics.json is on disk, `offsets_saved` until removed offsets are,
+    `announced` until name servers know the topics.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        store: MessageStore,
+        stats: BrokerStats,
+        deleted: DeletedTopics,
+        pieces: Pieces,
+        saved: Callable[[], Awaitable[None]],
+        offsets_saved: Callable[[], Awaitable[None]],
+        announced: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._deleted = deleted
+        self._pieces = pieces
+        self._all_topics = EncodedUntilChanged(pieces, lambda: topics.data_version, topics.wrapper)
+        self._saved = saved
+        self._offsets_saved = offsets_saved
+        self._announced = announced
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topics,
+            RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topics,
+        }
+
+    async def update_topic(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Create or change a topic; answer when it is on disk and announced."""
+        header = CreateTopicRequestHeader.read(request)
+        self._check_name(header.topic)
+        for name, number in (
+            ("readQueueNums", header.read_queue_nums),
+            ("writeQueueNums", header.write_queue_nums),
+        ):
+            if not 0 <= number <= QUEUES_MAX:
+                raise RefusedError(
+                    ResponseCode.SYSTEM_ERROR, f"{name}[{number}] is not from 0 to {QUEUES_MAX}"
+                )
+        if not 0 <= header.perm <= PERM_READ | PERM_WRITE | PERM_INHERIT:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"perm[{header.perm}] is not from 0 to 7: 4 to read, 2 to write, 1 for a template",
+            )
+        if header.topic_filter_type not in FILTER_TYPES:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType[{header.topic_filter_type[:40]}] is not one of "
+                + ", ".join(FILTER_TYPES),
+            )
+        if not 0 <= header.perm <= PERM_ALL:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"perm[{header.perm}] is not from 0 to {PERM_ALL}"
+            )
+        known = self._topics.get(header.topic)
+        self._topics.update(
+            TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=header.topic_filter_type,
+                topic_sys_flag=header.topic_sys_flag or 0,
+                # The name servers decide which topics are ordered.
+                order=known is not None and known.order,
+            )
+        )
+        logger.info("topic %s updated by %s:%d", header.topic, *connection.peer)
+        await self._saved()
+        await self._announced()
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def delete_topic(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Delete a topic with its queues and offsets; answer when that is on disk."""
+        topic = DeleteTopicRequestHeader.read(request).topic
+        self._check_name(topic)
+        with self._topics.deleting(topic):
+            # A topic without messages and offsets leaves nothing for recovery to find.
+            noted = topic in self._store.queues or bool(self._offsets.groups_of(topic))
+            if noted:
+                await self._deleted.begin([topic])
+            self._topics.delete(topic)
+            await self._saved()  # after a kill the next start finishes the deletion
+            await remove_queues(self._store, topic)
+            log_end = self._store.log.max_offset
+            await self._pieces.run(self._offsets.remove_topic_steps(topic))
+            await self._pieces.run(self._stats.forget_topic_steps(topic))
+            await asyncio.to_thread(self._store.checkpoint)
+            if noted and self._store.backend.durable_offset >= log_end:
+                self._deleted.end([topic], log_end)
+            await asyncio.gather(self._offsets_saved(), self._deleted.file.saved())
+        logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _check_name(self, topic: str) -> None:
+        if self._config.is_slave:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                "Can't modify topic or subscription group from slave broker, use its master",
+            )
+        fault = topic_name_fault(topic)
+        if fault is None and self._topics.is_system_topic(topic):
+            fault = f"The topic[{topic}] is conflict with system topic"
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
+
+    async def get_all_topics(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The settings of all topics."""
+        return request.reply(ResponseCode.SUCCESS, body=await self._all_topics.get())
+
+    async def get_topic_stats(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Offsets and last store time of each queue of a topic."""
+        topic = GetTopicStatsInfoRequestHeader.read(request).topic
+        config = self._topics.get(topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        body = await self._pieces.run(self._topic_stats(topic, config.write_queue_nums))
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    def _topic_stats(self, topic: str, queues: int) -> Generator[None, None, bytes]:
+        table: dict[MessageQueue, TopicOffset] = {}
+        for queue_id in range(queues):
+            queue = MessageQueue(
+                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+            )
+            table[queue] = self._topic_offset(topic, queue_id)
+            yield
+        return (yield from TopicStatsTable(offset_table=table).encode_steps())
+
+    def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
+        newest = self._store.max_offset(topic, queue_id)
+        last_time = self._store.store_time(topic, queue_id, newest - 1) if newest > 0 else 0
+        return TopicOffset(
+            min_offset=max(self._store.min_offset(topic, queue_id), 0),
+            max_offset=max(newest, 0),
+            last_update_timestamp=last_time,
+        )
+
+    def get_system_topics(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The names of system topics."""
+        body = TopicList(topic_list=sorted(self._topics.system_topics()))
+        return request.reply(ResponseCode.SUCCESS, body=body.encode())

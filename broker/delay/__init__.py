@@ -1,0 +1,1 @@
+"""Delayed and timed messages, from parking to delivery."""

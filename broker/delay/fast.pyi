@@ -1,0 +1,8 @@
+from typing import final
+
+from congreve.engine.store import MessageStore
+
+@final
+class DelayPath:
+    def __init__(self, store: MessageStore, cluster: str) -> None: ...
+    def config_changed(self) -> None: ...

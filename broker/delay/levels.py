@@ -1,0 +1,211 @@
+"""Delivery of messages that were parked for a delay level (RocketMQ: ScheduleMessageService)."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+from congreve.broker.delay.wake_up_timer import WakeUpTimer
+from congreve.engine.clock import Clock
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.engine.timer.deliveries import DeliveryScan
+from congreve.engine.timer.redelivery import Redelivery
+from congreve.records.message.topics import SCHEDULE_TOPIC
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
+
+logger = logging.getLogger(__name__)
+
+LEVEL_CHUNK = 4_000  # messages of one level, then the next level's turn
+CLOCK_STEP_S = 1.0  # the longest time between two looks at the wall clock, which may be set
+READ_MAX = 256 << 20  # log bytes behind delayOffset.json, after which it is written again
+STORE_REFUSES_S = 0.1
+REPAIR_STEP_S = 0.01  # between two looks at a level whose queue is being repaired
+DISK_FAILED_S = 10.0
+
+
+class DelayOffsets(DelayOffsetSerializeWrapper):
+    """Content of delayOffset.json: what was delivered when the log ended at `log_end`.
+
+    The reference writes no log_end: then only the offsets are known.
+    """
+
+    log_end: int = -1
+
+
+class ScheduleMessageService:
+    """Delivers the messages of level n from queue n - 1 of the schedule topic, in order.
+
+    One timer of the running loop is set to the first message that is due; arrived() reports a
+    message that was parked meanwhile.
+
+    delayOffset.json has each level's next offset; the caller writes it while `dirty` is True.
+    recover() reads in the log what was delivered after that: a killed broker neither delivers a
+    message again nor leaves out one whose delivery was lost (defect D23).
+    """
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._redelivery = Redelivery(store.log, store.queues)
+        self._timer = WakeUpTimer(self._round)
+        self._running = False
+        self._said_at: int | None = None  # where the log ended; None: nothing was ever said
+        self._changed = False
+        self._repairs: dict[int, tuple[int, Future[int]]] = {}  # level -> offset, its repair
+        self.offset_table: dict[int, int] = {}  # level -> next offset in its queue
+
+    # --- life
+
+    def load(self, text: str) -> None:
+        """Take what delayOffset.json holds."""
+        said = DelayOffsets.from_tree(fastjson.loads(text))
+        self.offset_table, self._said_at = said.offset_table, said.log_end
+
+    def wrapper(self) -> DelayOffsetSerializeWrapper:
+        """Body of code 45."""
+        return DelayOffsetSerializeWrapper(offset_table=dict(self.offset_table))
+
+    def said(self) -> DelayOffsets:
+        """The content of delayOffset.json now; to be written once the log is durable so far."""
+        self._changed, self._said_at = False, self._store.log.max_offset
+        table = {level: 0 for level, _ in self._levels()} | self.offset_table
+        return DelayOffsets(offset_table=table, log_end=self._said_at)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether to write the file: it is outdated, or recovery would have much to read."""
+        said_at = self._said_at
+        return self._changed or said_at is None or self._store.log.max_offset - said_at > READ_MAX
+
+    def recover(self) -> None:
+        """Find each level's next offset; the store is open and nothing is appended yet."""
+        log, said_at, told = self._store.log, self._said_at, {}
+        if said_at is None or said_at > log.max_offset:
+            # Without a file for this log all of it is read.
+            said_at, self.offset_table = log.min_offset, {}
+        elif said_at < 0:
+            said_at, told = self._first_untold(), self.offset_table
+        elif (untold := self._first_untold()) >= 0:
+            said_at = min(said_at, untold)
+        if said_at >= 0 and any(queue.max for _, queue in self._levels()):
+            scan = DeliveryScan(log, self._store.queues)
+            self.offset_table = {**scan.levels(said_at, self.offset_table), **told}
+
+    def _first_untold(self) -> int:
+        """Where in the log the first message lies of a level that the file does not name, be it
+        new or the file a broken one; -1 where it names all.
+        """
+        untold = (queue for level, queue in self._levels() if level not in self.offset_table)
+        # The log may have let all messages of a queue expire.
+        return min((queue[queue.min][0] for queue in untold if queue.min < queue.max), default=-1)
+
+    def start(self) -> None:
+        """Start delivery. A slave does not call this."""
+        self._running = True
+        for level, queue in self._levels():
+            known = self.offset_table.get(level, 0)
+            corrected = min(max(known, queue.min), queue.max)
+            if corrected != known:
+                logger.warning(
+                    "delay level %d: offset %d is not in [%d, %d], goes on at %d",
+                    *(level, known, queue.min, queue.max, corrected),
+                )
+            self._set(level, corrected)
+        self._look_in(0.0)
+
+    def stop(self) -> None:
+        """Stop delivery. Idempotent; the caller saves the offsets."""
+        self._running = False
+        self._timer.stop()
+
+    # --- work
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """A message was parked in this queue."""
+        level = queue.queue_id + 1
+        delays = self._store.config.delay_levels_ms
+        if level <= len(delays):
+            self._look_in(delays[level - 1] / 1000)
+
+    def deliver_due(self) -> float | None:
+        """Deliver one round of all levels.
+
+        Returns the seconds until the next round, None without messages.
+        """
+        reason = self._store.check_writable()
+        if reason is not None:
+            logger.warning("delayed messages wait: %s", reason)
+            return STORE_REFUSES_S
+        now = self._clock.now()
+        waits = [
+            self._deliver(level, queue, now)
+            for level, queue in self._levels()
+            if self.offset_table.get(level, 0) < queue.max
+        ]
+        return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    def pending(self) -> dict[int, tuple[int, int]]:
+        """Level -> next offset and end of its queue (brokerStatus: scheduleMessageOffset_N)."""
+        return {
+            level: (self.offset_table[level], queue.max)
+            for level, queue in self._levels()
+            if level in self.offset_table
+        }
+
+    def _levels(self) -> Iterator[tuple[int, ConsumeQueue]]:
+        """The levels of messageDelayLevel that have a queue."""
+        for level in range(1, len(self._store.config.delay_levels_ms) + 1):
+            queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
+            if queue is not None:
+                yield level, queue
+
+    def _deliver(self, level: int, queue: ConsumeQueue, now: int) -> float | None:
+        """Deliver a level's due messages, at most a chunk; returns as deliver_due() does."""
+        run = self._redelivery
+        before = max(self.offset_table.get(level, 0), queue.min)
+        delay_ms = self._store.config.delay_levels_ms[level - 1]
+        repaired = -1
+        if level in self._repairs:
+            repaired, repair = self._repairs[level]
+            if not repair.done():
+                return REPAIR_STEP_S
+            del self._repairs[level]
+            if repair.exception() is not None:
+                logger.error("delay level %d waits for the disk: %s", level, repair.exception())
+                return DISK_FAILED_S
+        after = run.deliver_level(
+            queue, before, LEVEL_CHUNK, now_ms=now, delay_ms=delay_ms, passes=repaired + 1
+        )
+        if run.skipped:
+            logger.error(
+                "delay level %d: %d of the messages %d to %d are gone or have no target",
+                *(level, run.skipped, before, after),
+            )
+        if after != before:
+            self._set(level, after)
+        if run.end:
+            self._store.after_append(run.end, run.arrived())
+        if run.failure is not None:
+            logger.error("delay level %d waits for the disk: %s", level, run.failure)
+            return DISK_FAILED_S
+        if run.damaged:
+            self._repairs[level] = after, self._store.repairs.start(queue, after)
+            return REPAIR_STEP_S
+        if run.next_due:
+            return max(run.next_due - now, 0) / 1000
+        return 0.0 if after < queue.max else None
+
+    def _set(self, level: int, offset: int) -> None:
+        if offset != self.offset_table.get(level, 0):
+            self.offset_table[level] = offset
+            self._changed = True
+
+    def _look_in(self, seconds: float) -> None:
+        if self._running:
+            self._timer.set(min(seconds, CLOCK_STEP_S))
+
+    def _round(self) -> None:
+        seconds = self.deliver_due()
+        if seconds is not None:
+            self._look_in(seconds)

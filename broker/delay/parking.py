@@ -1,0 +1,105 @@
+"""Parking of delayed messages (RocketMQ: CommitLog, 5.x: HookUtils)."""
+
+import re
+
+import msgspec
+
+from congreve.broker.errors import RefusedError
+from congreve.engine.config import StoreConfig
+from congreve.records.message import properties
+from congreve.records.message.message import Record
+from congreve.records.message.parked import parked
+from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
+from congreve.remoting.messages.codes import ResponseCode
+
+# The first of these that a message has counts: its unit in ms, and whether it counts from now on.
+_TIMES = (
+    (properties.TIMER_DELAY_SEC, 1_000, True),
+    (properties.TIMER_DELAY_MS, 1, True),
+    (properties.TIMER_DELIVER_MS, 1, False),
+)
+_TIMER_NAMES = frozenset(
+    (*(name for name, _, _ in _TIMES), properties.TIMER_OUT_MS, properties.TIMER_DEL_UNIQUE_KEY)
+)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def delay_level(record: Record) -> int:
+    """The delay level; 0 (deliver now) when it is absent or no number."""
+    return properties.natural(record.properties.get(properties.DELAY, "")) or 0
+
+
+def park(record: Record, config: StoreConfig, now_ms: int) -> Record:
+    """The parked form of `record`, or the record itself when it is due now.
+
+    A delay level counts before a delivery time. Raises RefusedError for a time that is malformed,
+    too far or switched off.
+    """
+    if delay_level(record) > 0 or _TIMER_NAMES.isdisjoint(record.properties):
+        return park_for_level(_without_times(record), config)
+    due = _deliver_time(record, config, now_ms)
+    if due <= now_ms:
+        return _without_times(record)
+    return parked(
+        record,
+        TIMER_TOPIC,
+        TIMER_QUEUE_ID,
+        {**record.properties, properties.TIMER_OUT_MS: str(due)},
+    )
+
+
+def park_for_level(record: Record, config: StoreConfig) -> Record:
+    """As park(), for delay levels only.
+
+    Queue n - 1 of the schedule topic holds level n; properties have the real target. The store
+    writes the delivery time into the queue's entry.
+    """
+    level = min(delay_level(record), len(config.delay_levels_ms))
+    if level <= 0:
+        return record
+    return parked(
+        record, SCHEDULE_TOPIC, level - 1, {**record.properties, properties.DELAY: str(level)}
+    )
+
+
+def _without_times(record: Record) -> Record:
+    # A client that forwards a delivered message with its properties does not ask for a delay.
+    if _TIMER_NAMES.isdisjoint(record.properties):
+        return record
+    kept = {name: text for name, text in record.properties.items() if name not in _TIMER_NAMES}
+    return msgspec.structs.replace(record, properties=kept)
+
+
+def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
+    """The delivery time in ms since 1970."""
+    found = record.properties
+    if properties.TIMER_DEL_UNIQUE_KEY in found:
+        raise RefusedError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"timer message illegal: {properties.TIMER_DEL_UNIQUE_KEY} (taking a timed message"
+            " back) is not served",
+        )
+    name, unit_ms, counts_from_now = next(
+        (time for time in _TIMES if time[0] in found), ("", 0, False)
+    )
+    if not name:
+        return now_ms  # TIMER_OUT_MS alone is set by a broker and has no effect
+    if not config.timer_wheel_enable:
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
+    if not _NUMBER.fullmatch(found[name]):
+        raise RefusedError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"timer message illegal: {name}={found[name]!r} is no number of ms or s",
+        )
+    due = int(found[name]) * unit_ms + (now_ms if counts_from_now else 0)
+    limit_ms = config.timer_max_delay_sec * 1_000
+    if due - now_ms > limit_ms:
+        raise RefusedError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "timer message illegal, the delay time should not be bigger than the max delay"
+            f" {limit_ms}ms (timerMaxDelaySec): {name}={found[name]}",
+        )
+    return due

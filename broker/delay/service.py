@@ -1,0 +1,84 @@
+"""All delayed messages of a broker: delay levels, delivery times, and the files of both."""
+
+import os
+
+from congreve.broker.delay.fast import DelayPath
+from congreve.broker.delay.levels import ScheduleMessageService
+from congreve.broker.delay.timers import TimerMessageService
+from congreve.broker.metadata.state_writer import StateWriter
+from congreve.broker.periodic import Periodic
+from congreve.engine.clock import Clock
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.state.state_file import StateFile
+from congreve.engine.store import MessageStore
+from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+
+DURABLE_LIMIT_S = 30.0
+
+
+class DelayedMessages:
+    """Starts and stops both services; a slave reads their files and delivers nothing."""
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self._store = store
+        self.levels = ScheduleMessageService(store, clock)
+        self.timers = TimerMessageService(store, clock)
+        self._file = StateFile(os.path.join(store.config.config_dir, "delayOffset.json"))
+        # The file names a message as delivered only when its copy is durable.
+        self._writer = StateWriter(self._file, self.levels.said, self._durable)
+        self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)
+        self._path: DelayPath | None = None
+
+    @property
+    def files(self) -> tuple[StateWriter, ...]:
+        """The writer of delayOffset.json."""
+        return (self._writer,)
+
+    def fast_path(self, cluster: str) -> DelayPath:
+        """Build the compiled part of parking; the store is open."""
+        self._path = DelayPath(self._store, cluster)
+        return self._path
+
+    def config_changed(self) -> None:
+        """Follow changed limits of delivery times; the delay levels are fixed at the start."""
+        if self._path is not None:
+            self._path.config_changed()
+
+    def load(self) -> None:
+        """Read delayOffset.json, and from the log what was delivered after it.
+
+        Raises StoreError when they cannot be read.
+        """
+        self._file.load(self.levels.load)
+        self.levels.recover()
+
+    async def start(self) -> None:
+        """Start delivery; the store is open. Raises StoreError for an unreadable timer index."""
+        self.levels.start()
+        await self.timers.start()
+        self.save()
+        self._periodic.start()
+
+    async def stop(self) -> None:
+        """Stop delivery and save the offsets. Idempotent; the store is still open."""
+        self._periodic.stop()
+        self.levels.stop()
+        await self.timers.stop()
+        self.save()
+        await self._writer.settled()
+
+    def save(self) -> None:
+        """Save the offsets of both services soon."""
+        self.timers.save()
+        if self.levels.dirty:
+            self._writer.changed()
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """A queue got an entry; only those of the schedule and timer topics count."""
+        if queue.topic == SCHEDULE_TOPIC:
+            self.levels.arrived(queue)
+        elif queue.topic == TIMER_TOPIC:
+            self.timers.arrived(queue)
+
+    def _durable(self) -> bool:
+        return self._store.wait_durable(self._store.log.max_offset, DURABLE_LIMIT_S)

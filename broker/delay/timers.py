@@ -1,0 +1,166 @@
+"""Delivery of messages with a delivery time (RocketMQ 5: TimerMessageStore)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import numpy
+
+from congreve.broker.delay.levels import (
+    CLOCK_STEP_S,
+    DISK_FAILED_S,
+    REPAIR_STEP_S,
+    STORE_REFUSES_S,
+)
+from congreve.broker.delay.wake_up_timer import WakeUpTimer
+from congreve.engine.clock import Clock
+from congreve.engine.errors import StoreError
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.engine.timer.index import Publish, TimerIndex
+from congreve.engine.timer.redelivery import Redelivery
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 4_000  # messages of one round; then other callbacks run
+GATHER_S = 0.02  # from the first parked message to the round that indexes it and later ones
+
+
+class TimerMessageService:
+    """Delivers timed messages from queue 0 of the timer topic, in the order of the timer index.
+
+    The event loop runs only short rounds; a thread writes the index's files.
+    """
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._redelivery = Redelivery(store.log, store.queues, roll_ms=store.config.timer_roll_ms)
+        self._timer = WakeUpTimer(self._round)
+        self._index: TimerIndex | None = None
+        self._job: asyncio.Task[None] | None = None
+        self._repair: Future[int] | None = None
+
+    async def start(self) -> None:
+        """Start delivery; the store is open. A slave does not call this.
+
+        Raises StoreError when the timer index cannot be read.
+        """
+        index = TimerIndex(
+            self._store.config,
+            self._store.queues,
+            self._store.log,
+            repair=self._store.repair,
+            wait_durable=self._store.wait_durable,
+        )
+        await asyncio.to_thread(index.open)
+        self._index = index
+        self._timer.set(0.0)
+
+    async def stop(self) -> None:
+        """Stop delivery and save the index. Idempotent."""
+        self._timer.stop()
+        index, self._index = self._index, None
+        if self._job is not None:
+            await self._job
+        if index is not None:
+            try:
+                await asyncio.to_thread(index.close)
+            except StoreError as error:
+                logger.error("the timer index was not saved: %s", error)
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """A message was parked."""
+        if self._index is not None:
+            self._timer.set(GATHER_S)
+
+    def save(self) -> None:
+        """Save the index soon."""
+        if self._index is not None:
+            self._work(self._index, save=True)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Entries of the index in memory and on disk."""
+        return (0, 0) if self._index is None else self._index.counts
+
+    def deliver_due(self) -> float | None:
+        """Deliver one round; return the seconds until the next, None without messages."""
+        index = self._index
+        assert index is not None
+        reason = self._store.check_writable()
+        if reason is not None:
+            logger.warning("timed messages wait: %s", reason)
+            return STORE_REFUSES_S
+        now = self._clock.now()
+        try:
+            more = self._ingest(index)
+            done = self._deliver(index, now)
+        except StoreError as error:
+            logger.error("the timer index cannot be read: %s", error)
+            return DISK_FAILED_S
+        self._work(index)
+        if self._redelivery.failure is not None:
+            logger.error("timed messages wait for the disk: %s", self._redelivery.failure)
+            return DISK_FAILED_S
+        if more or done:
+            return 0.0
+        wait_ms = index.next_wake - now
+        wait_s = None if wait_ms > 1 << 60 else max(wait_ms, 0) / 1000
+        if self._repair is not None:
+            return REPAIR_STEP_S if wait_s is None else min(wait_s, REPAIR_STEP_S)
+        return wait_s
+
+    def _ingest(self, index: TimerIndex) -> bool:
+        """Index new messages; return whether there may be more.
+
+        A damaged queue entry waits for its repair. Raises StoreError when that fails.
+        """
+        if self._repair is not None:
+            if not self._repair.done():
+                return False
+            repair, self._repair = self._repair, None
+            if repair.exception() is not None:
+                raise StoreError(f"a damaged entry of the queue: {repair.exception()}")
+        more = index.ingest() > 0
+        if index.damaged is not None:
+            self._repair = self._store.repairs.start(index.queue, index.damaged)
+        return more
+
+    def _deliver(self, index: TimerIndex, now: int) -> int:
+        """Deliver due messages; return how many were handled."""
+        rows, run, count = index.take(now, CHUNK), self._redelivery, 0
+        try:
+            count = run.deliver(numpy.ascontiguousarray(rows[:, 1]).data, now_ms=now)
+        finally:
+            index.handled(rows, count)
+        if run.skipped:
+            logger.error("%d timed messages are gone or have no target", run.skipped)
+        if run.end:
+            self._store.after_append(run.end, run.arrived())
+        return count
+
+    def _round(self) -> None:
+        if self._index is not None:
+            seconds = self.deliver_due()
+            if seconds is not None:
+                self._timer.set(min(seconds, CLOCK_STEP_S))
+
+    # --- writing the index
+
+    def _work(self, index: TimerIndex, *, save: bool = False) -> None:
+        job = index.job(save=save)
+        if job is not None:
+            self._job = asyncio.get_running_loop().create_task(self._do(index, job))
+
+    async def _do(self, index: TimerIndex, job: Callable[[], Publish]) -> None:
+        try:
+            publish = await asyncio.to_thread(job)
+            publish()
+        except StoreError as error:
+            index.abandon()
+            logger.error("the timer index was not written: %s", error)
+            return
+        if self._index is not None:
+            self._timer.set(0.0)

@@ -1,0 +1,1 @@
+"""The compiled path of sends and pulls: one pass over a chunk of requests."""

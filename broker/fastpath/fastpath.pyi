@@ -1,0 +1,34 @@
+from collections.abc import Callable
+from typing import final
+
+from congreve.broker.delay.fast import DelayPath
+from congreve.broker.fastpath.settings import FastPathSettings
+from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.pull.fast import PullPath
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.transaction.fast import TransactionPath
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.remoting.transport.frame_reader import FrameSink
+
+@final
+class FastPath(FrameSink):
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        group_commit: GroupCommit,
+        arrived: Callable[[ConsumeQueue], None],
+        pulls: PullPath,
+        transactions: TransactionPath,
+        delays: DelayPath,
+        settings: FastPathSettings,
+    ) -> None: ...
+    @property
+    def put_messages(self) -> int: ...
+    @property
+    def put_bytes(self) -> int: ...
+    @property
+    def put_batches(self) -> int: ...
+    def set_store_host(self, host: bytes) -> None: ...

@@ -1,0 +1,478 @@
+"""Sends and pulls of ordinary messages, a chunk of bytes at a time.
+
+`FastPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
+appended and answered in `run()`, without the GIL and without a Python object for each.
+`broker/pull/fast` answers pulls from the consume queue or lets them wait, `broker/transaction/fast`
+stores half messages and ends them, `broker/delay/fast` parks messages for later delivery.
+Every other frame (another code, a topic to create, an exceeded limit) goes to the Python handlers,
+which have all the rules; this module decides nothing that they do not decide too.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from congreve.broker.send.batch_body cimport is_ordinary_batch
+from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
+from congreve.broker.pull.fast cimport PullPath
+from congreve.broker.send.properties cimport (
+    SEND_BATCH,
+    SEND_HALF,
+    SEND_SINGLE,
+    stored_properties,
+)
+from congreve.broker.fastpath.topic_table cimport TopicTable
+from congreve.broker.transaction.fast cimport (
+    END_DONE,
+    END_QUEUE,
+    END_QUEUE_ROOM,
+    END_SEGMENT,
+    EndStatus,
+    TransactionPath,
+)
+from congreve.engine.log.commit_log cimport (
+    APPEND_NEXT_SEGMENT,
+    APPEND_OK,
+    APPEND_QUEUE_ROOM,
+    AppendStatus,
+)
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.records.cursor cimport load_i32
+from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
+from congreve.records.layout cimport (
+    BATCH_ELEMENT_FIXED,
+    PROPERTIES_MAX,
+    PROPERTY_SEPARATOR,
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_PREPARED,
+)
+from congreve.remoting.wire.answers cimport (
+    SEND_RESPONSE_MAX,
+    encode_send_response,
+    encode_success,
+)
+from congreve.remoting.wire.frame cimport (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    FRAME_BAD,
+    FRAME_PARTIAL,
+    HEADER_OK,
+    FrameStatus,
+    next_frame,
+)
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
+from congreve.remoting.wire.fast_headers cimport is_send
+from congreve.remoting.transport.frame_reader cimport FrameReader
+from congreve.remoting.wire.slices cimport Slice
+
+from congreve.errors import CongreveError
+from congreve.remoting.errors import FrameError
+
+cdef enum:
+    PULL_MESSAGE = 11
+    END_TRANSACTION = 37
+    LITE_PULL_MESSAGE = 361
+    ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
+    STEPS_A_TURN = 16               # requests for handlers and new files in one chunk
+
+
+cdef int fill(Host *host, bytes packed) except -1:
+    """Address and port as a record holds them: 4 or 16 bytes, then the port as i32."""
+    cdef const uint8_t *raw = packed
+    host.length = <int32_t> len(packed) - 4
+    memcpy(host.address, raw, host.length)
+    host.port = load_i32(raw + host.length)
+    return 0
+
+
+cdef Slice slice_of(bytes text) noexcept:
+    cdef Slice found
+    found.data = text
+    found.length = <int32_t> len(text)
+    return found
+
+
+@cython.final
+cdef class FastPath(FrameSink):
+    """Serves ordinary sends and pulls of a whole chunk; hands every other frame to the handlers.
+
+    `arrived` is called after each chunk with every queue that got an entry and is either watched by
+    a held pull or holds delayed messages. The broker's server gives chunks to take().
+    """
+
+    def __cinit__(self):
+        self.headers = HeaderDecoder()
+        self.out_capacity = 256 * 1024
+        self.out = <uint8_t *> PyMem_Malloc(self.out_capacity)
+        self.properties = <uint8_t *> PyMem_Malloc(2 * PROPERTIES_MAX)
+        if self.out == NULL or self.properties == NULL:
+            raise MemoryError()
+        self.message.properties = self.properties
+
+    def __dealloc__(self):
+        PyMem_Free(self.out)
+        PyMem_Free(self.properties)
+
+    def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
+                 TransactionPath transactions, DelayPath delays, settings):
+        self.store = store
+        self.log = store.log
+        self.topics = topics
+        self.transactions = transactions
+        self.delays = delays
+        self.group_commit = group_commit
+        self.arrived = arrived
+        self.pulls = pulls
+        self.sync_flush = settings.sync_flush
+        self.max_message_size = settings.max_message_size
+        self.constant_bytes = (settings.cluster, *settings.send_constants)
+        self.cluster = slice_of(self.constant_bytes[0])
+        self.constants[0] = slice_of(self.constant_bytes[1])
+        self.constants[1] = slice_of(self.constant_bytes[2])
+        self.set_store_host(settings.store_host)
+
+    def set_store_host(self, bytes host):
+        """Set the broker's address in records and message ids.
+
+        `host` has 4 or 16 address bytes, then the port as i32.
+        """
+        fill(&self.message.store_host, host)
+        self.id_host_length = put_id_host(self.id_host, &self.message.store_host) - self.id_host
+        self.transactions.set_store_host(host)
+
+    # ---- a chunk, with the GIL -----------------------------------------------------------------
+
+    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
+                         Py_ssize_t available) except -1:
+        cdef Stop stop
+        cdef int steps = 0
+        fill(&self.message.born_host, connection.peer_bytes)
+        self.accepting = self.store.writable
+        self.at = 0
+        self.out_used = 0
+        self.appended_end = 0
+        self.arrival_count = 0
+        while not connection.reading_paused:
+            with nogil:
+                stop = self.run(data, available)
+            if stop == STOP_DONE:
+                break
+            if stop == STOP_UNFRAMEABLE:
+                self.finish(connection)
+                begin = bytes(data[self.at:self.at + 8])
+                raise FrameError(f"{connection.peer}: bytes that are no frame: {begin!r}")
+            self.resume(stop, connection)
+            if stop != STOP_PULL and stop != STOP_OUT and stop != STOP_NOTIFY:
+                steps += 1
+                if steps == STEPS_A_TURN:
+                    connection.rest()
+        self.finish(connection)
+        return self.at
+
+    cdef int resume(self, Stop stop, object connection) except -1:
+        """Do what run() cannot do without the GIL, so that it can go on."""
+        cdef bint batch
+        cdef int32_t size = self.frame.size
+        if stop == STOP_COLD:
+            self.answer_cold(connection)
+        elif stop == STOP_PULL:
+            if self.pulls.serve(connection, &self.frame, &self.header):
+                self.at += size
+            else:
+                self.answer_cold(connection)
+        elif stop == STOP_SEGMENT or stop == STOP_QUEUE_ROOM:
+            if not self.room_made(stop == STOP_SEGMENT):
+                self.answer_cold(connection)
+        elif stop == STOP_QUEUE:
+            self.open_queue()
+        elif stop == STOP_PARK_QUEUE:
+            self.delays.open_queue()
+        elif stop == STOP_OUT:
+            batch = self.send.batch
+            self.grow_out(self.answer_room(batch))
+        elif stop == STOP_NOTIFY:
+            self.notify_arrivals()
+            self.at += size
+        return 0
+
+    cdef bint room_made(self, bint in_log) except -1:
+        """Make room on disk. False when that fails: the Python handlers fail too, and say why."""
+        try:
+            if in_log:
+                self.log.next_segment()
+            else:
+                (<ConsumeQueue> self.full_queue).make_room()
+        except (CongreveError, MemoryError):
+            return False
+        return True
+
+    cdef int answer_cold(self, object connection) except -1:
+        cdef int32_t size = self.frame.size
+        self.notify_arrivals()  # a handler may delete a topic with a queue of this list
+        connection.on_frame(
+            PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
+        )
+        self.transactions.find_queues()
+        self.at += size
+        return 0
+
+    def finish(self, connection):
+        """Send the chunk's answers, and notify the index, the flusher and held pulls."""
+        cdef bint parks = self.sync_flush and self.appended_end and self.out_used
+        if self.out_used:
+            answers = PyBytes_FromStringAndSize(<const char *> self.out, self.out_used)
+            if parks:
+                self.group_commit.send_when_durable(connection, answers, self.appended_end)
+            else:
+                connection.write(answers)
+        if self.appended_end:
+            self.store.after_append(self.appended_end, flush=not parks)
+        self.notify_arrivals()
+
+    def notify_arrivals(self):
+        """Call `arrived` for each queue that got an entry."""
+        cdef int32_t i
+        for i in range(self.arrival_count):
+            self.arrived(<ConsumeQueue> self.arrivals[i])
+        self.arrival_count = 0
+
+    def open_queue(self):
+        """Open the queue of the send at hand, which the topic table does not have yet."""
+        topic = self.topic.name[:self.topic.name_length].decode()
+        self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
+
+    cdef int grow_out(self, Py_ssize_t wanted) except -1:
+        cdef Py_ssize_t capacity = max(self.out_capacity * 2, self.out_used + wanted)
+        out = <uint8_t *> PyMem_Realloc(self.out, capacity)
+        if out == NULL:
+            raise MemoryError()
+        self.out = out
+        self.out_capacity = capacity
+        return 0
+
+    # ---- a chunk, without the GIL --------------------------------------------------------------
+
+    cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
+        cdef FrameStatus status
+        cdef Stop stop
+        self.now_ms = self.log.clock.now_ms()
+        while True:
+            status = next_frame(data + self.at, available - self.at, &self.frame)
+            if status == FRAME_PARTIAL:
+                return STOP_DONE
+            if status == FRAME_BAD:
+                return STOP_UNFRAMEABLE
+            stop = self.serve_frame()
+            if stop != STOP_NEXT_FRAME:
+                return stop
+            self.at += self.frame.size
+
+    cdef Stop serve_frame(self) noexcept nogil:
+        cdef int32_t code
+        if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
+            return STOP_COLD
+        if self.header.flag & FLAG_RESPONSE:
+            return STOP_COLD
+        code = self.header.code
+        if is_send(code):
+            return self.serve_send()
+        if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+            return STOP_PULL
+        if code == END_TRANSACTION:
+            return self.serve_end()
+        return STOP_COLD
+
+    cdef Stop serve_send(self) noexcept nogil:
+        cdef Stop stop = STOP_NEXT_FRAME
+        cdef bint delayed = False
+        cdef void *queue
+        if not self.is_ordinary_send():
+            return STOP_COLD
+        queue = self.topic.queues[self.send.queue_id]
+        if queue == NULL:
+            return STOP_QUEUE
+        if self.out_capacity - self.out_used < self.answer_room(self.send.batch):
+            return STOP_OUT
+        self.fill_message()
+        if self.kind == SEND_HALF:
+            self.transactions.make_half(&self.message)
+            queue = <void *> self.transactions.half_queue
+        elif self.wish.level.data != NULL or self.wish.time.data != NULL:
+            stop = self.park()
+            queue = self.delays.queue
+            delayed = True
+        if stop == STOP_NEXT_FRAME:
+            stop = self.append(queue)
+        if stop != STOP_NEXT_FRAME:
+            return stop
+        if not self.header.flag & FLAG_ONEWAY:
+            self.answer_send(self.send.batch)
+        if delayed or (<ConsumeQueue> queue).watched:
+            return self.note_arrival(queue)
+        return STOP_NEXT_FRAME
+
+    cdef bint is_ordinary_send(self) noexcept nogil:
+        """Whether the send needs no rule of the Python handlers.
+
+        Finds its topic, and sets `kind`, `wish` and the properties of `message`.
+        """
+        cdef SendHeader *send = &self.send
+        if not (send.complete and self.accepting) or self.log.backend.failure:
+            return False
+        if self.frame.body.length > self.max_message_size:
+            return False
+        self.kind = SEND_BATCH if send.batch else SEND_SINGLE
+        if send.sys_flag & SYS_TRANSACTION_MASK:
+            self.kind = SEND_HALF
+            if not self.is_half():
+                return False
+        self.topic = self.topics.find(send.topic.data, send.topic.length)
+        if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
+            return False
+        if not stored_properties(
+            &send.properties, self.kind, self.sync_flush, self.properties,
+            &self.message.properties_length, &self.message.tags_code, &self.wish,
+        ):
+            return False
+        return not send.batch or is_ordinary_batch(self.frame.body.data, self.frame.body.length)
+
+    cdef bint is_half(self) noexcept nogil:
+        """Whether a send with a transaction type is a half message as clients send them."""
+        return (
+            self.send.sys_flag & SYS_TRANSACTION_MASK == SYS_TRANSACTION_PREPARED
+            and not self.send.batch and self.transactions.takes_half_messages
+            and self.transactions.half_queue is not None
+        )
+
+    cdef Stop park(self) noexcept nogil:
+        """Turn the message into its parked form."""
+        cdef ParkStatus status = self.delays.park(&self.message, &self.wish)
+        if status == PARK_COLD:
+            return STOP_COLD
+        return STOP_PARK_QUEUE if status == PARK_QUEUE else STOP_NEXT_FRAME
+
+    cdef Stop append(self, void *queue) noexcept nogil:
+        """Append the message, or the batch, to the log and the queue, and count it."""
+        cdef AppendStatus status
+        if self.send.batch:
+            status = self.log.append_batch(
+                &self.message, self.frame.body.data, self.frame.body.length,
+                <ConsumeQueue> queue, self.now_ms, &self.appended,
+            )
+        else:
+            status = self.log.append(
+                &self.message, <ConsumeQueue> queue, self.now_ms, &self.appended
+            )
+        if status == APPEND_NEXT_SEGMENT:
+            return STOP_SEGMENT
+        if status == APPEND_QUEUE_ROOM:
+            self.full_queue = queue
+            return STOP_QUEUE_ROOM
+        if status != APPEND_OK:
+            return STOP_COLD
+        self.appended_end = self.appended.end
+        self.put_messages += self.appended.count
+        self.put_batches += self.send.batch
+        self.put_bytes += self.appended.end - self.appended.physical_offset
+        return STOP_NEXT_FRAME
+
+    cdef Stop serve_end(self) noexcept nogil:
+        cdef EndStatus status
+        cdef void *queue
+        if not (self.accepting and self.transactions.ends_transactions):
+            return STOP_COLD
+        if self.log.backend.failure:
+            return STOP_COLD
+        if self.out_capacity - self.out_used < SEND_RESPONSE_MAX:
+            return STOP_OUT
+        status = self.transactions.end(&self.header, &self.appended)
+        queue = self.transactions.queue
+        if status == END_SEGMENT:
+            return STOP_SEGMENT
+        if status == END_QUEUE:
+            self.topic = self.transactions.topic
+            self.send.queue_id = self.transactions.queue_id
+            return STOP_QUEUE
+        if status == END_QUEUE_ROOM:
+            self.full_queue = queue
+            return STOP_QUEUE_ROOM
+        if status != END_DONE:
+            return STOP_COLD
+        self.appended_end = self.appended.end
+        if not self.header.flag & FLAG_ONEWAY:
+            self.out_used += encode_success(
+                self.out + self.out_used, self.frame.serialize_type, self.header.opaque
+            )
+        if queue != NULL and (<ConsumeQueue> queue).watched:
+            return self.note_arrival(queue)
+        return STOP_NEXT_FRAME
+
+    cdef Stop note_arrival(self, void *queue) noexcept nogil:
+        """Remember that this queue has a new entry; a full list is notified at once."""
+        cdef int32_t i
+        for i in range(self.arrival_count):
+            if self.arrivals[i] == queue:
+                return STOP_NEXT_FRAME
+        self.arrivals[self.arrival_count] = queue
+        self.arrival_count += 1
+        return STOP_NEXT_FRAME if self.arrival_count < ARRIVALS_MAX else STOP_NOTIFY
+
+    cdef void fill_message(self) noexcept nogil:
+        cdef Message *m = &self.message
+        m.topic = self.send.topic.data
+        m.topic_length = self.send.topic.length
+        m.body = self.frame.body.data
+        m.body_length = self.frame.body.length
+        m.properties_more = self.cluster.data
+        m.properties_more_length = self.cluster.length
+        if self.send.batch and m.properties_length:
+            # Each member gets the properties of the batch's header, as it gets CLUSTER.
+            self.properties[m.properties_length] = PROPERTY_SEPARATOR
+            memcpy(self.properties + m.properties_length + 1, self.cluster.data,
+                   self.cluster.length)
+            m.properties_more = self.properties
+            m.properties_more_length += m.properties_length + 1
+        m.queue_id = self.send.queue_id
+        m.flag = self.send.flag
+        m.sys_flag = self.send.sys_flag
+        m.reconsume_times = self.send.reconsume_times
+        m.born_timestamp = self.send.born_timestamp
+        m.prepared_offset = 0
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil:
+        """Bytes that the answer to the frame at hand may need, at most."""
+        cdef Py_ssize_t room = SEND_RESPONSE_MAX + ID_ROOM + self.constants[0].length
+        if batch:
+            room += 2 * (self.frame.body.length // BATCH_ELEMENT_FIXED + 1) * ID_ROOM
+        return room
+
+    cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil:
+        """Write the offset ids of the records just appended, joined by commas; their length."""
+        cdef const uint8_t *log = self.log.active.data - self.log.active.base_offset
+        cdef int64_t offset = self.appended.physical_offset
+        cdef uint8_t *start = at
+        while True:
+            memcpy(at, self.id_host, self.id_host_length)
+            at = put_id_offset(at + self.id_host_length, offset)
+            offset += load_i32(log + offset)
+            if offset >= self.appended.end:
+                return at - start
+            at[0] = b","
+            at += 1
+
+    cdef void answer_send(self, bint batch) noexcept nogil:
+        # The ids are written at the far end of the free space; the encoder moves them into place.
+        cdef uint8_t *out = self.out + self.out_used
+        cdef Py_ssize_t room = self.answer_room(batch)
+        cdef Py_ssize_t ids_room = (<Py_ssize_t> self.appended.count) * ID_ROOM
+        cdef uint8_t *ids = out + room - ids_room
+        cdef Py_ssize_t length = self.message_ids(ids)
+        self.out_used += encode_send_response(
+            out, self.frame.serialize_type, self.header.opaque, <const char *> ids,
+            <int32_t> length, self.send.queue_id, self.appended.queue_offset,
+            self.constants[self.frame.serialize_type],
+        )

@@ -1,0 +1,143 @@
+"""Topic name -> queue count and queues, for compiled code that holds no GIL.
+
+The table has only topics that take ordinary sends; the broker's topic manager decides which.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy
+
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+
+cdef Py_ssize_t FIRST_CAPACITY = 64
+
+
+cdef inline uint32_t hash_name(const uint8_t *name, int32_t length) noexcept nogil:
+    # FNV-1a: names are short, and maxTopics bounds the table.
+    cdef uint32_t h = 2166136261u
+    cdef int32_t i
+    for i in range(length):
+        h = (h ^ name[i]) * 16777619u
+    return h
+
+
+cdef void free_entry(TopicEntry *entry) noexcept:
+    cdef int32_t i
+    for i in range(entry.queue_count):
+        Py_XDECREF(entry.queues[i])
+    PyMem_Free(entry)
+
+
+@cython.final
+cdef class TopicTable:
+    """Topics that take ordinary sends; compiled code looks them up without the GIL."""
+
+    def __cinit__(self):
+        self.capacity = FIRST_CAPACITY
+        self.slots = <TopicEntry **> PyMem_Calloc(self.capacity, sizeof(TopicEntry *))
+        if self.slots == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.slots != NULL:
+            for i in range(self.capacity):
+                if self.slots[i] != NULL:
+                    free_entry(self.slots[i])
+            PyMem_Free(self.slots)
+
+    def __len__(self):
+        return self.count
+
+    def __contains__(self, str topic):
+        name = topic.encode()
+        return self.find(name, <int32_t> len(name)) != NULL
+
+    cdef TopicEntry **slot(self, const uint8_t *name, int32_t length, uint32_t hash) noexcept nogil:
+        """The slot that holds `name`, or the empty one where it belongs."""
+        cdef Py_ssize_t mask = self.capacity - 1
+        cdef Py_ssize_t i = hash & mask
+        cdef TopicEntry *entry
+        while True:
+            entry = self.slots[i]
+            if entry == NULL or (
+                entry.hash == hash and entry.name_length == length
+                and memcmp(entry.name, name, length) == 0
+            ):
+                return &self.slots[i]
+            i = (i + 1) & mask
+
+    cdef TopicEntry *find(self, const uint8_t *name, int32_t length) noexcept nogil:
+        return self.slot(name, length, hash_name(name, length))[0]
+
+    def put(self, str topic, int32_t read_queues, int32_t write_queues):
+        """Add the topic, or replace its entry; its queues are then opened again."""
+        self.remove(topic)
+        if (self.count + 1) * 2 > self.capacity:
+            self.grow()
+        name = topic.encode()
+        cdef int32_t queues = max(read_queues, write_queues, 0)
+        # One block: with thousands of topics each further block costs a cache miss.
+        cdef TopicEntry *entry = <TopicEntry *> PyMem_Calloc(
+            1, sizeof(TopicEntry) + queues * sizeof(PyObject *) + <Py_ssize_t> len(name)
+        )
+        if entry == NULL:
+            raise MemoryError()
+        entry.queues = <PyObject **> (entry + 1)
+        entry.name = <uint8_t *> (entry.queues + queues)
+        entry.name_length = <int32_t> len(name)
+        entry.queue_count = queues
+        entry.write_queues = write_queues
+        memcpy(entry.name, <const uint8_t *> name, entry.name_length)
+        entry.hash = hash_name(entry.name, entry.name_length)
+        self.slot(entry.name, entry.name_length, entry.hash)[0] = entry
+        self.count += 1
+
+    def remove(self, str topic):
+        """Forget the topic; nothing happens when the table does not have it."""
+        name = topic.encode()
+        cdef int32_t length = <int32_t> len(name)
+        cdef TopicEntry **at = self.slot(name, length, hash_name(name, length))
+        cdef Py_ssize_t mask = self.capacity - 1
+        cdef Py_ssize_t i
+        cdef TopicEntry *moved
+        if at[0] == NULL:
+            return
+        free_entry(at[0])
+        at[0] = NULL
+        self.count -= 1
+        # Entries that had stepped over the freed slot must stay findable: insert them again.
+        i = ((at - self.slots) + 1) & mask
+        while self.slots[i] != NULL:
+            moved = self.slots[i]
+            self.slots[i] = NULL
+            self.slot(moved.name, moved.name_length, moved.hash)[0] = moved
+            i = (i + 1) & mask
+
+    def set_queue(self, str topic, ConsumeQueue queue):
+        """Set one queue. Raises KeyError when the table has no such topic or queue id."""
+        name = topic.encode()
+        cdef TopicEntry *entry = self.find(name, <int32_t> len(name))
+        if entry == NULL or not 0 <= queue.queue_id < entry.queue_count:
+            raise KeyError(f"topic {topic} has no queue {queue.queue_id} in the table")
+        Py_INCREF(queue)
+        Py_XDECREF(entry.queues[queue.queue_id])
+        entry.queues[queue.queue_id] = <PyObject *> queue
+
+    cdef int grow(self) except -1:
+        cdef TopicEntry **old = self.slots
+        cdef Py_ssize_t old_capacity = self.capacity
+        cdef Py_ssize_t i
+        self.slots = <TopicEntry **> PyMem_Calloc(old_capacity * 2, sizeof(TopicEntry *))
+        if self.slots == NULL:
+            self.slots = old
+            raise MemoryError()
+        self.capacity = old_capacity * 2
+        for i in range(old_capacity):
+            if old[i] != NULL:
+                self.slot(old[i].name, old[i].name_length, old[i].hash)[0] = old[i]
+        PyMem_Free(old)
+        return 0

@@ -1,0 +1,1 @@
+"""Producer and consumer groups: members, subscriptions, locks, notifications."""

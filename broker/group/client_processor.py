@@ -1,0 +1,210 @@
+"""Heartbeats and the end of clients (RocketMQ: ClientManageProcessor)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import RefusedError, check_body_size
+from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.group.producers import ProducerManager
+from congreve.broker.group.subscription import is_tag_type
+from congreve.broker.metadata.filters import ConsumerFilterManager
+from congreve.broker.metadata.groups import GROUP_NAME_MAX, SubscriptionGroupManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
+from congreve.records.errors import FilterSyntaxError
+from congreve.records.message.topics import retry_topic
+from congreve.remoting.messages.bodies import (
+    BrokerData,
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    QueueData,
+    TopicRouteData,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    GetRouteInfoRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.pieces import Pieces
+from congreve.table_limit import TableFullError
+
+HEARTBEAT_MAX = 192 * 1024
+"""Bytes of a heartbeat: some six hundred subscriptions, unless a filter is long."""
+
+CLIENT_ID_MAX = 1024
+"""Characters of a client's id; the broker stores one for each connection."""
+
+ROUTE_WAIT_S = 1.0
+"""How long a group's first heartbeat waits for name servers to know its retry topic, in seconds:
+its consumer asks them for the route next."""
+
+
+class ClientManageProcessor:
+    """HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG; routes where that is switched on.
+
+    `saved` waits for topics and groups to be on disk, `announced` until name servers know topics.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        filters: ConsumerFilterManager,
+        saved: SavedState,
+        announced: Callable[[float], Awaitable[None]],
+        pieces: Pieces,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._filters = filters
+        self._saved = saved
+        self._announced = announced
+        self._pieces = pieces
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        handlers: dict[int, Handler] = {
+            RequestCode.HEART_BEAT: self.heart_beat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister_client,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+        }
+        if self._config.answer_route_requests:
+            handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = self.get_route
+        return handlers
+
+    def get_route(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The route that a name server would give if this were the only broker."""
+        header = GetRouteInfoRequestHeader.read(request)
+        topic = self._topics.announced(header.topic)
+        if topic is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST, f"this broker has no topic {header.topic}"
+            )
+        config = self._config
+        queues = QueueData(
+            broker_name=config.broker_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm,
+            topic_sys_flag=topic.topic_sys_flag,
+        )
+        broker = BrokerData(
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_addrs={config.broker_id: config.address},
+        )
+        route = TopicRouteData(queue_datas=[queues], broker_datas=[broker])
+        body = route.encode_for(request.version, standard_only=header.accept_standard_json_only)
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    async def heart_beat(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Answer when new groups and their retry topics are on disk and have a route."""
+        check_body_size(request, HEARTBEAT_MAX)
+        data = HeartbeatData.decode(request.body)
+        _check_names(data)
+        client = ClientChannel(connection, data.client_id, request.language.name, request.version)
+        full: list[TableFullError] = []
+        for consumer in data.consumer_data_set:
+            try:
+                await self._pieces.run(self._consumer(consumer, client))
+                await self._filters.register(consumer.group_name, consumer.subscription_data_set)
+            except TableFullError as error:  # the client's other groups may fit
+                full.append(error)
+        try:
+            await self._pieces.run(self._produce(data.producer_data_set, client))
+        except TableFullError as error:
+            full.append(error)
+        if full:
+            raise full[0]
+        missing = [
+            wait
+            for group in {consumer.group_name for consumer in data.consumer_data_set}
+            if (wait := self._saved.missing(topics=(retry_topic(group),), group=group)) is not None
+        ]
+        if missing:
+            await asyncio.gather(*missing, self._announced(ROUTE_WAIT_S))
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _produce(
+        self, producers: Iterable[ProducerData], client: ClientChannel
+    ) -> Generator[None, None, None]:
+        for producer in producers:
+            if client.connection.closed:  # its memberships are removed already
+                break
+            self._producers.register(producer.group_name, client)
+            yield
+
+    def _consumer(
+        self, consumer: ConsumerData, client: ClientChannel
+    ) -> Generator[None, None, None]:
+        if client.connection.closed:
+            return
+        group = self._groups.find(consumer.group_name)
+        if group is not None:
+            self._topics.create_internal(
+                retry_topic(group.group_name),
+                group.retry_queue_nums,
+                sys_flag=SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
+            )
+        notify = group is None or group.notify_consumer_ids_changed_enable
+        self._consumers.register(consumer, client, notify)
+        yield
+
+    def unregister_client(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Remove a client from its groups."""
+        header = UnregisterClientRequestHeader.read(request)
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = self._groups.table.get(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self._consumers.unregister(header.consumer_group, connection, notify)
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def check_client_config(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Raises RefusedError when a subscription has a filter that does not compile."""
+        body = CheckClientRequestBody.decode(request.body)
+        subscription = body.subscription_data
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            if not self._config.enable_property_filter:
+                raise RefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    "The broker does not support consumer to filter message by "
+                    f"{subscription.expression_type}",
+                )
+            try:
+                await self._filters.compile(subscription.sub_string, subscription.expression_type)
+            except FilterSyntaxError as error:
+                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        return request.reply(ResponseCode.SUCCESS)
+
+
+def _check_names(data: HeartbeatData) -> None:
+    """Raises RefusedError for names that are too long to store."""
+    groups = [consumer.group_name for consumer in data.consumer_data_set]
+    groups += [producer.group_name for producer in data.producer_data_set]
+    group_max = max(map(len, groups), default=0)
+    if len(data.client_id) > CLIENT_ID_MAX or group_max > GROUP_NAME_MAX:
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a client id of {len(data.client_id)} characters and a group name of {group_max}: "
+            f"use at most {CLIENT_ID_MAX} and {GROUP_NAME_MAX}",
+        )

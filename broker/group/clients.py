@@ -1,0 +1,34 @@
+"""A client as its heartbeats describe it (RocketMQ: ClientChannelInfo)."""
+
+import msgspec
+
+from congreve.remoting.messages.bodies import Connection as ConnectionBody
+from congreve.remoting.transport.connection import Connection
+
+CHANNEL_EXPIRED_S = 120
+
+
+class ClientChannel(msgspec.Struct):
+    """A client's name and version, and the connection to reach it by."""
+
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+    last_seen_ms: int = 0  # by the wall clock, for answers
+    heard_at: float = 0.0  # the same by the monotonic clock, in seconds
+
+    @property
+    def address(self) -> str:
+        """`ip:port` of the client's end of the connection."""
+        host, port = self.connection.peer
+        return f"{host}:{port}"
+
+    def body(self) -> ConnectionBody:
+        """The client in answers to codes 203 and 204."""
+        return ConnectionBody(
+            client_id=self.client_id,
+            client_addr=self.address,
+            language=self.language,
+            version=self.version,
+        )

@@ -1,0 +1,173 @@
+"""Requests of running consumers (RocketMQ: ConsumerManageProcessor, AdminBrokerProcessor)."""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+
+from congreve.broker.errors import RefusedError, check_body_size
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.group.locks import RebalanceLockManager
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages.bodies import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    GetConsumerListByGroupRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.pieces import Pieces
+
+LOCK_BODY_MAX = 192 * 1024
+"""Bytes of a request for locks: some two thousand queues."""
+
+_LOCKED_AT_ONCE = 200
+
+
+class ConsumerManageProcessor:
+    """Members of a group, committed offsets, and locks for orderly consumption.
+
+    `offsets_saved` writes the acknowledged offsets and waits for that. `memory` is the machine's,
+    in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        offsets_saved: Callable[[], Awaitable[None]],
+        locks: RebalanceLockManager,
+        store: MessageStore,
+        memory: int,
+        pieces: Pieces,
+    ) -> None:
+        self._topics = topics
+        self._consumers = consumers
+        self._offsets = offsets
+        self._offsets_saved = offsets_saved
+        self._locks = locks
+        self._store = store
+        self._memory = memory
+        self._pieces = pieces
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
+    async def get_consumer_list(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """The client ids of the members of a group."""
+        name = GetConsumerListByGroupRequestHeader.read(request).consumer_group
+        group = self._consumers.groups.get(name)
+        if group is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids())
+        return request.reply(ResponseCode.SUCCESS, body=await self._pieces.run(body.encode_steps()))
+
+    def query_offset(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """A group's offset on a queue. Raises RefusedError when it has none."""
+        header = QueryConsumerOffsetRequestHeader.read(request)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.query(header.consumer_group, topic, queue_id)
+        if offset < 0:
+            # On a queue that lost nothing yet a new group begins at the first message, whatever its
+            # settings are: otherwise it would miss messages that were sent while it started.
+            if not self._keeps_all_in_memory(topic, queue_id):
+                raise RefusedError(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"Not found, group[{header.consumer_group}] has no offset on"
+                    f" {topic} queue {queue_id}",
+                )
+            offset = 0
+        fields = OffsetResponseHeader(offset=offset).fields()
+        return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
+
+    def _keeps_all_in_memory(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue's first message was not deleted and is likely in the page cache."""
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or queue.max == 0:
+            return True
+        if queue.min > 0:
+            return False
+        ratio = self._store.config.access_message_in_memory_max_ratio
+        return self._store.log.max_offset - queue[0][0] <= self._memory * ratio // 100
+
+    def update_offset(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """Commit an offset; answer when it is on disk.
+
+        That of a one-way request is saved later, with those of pulls.
+        """
+        header = UpdateConsumerOffsetRequestHeader.read(request)
+        if header.topic not in self._topics.table:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        if not 0 <= header.queue_id < QUEUES_MAX or header.commit_offset < 0:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] or commitOffset[{header.commit_offset}] is illegal",
+            )
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        self._offsets.check(group, topic, (queue_id,))
+        self._offsets.commit(group, topic, queue_id, header.commit_offset)
+        answer = request.reply(ResponseCode.SUCCESS)
+        if request.is_oneway:
+            return answer
+        self._offsets.acknowledge(group, topic, queue_id)
+        return self._when_saved(answer)
+
+    async def _when_saved(self, answer: RemotingCommand) -> RemotingCommand:
+        await self._offsets_saved()
+        return answer
+
+    async def lock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Lock queues for a client; the answer has those that it holds."""
+        body = await self._pieces.run(self._lock(request))
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    def _lock(self, request: RemotingCommand) -> Generator[None, None, bytes]:
+        body = _lock_body(request)
+        yield
+        held: list[MessageQueue] = []
+        for queues in _batches(body.mq_set):
+            held += self._locks.lock(body.consumer_group, queues, body.client_id)
+            yield
+        return (yield from LockBatchResponseBody(lock_ok_mq_set=held).encode_steps())
+
+    async def unlock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Unlock queues of a client."""
+        await self._pieces.run(self._unlock(request))
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _unlock(self, request: RemotingCommand) -> Generator[None, None, None]:
+        body = _lock_body(request)
+        yield
+        for queues in _batches(body.mq_set):
+            self._locks.unlock(body.consumer_group, queues, body.client_id)
+            yield
+
+
+def _batches(queues: list[MessageQueue]) -> Generator[list[MessageQueue], None, None]:
+    for start in range(0, len(queues), _LOCKED_AT_ONCE):
+        yield queues[start : start + _LOCKED_AT_ONCE]
+
+
+def _lock_body(request: RemotingCommand) -> LockBatchRequestBody:
+    check_body_size(request, LOCK_BODY_MAX)
+    return LockBatchRequestBody.decode(request.body)

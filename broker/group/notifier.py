@@ -1,0 +1,67 @@
+"""Notifies members of changes of their group (RocketMQ: ConsumerIdsChangeListener).
+
+When a thousand members join one after the other, each is a change for all of them: all changes
+during one round make one further round.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+
+from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
+from congreve.broker.group.consumers import ConsumerGroup
+from congreve.remoting.transport.pieces import Pieces
+from congreve.steps import at_once
+
+PAUSE_S = 0.05
+"""Seconds between two rounds."""
+_AT_ONCE = 64  # members
+
+
+class GroupNotifier:
+    """Notifies groups in rounds; the first change after a pause is sent at once.
+
+    It is owned by one event loop.
+    """
+
+    def __init__(self, pieces: Pieces, find: Callable[[str], ConsumerGroup | None]) -> None:
+        self._pieces = pieces
+        self._find = find
+        self._changed: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def changed(self, name: str) -> None:
+        """Notify all members of the group."""
+        if self._task is not None:
+            self._changed[name] = None
+            return
+        group = self._find(name)
+        if group is not None and len(group.channels) <= _AT_ONCE:
+            at_once(_tell(group))
+        else:
+            self._changed[name] = None
+        self._task = asyncio.get_running_loop().create_task(self._tell_all())
+
+    def stop(self) -> None:
+        """Send no more notifications."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _tell_all(self) -> None:
+        try:
+            while True:
+                names, self._changed = self._changed, {}
+                for name in names:
+                    group = self._find(name)
+                    if group is not None:
+                        await self._pieces.run(_tell(group))
+                await asyncio.sleep(PAUSE_S)
+                if not self._changed:
+                    break
+        finally:
+            self._task = None
+
+
+def _tell(group: ConsumerGroup) -> Generator[None, None, None]:
+    for member in list(group.channels):
+        notify_consumer_ids_changed(group.name, member)
+        yield

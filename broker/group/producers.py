@@ -1,0 +1,104 @@
+"""Connected producers (RocketMQ: ProducerManager)."""
+
+import time
+from collections.abc import Callable, Generator
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.group.clients import ClientChannel
+from congreve.engine.clock import Clock
+from congreve.remoting.transport.connection import Connection
+from congreve.table_limit import TableLimit
+
+
+class ProducerManager:
+    """The members of producer groups by group and connection."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = TableLimit("maxGroups", "groups of producers", lambda: config.max_groups)
+        self._membership_limit = TableLimit(
+            "maxMemberships", "connections in groups of producers", lambda: config.max_memberships
+        )
+        self._memberships = 0
+        self._clock = clock
+        self._monotonic = monotonic
+        self._turn = 0
+        self._by_client_id: dict[str, Connection] = {}
+        self.groups: dict[str, dict[Connection, ClientChannel]] = {}
+        self._groups_of: dict[Connection, dict[str, None]] = {}
+        self._ids_of: dict[Connection, set[str]] = {}
+
+    def register(self, group: str, client: ClientChannel) -> None:
+        """Add or refresh a member after a heartbeat.
+
+        Raises TableFullError when there are maxGroups or maxMemberships.
+        """
+        if group not in self.groups:
+            self._limit.check(len(self.groups))
+        known = self.groups.get(group, {}).get(client.connection)
+        if known is None:
+            self._membership_limit.check(self._memberships)
+            self._memberships += 1
+        client.last_seen_ms, client.heard_at = self._clock.now(), self._monotonic()
+        members = self.groups.setdefault(group, {})
+        if known is not None and known.client_id != client.client_id:
+            self._by_client_id.pop(known.client_id, None)
+            self._ids_of[client.connection].discard(known.client_id)
+        members[client.connection] = client
+        self._by_client_id[client.client_id] = client.connection
+        self._groups_of.setdefault(client.connection, {})[group] = None
+        self._ids_of.setdefault(client.connection, set()).add(client.client_id)
+
+    def unregister(self, group: str, connection: Connection) -> None:
+        """Remove a client from a group."""
+        channels = self.groups.get(group)
+        if channels is None or channels.pop(connection, None) is None:
+            return
+        self._memberships -= 1
+        del self._groups_of[connection][group]
+        if not self._groups_of[connection]:
+            del self._groups_of[connection]
+        if not channels:
+            del self.groups[group]
+
+    def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
+        """Remove the client of a closed connection from all its groups."""
+        for group in list(self._groups_of.get(connection, ())):
+            self.unregister(group, connection)
+            yield
+        for client_id in self._ids_of.pop(connection, ()):
+            if self._by_client_id.get(client_id) is connection:
+                del self._by_client_id[client_id]
+            yield
+
+    def available(self, group: str) -> Connection | None:
+        """A member of the group to send a request to, each in its turn (getAvailableChannel).
+
+        None when there is no member, or none reads what was sent before.
+        """
+        members = self.groups.get(group, ())
+        ready = [c for c in members if not (c.closed or c.reading_paused)]
+        if not ready:
+            return None
+        self._turn += 1
+        return ready[self._turn % len(ready)]
+
+    def find(self, client_id: str) -> Connection | None:
+        """The connection of the producer with this client id (findChannel)."""
+        connection = self._by_client_id.get(client_id)
+        return None if connection is None or connection.closed else connection
+
+    def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Connection]]:
+        """Connections whose client sent no heartbeat for that long."""
+        limit = self._monotonic() - older_than_s
+        expired = set()
+        for channels in list(self.groups.values()):
+            for client in list(channels.values()):
+                if client.heard_at < limit:
+                    expired.add(client.connection)
+                yield
+        return expired

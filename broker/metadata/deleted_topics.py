@@ -1,0 +1,120 @@
+"""Topics that an administrator deleted while their messages are still in the log.
+
+Recovery creates a topic again when it finds messages of it, but none of these; and a topic that was
+created again after its deletion has no messages of the earlier one.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from congreve.broker.metadata.state_writer import Changes
+from congreve.engine.errors import StoreError
+from congreve.engine.state.sealed import seal, unseal
+from congreve.engine.state.state_file import StateFile
+from congreve.engine.store import MessageStore
+
+UNDER_WAY = -1
+"""Stands for the log's end while the deletion is under way."""
+
+
+class DeletedTopicTable(msgspec.Struct, rename="camel"):
+    """Content of deletedTopics.json: topic -> the log's end when it was deleted.
+
+    It is sealed: a flipped bit in an end would hide messages of a topic that was made again.
+    """
+
+    topics: dict[str, int] = {}
+    made_again: dict[str, int] = {}
+
+
+class DeletedTopics:
+    """The deleted topics, in a state file that the reference does not know."""
+
+    def __init__(self, own_dir: str) -> None:
+        self._ends: dict[str, int] = {}
+        self._made_again: dict[str, int] = {}
+        self._store = StateFile(os.path.join(own_dir, "deletedTopics.json"))
+        self.file = Changes(self._store.path, self._table, self._write)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._ends
+
+    def load(self) -> None:
+        """Read deletedTopics.json. Raises StoreError when it cannot be used."""
+        self._store.load(self._parse)
+
+    async def begin(self, topics: Iterable[str]) -> None:
+        """Note deletions; when this returns, the next start finishes them after a kill.
+
+        Raises StoreError when the file cannot be written; then nothing is noted.
+        """
+        for topic in topics:
+            self._ends[topic] = UNDER_WAY
+        self.file.changed()
+        try:
+            await self.file.saved()
+        except StoreError:
+            for topic in topics:
+                self.made(topic)
+            raise
+
+    def end(self, topics: Iterable[str], log_end: int) -> None:
+        """Note that the topics were deleted when the log ended at `log_end`.
+
+        The log must be durable up to there: after the loss of its tail the messages of a new
+        topic would have smaller offsets.
+        """
+        for topic in topics:
+            ends = self._ends if topic in self._ends else self._made_again
+            ends[topic] = log_end
+        self.file.changed()
+
+    def made(self, topic: str) -> None:
+        """The topic was created again, or its deletion did not start."""
+        log_end = self._ends.pop(topic, None)
+        if log_end is None:
+            return
+        if log_end != UNDER_WAY:
+            self._made_again[topic] = log_end
+        self.file.changed()
+
+    def gone(self) -> dict[str, int]:
+        """The topics that are deleted now, with the log's end at their deletion or UNDER_WAY."""
+        return dict(self._ends)
+
+    def ends(self) -> dict[str, int]:
+        """All topics that were ever deleted: earlier records are those of the deleted topic."""
+        known = {**self._made_again, **self._ends}
+        return {topic: log_end for topic, log_end in known.items() if log_end != UNDER_WAY}
+
+    def forget(self, log_begin: int, log_end: int) -> None:
+        """Drop the topics of which the log has no record any more, and those of another log."""
+        for ends in (self._ends, self._made_again):
+            for topic, end in list(ends.items()):
+                if end != UNDER_WAY and not log_begin < end <= log_end:
+                    del ends[topic]
+                    self.file.changed()
+
+    def _parse(self, text: str) -> bool:
+        table = msgspec.json.decode(unseal(text), type=DeletedTopicTable)
+        self._ends.update(table.topics)
+        self._made_again.update(table.made_again)
+        return True
+
+    def _table(self) -> DeletedTopicTable:
+        return DeletedTopicTable(dict(self._ends), dict(self._made_again))
+
+    def _write(self, table: DeletedTopicTable) -> None:
+        self._store.replace(seal(msgspec.json.encode(table)))
+
+
+async def remove_queues(store: MessageStore, topic: str) -> None:
+    """Remove a topic's queues from memory without blocking the loop; a checkpoint must follow.
+
+    Raises StoreError when their files cannot be flushed.
+    """
+    while not store.try_remove_topic(topic):
+        await asyncio.to_thread(store.wait_for_files)

@@ -1,0 +1,162 @@
+"""Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
+from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
+from congreve.broker.metadata.topics import stored_fault
+from congreve.engine.clock import Clock
+from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from congreve.table_limit import TableLimit
+
+logger = logging.getLogger(__name__)
+
+TOOLS_CONSUMER = "TOOLS_CONSUMER"
+GROUP_NAME_MAX = 255
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+_SYSTEM_GROUPS = (
+    TOOLS_CONSUMER,
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+def group_name_fault(group: str) -> str | None:
+    """Why a group's name is not valid, or None (RocketMQ client: Validators.checkGroup)."""
+    if not group.strip():
+        return "The specified group is blank"
+    if not _NAME.fullmatch(group):
+        return (
+            f"The specified group contains illegal characters: [{group}];"
+            " % | a-z A-Z 0-9 _ - are allowed"
+        )
+    if len(group) > GROUP_NAME_MAX:
+        return (
+            f"The specified group[{group}] is longer than {GROUP_NAME_MAX} characters: {len(group)}"
+        )
+    return None
+
+
+class SubscriptionGroupManager:
+    """The table of groups; a change replaces a config and never edits it.
+
+    `changed` is called after each change that must reach subscriptionGroup.json, and numbers it;
+    note_saved() is called when it is there.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self.changed: Callable[[], int] = saved_at_once
+        self.table: dict[str, SubscriptionGroupConfig] = {
+            name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS
+        }
+        self._limit = TableLimit("maxGroups", "subscription groups", lambda: config.max_groups)
+        self.data_version = DataVersion(counter=0, timestamp=clock.now())
+        self._unsaved = Unsaved()
+        self._texts = table_texts(self.table)
+
+    def is_saved(self, group: str) -> bool:
+        """Whether a group of the table is on disk."""
+        return group not in self._unsaved
+
+    def note_saved(self, number: int) -> None:
+        """Changes up to this number are in subscriptionGroup.json."""
+        self._unsaved.saved(number)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; it is created when autoCreateSubscriptionGroup allows it, else None."""
+        known = self.table.get(group)
+        if known is not None:
+            return known
+        allowed = self._config.auto_create_subscription_group or group.startswith(
+            SYSTEM_GROUP_PREFIX
+        )
+        if not allowed or group_name_fault(group) is not None:
+            return None
+        created = SubscriptionGroupConfig(group_name=group)
+        self.update(created)
+        logger.info("consumer group %s created on first sight", group)
+        return created
+
+    def update(self, config: SubscriptionGroupConfig) -> None:
+        """Add or replace a group.
+
+        Raises RefusedError for one that subscriptionGroup.json cannot hold, TableFullError for a
+        new one when there are maxGroups.
+        """
+        name = config.group_name
+        is_new = name not in self.table
+        if is_new:
+            self._limit.check(len(self.table))
+        check_entry(name, config, _groups_of)
+        self._set(config)
+        number = self._version_changed()
+        if is_new:
+            self._unsaved.note(name, number)
+
+    def delete(self, group: str) -> bool:
+        """Delete a group; False when there is none of that name."""
+        if self.table.pop(group, None) is None:
+            return False
+        self._texts.changed(group)
+        self._unsaved.forget(group)
+        self._version_changed()
+        return True
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """The whole table: body of code 201."""
+        return SubscriptionGroupWrapper(
+            data_version=msgspec.structs.replace(self.data_version),
+            subscription_group_table=dict(self.table),
+        )
+
+    def file_text(self, version: DataVersion) -> str:
+        """Content of subscriptionGroup.json; one thread at a time may call it."""
+        entries = list(self._texts.current().values())
+        empty = SubscriptionGroupWrapper(data_version=version)
+        return file_text(empty, "subscriptionGroupTable", entries)
+
+    def load(self, text: str) -> bool:
+        """Add the groups of subscriptionGroup.json to the system groups; returns True."""
+        stored = SubscriptionGroupWrapper.from_tree(fastjson.loads(text))
+        self.data_version = stored.data_version
+        for name, config in stored.subscription_group_table.items():
+            fault = stored_fault(name, config.group_name, [config.retry_queue_nums])
+            if fault is not None:
+                logger.error("group %.200r of subscriptionGroup.json is left out: %s", name, fault)
+                continue
+            self._set(config)
+        return True
+
+    def _set(self, config: SubscriptionGroupConfig) -> None:
+        self.table[config.group_name] = config
+        self._texts.changed(config.group_name)
+
+    def _version_changed(self) -> int:
+        self.data_version = DataVersion(
+            counter=self.data_version.counter + 1, timestamp=self._clock.now()
+        )
+        return self.changed()
+
+
+def _groups_of(tree: Any) -> dict[str, SubscriptionGroupConfig]:
+    wrapper = SubscriptionGroupWrapper.from_tree({"subscriptionGroupTable": tree})
+    return wrapper.subscription_group_table

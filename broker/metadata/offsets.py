@@ -1,0 +1,256 @@
+"""Offsets of consumer groups (RocketMQ: ConsumerOffsetManager)."""
+
+import logging
+from collections.abc import Collection, Generator
+from typing import Any
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.table_text import EntryTexts, check_entry, entry_text, file_text
+from congreve.broker.metadata.topics import QUEUES_MAX
+from congreve.limited_log import LimitedLog
+from congreve.records.message.topics import TRANS_GROUP
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import ConsumerOffsetSerializeWrapper
+from congreve.steps import freed
+from congreve.table_limit import TableFullError, TableLimit
+
+logger = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+_SEPARATOR = "@"
+_OFFSET_MAX = 2**63 - 1
+
+Acknowledged = dict[str, set[int] | None]
+"""Queues of `topic@group` whose offsets were acknowledged, None for all of them."""
+Line = tuple[str, dict[int, int] | None]
+"""Offsets of queues of `topic@group`; None: its offsets were removed."""
+
+
+class ConsumerOffsetManager:
+    """`topic@group` -> queue id -> offset of the next message to consume. The last write wins."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.table: dict[str, dict[int, int]] = {}
+        self._topics: dict[str, dict[str, None]] = {}  # of each group, in order
+        self._groups: dict[str, dict[str, None]] = {}  # of each topic
+        self._steps_back = LimitedLog(logger)
+        self._count = 0  # of all queues
+        self._limit = TableLimit(
+            "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
+        )
+        self.dirty = False  # set by each change; the code that saves the table clears it
+        self._texts = EntryTexts(self._entry_text)
+        self._acknowledged: Acknowledged = {}
+
+    def check(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
+        """Check names and limits before a commit.
+
+        Raises RefusedError when consumerOffset.json cannot hold these names, TableFullError when
+        these queues exceed maxConsumerOffsets.
+        """
+        key = topic + _SEPARATOR + group
+        if key not in self.table:
+            check_entry(key, {0: 0}, _offsets_of)
+        known = self.table.get(key, {})
+        self._limit.check(self._count, sum(queue_id not in known for queue_id in queue_ids))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a client's offset; a negative one is ignored.
+
+        It is also ignored for the broker's own group, which no client may change, and when it is
+        new and there are maxConsumerOffsets.
+        """
+        if offset >= 0 and group != TRANS_GROUP:
+            self.note(group, topic, queue_id, offset)
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As commit(), for the broker's own groups too."""
+        key = topic + _SEPARATOR + group
+        queues = self.table.get(key, {})
+        before = queues.get(queue_id, NO_OFFSET)
+        if offset == before:
+            return
+        if before == NO_OFFSET:
+            if group != TRANS_GROUP and not self._has_room():
+                return
+            self._count += 1
+            if not queues:
+                self._add(topic, group, queues)
+        if offset < before:
+            self._steps_back.warning(
+                "offset of group %s on %s queue %d goes back from %d to %d",
+                *(group, topic, queue_id, before, offset),
+            )
+        queues[queue_id] = offset
+        self._changed(key)
+
+    def acknowledge(self, group: str, topic: str, queue_id: int) -> None:
+        """Mark an offset that must be on disk before its commit is answered."""
+        queues = self._acknowledged.setdefault(topic + _SEPARATOR + group, set())
+        if queues is not None:
+            queues.add(queue_id)
+
+    def take_acknowledged(self) -> Acknowledged:
+        """The offsets that were acknowledged or removed since the last call."""
+        taken, self._acknowledged = self._acknowledged, {}
+        return taken
+
+    def lines(self, taken: Acknowledged) -> list[Line]:
+        """The journal lines that keep these offsets; they are read after consumerOffset.json.
+
+        Any one thread may call it: the interpreter copies a queue's numbers in one step.
+        """
+        lines: list[Line] = []
+        for key, queues in taken.items():
+            offsets = dict(self.table.get(key, {}))
+            if queues is None:
+                lines.append((key, None))
+            else:
+                offsets = {q: offsets[q] for q in queues if q in offsets}
+            if offsets:
+                lines.append((key, offsets))
+        return lines
+
+    def replay(self, lines: list[Line]) -> None:
+        """Apply the lines of the journal, after load()."""
+        for key, offsets in lines:
+            topic, separator, group = key.partition(_SEPARATOR)
+            if offsets is None and key in self.table:
+                self._remove(topic, group)
+            elif offsets is not None and separator:
+                queues = self.table.get(key, {}) | _possible(key, offsets)
+                self._add(topic, group, queues)
+                self._changed(key)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, NO_OFFSET when there is none."""
+        queues = self.table.get(topic + _SEPARATOR + group)
+        return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
+
+    def queues(self, group: str, topic: str) -> dict[int, int]:
+        """A copy of the offsets by queue id; empty when nothing was committed."""
+        return dict(self.table.get(topic + _SEPARATOR + group, {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics on which `group` has offsets (whichTopicByConsumer)."""
+        return list(self._topics.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups with offsets on `topic` (whichGroupByTopic)."""
+        return list(self._groups.get(topic, ()))
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Give `target` the offsets that `source` has on `topic`."""
+        queues = self.table.get(topic + _SEPARATOR + source)
+        if queues is not None and target != TRANS_GROUP:
+            self._add(topic, target, dict(queues))
+            key = topic + _SEPARATOR + target
+            self._acknowledged[key] = None
+            self._changed(key)
+
+    def remove_group(self, group: str) -> None:
+        """Forget a group's offsets, except those of the broker's own group."""
+        if group == TRANS_GROUP:
+            return
+        for topic in self.topics_of(group):
+            self._remove(topic, group)
+
+    def remove_topic_steps(self, topic: str) -> Generator[None, None, None]:
+        """Forget a deleted topic: its queues begin at 0 when it is created again."""
+        for group in self.groups_of(topic):
+            if topic + _SEPARATOR + group in self.table:  # groups may go meanwhile
+                yield from freed(self._remove(topic, group))
+
+    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
+        """A copy of the table: body of code 43."""
+        return ConsumerOffsetSerializeWrapper(
+            offset_table={key: dict(queues) for key, queues in self.table.items()}
+        )
+
+    def file_text(self) -> str:
+        """Content of consumerOffset.json; one thread at a time may call it."""
+        entries = list(self._texts.current().values())
+        return file_text(ConsumerOffsetSerializeWrapper(), "offsetTable", entries)
+
+    def encode_steps(self) -> Generator[None, None, bytes]:
+        """The body of wrapper() in steps; each group's offsets are those of one moment."""
+        copied: dict[str, dict[int, int]] = {}
+        for key in list(self.table):
+            queues = self.table.get(key)
+            if queues is not None:
+                copied[key] = dict(queues)
+            yield
+        body = yield from ConsumerOffsetSerializeWrapper(offset_table=copied).encode_steps()
+        yield from freed(copied)
+        return body
+
+    def load(self, text: str) -> bool:
+        """Take the content of consumerOffset.json; returns True."""
+        stored = ConsumerOffsetSerializeWrapper.from_tree(fastjson.loads(text))
+        self.table.clear()
+        self._count = 0
+        self._topics.clear()
+        self._groups.clear()
+        for key, queues in stored.offset_table.items():
+            topic, separator, group = key.partition(_SEPARATOR)
+            if separator:
+                self._add(topic, group, _possible(key, queues))
+                self._texts.changed(key)
+        return True
+
+    def _has_room(self) -> bool:
+        try:
+            self._limit.check(self._count)
+        except TableFullError:
+            return False
+        return True
+
+    def _changed(self, key: str) -> None:
+        self.dirty = True
+        self._texts.changed(key)
+
+    def _entry_text(self, key: str) -> str | None:
+        queues = self.table.get(key)
+        return None if queues is None else entry_text(key, dict(queues), depth=2)
+
+    def _add(self, topic: str, group: str, queues: dict[int, int]) -> dict[int, int]:
+        key = topic + _SEPARATOR + group
+        self._count += len(queues) - len(self.table.get(key, ()))
+        self.table[key] = queues
+        self._topics.setdefault(group, {})[topic] = None
+        self._groups.setdefault(topic, {})[group] = None
+        return queues
+
+    def _remove(self, topic: str, group: str) -> dict[int, int]:
+        """Remove a group's offsets on a topic, and return them."""
+        key = topic + _SEPARATOR + group
+        removed = self.table.pop(key)
+        self._count -= len(removed)
+        self._acknowledged[key] = None
+        self._changed(key)
+        for table, name, other in (
+            (self._topics, group, topic),
+            (self._groups, topic, group),
+        ):
+            del table[name][other]
+            if not table[name]:
+                del table[name]
+        return removed
+
+
+def _offsets_of(tree: Any) -> dict[str, dict[int, int]]:
+    return ConsumerOffsetSerializeWrapper.from_tree({"offsetTable": tree}).offset_table
+
+
+def _possible(key: str, queues: dict[int, int]) -> dict[int, int]:
+    """Only the valid queues and offsets: a bit may have flipped in the file."""
+    possible = {
+        queue_id: offset
+        for queue_id, offset in queues.items()
+        if 0 <= queue_id < QUEUES_MAX and 0 <= offset <= _OFFSET_MAX
+    }
+    if len(possible) < len(queues):
+        logger.error(
+            "%d impossible offsets of %.200r are left out", len(queues) - len(possible), key
+        )
+    return possible

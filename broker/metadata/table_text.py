@@ -1,0 +1,113 @@
+"""The text of a table's config file, in which only entries that changed are encoded anew.
+
+With ten thousand topics each change writes a file of two megabytes: encoding all of it would block
+the interpreter for a tenth of a second.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from congreve.broker.errors import RefusedError
+from congreve.errors import CongreveError
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.codes import ResponseCode
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+ENTRIES_AT_ONCE = 64
+"""Entries that are encoded in one go; then other threads can run."""
+
+
+class EntryTexts(Generic[K]):
+    """Texts of a table's entries; `encode` returns an entry's text, None when it was removed.
+
+    One thread calls changed() after each change of the table, another one current().
+    """
+
+    def __init__(self, encode: Callable[[K], str | None]) -> None:
+        self._encode = encode
+        self._texts: dict[K, str] = {}
+        self._changed: deque[K] = deque()
+        self._noted: set[K] = set()  # what stands in _changed
+
+    def changed(self, key: K) -> None:
+        """The entry was made, replaced or removed."""
+        if key not in self._noted:
+            self._noted.add(key)
+            self._changed.append(key)
+
+    def current(self) -> dict[K, str]:
+        """All entries' texts, of now or later; callers must not edit the result."""
+        encoded = 0
+        while self._changed:
+            key = self._changed.popleft()
+            self._noted.discard(key)  # before the entry is read: a later change is noted again
+            try:
+                text = self._encode(key)
+            except ValueError as error:  # check_entry() was not called; other entries go on
+                logger.error("%.200r cannot be written: %s", key, error)
+                text = self._texts.get(key)
+            if text is None:
+                self._texts.pop(key, None)
+            else:
+                self._texts[key] = text
+            encoded += 1
+            if encoded % ENTRIES_AT_ONCE == 0:
+                time.sleep(0)
+        return self._texts
+
+
+def table_texts(table: Mapping[str, msgspec.Struct]) -> EntryTexts[str]:
+    """Texts of a table whose entries are replaced, never edited; all entries are new."""
+
+    def encode(name: str) -> str | None:
+        value = table.get(name)
+        return None if value is None else entry_text(name, value, depth=2)
+
+    texts = EntryTexts(encode)
+    for name in table:
+        texts.changed(name)
+    return texts
+
+
+def entry_text(key: str, value: Any, depth: int) -> str:
+    """A pair of a table as dumps_pretty() writes it `depth` levels deep."""
+    pair = fastjson.dumps_pretty({key: value})[len("{\n") : -len("\n}")]
+    tabs = "\t" * (depth - 1)
+    return tabs + pair.replace("\n", "\n" + tabs)
+
+
+def object_text(entries: list[str], depth: int) -> str:
+    """An object of these pairs, which lie `depth` levels deep, as dumps_pretty() writes it."""
+    if not entries:
+        return "{}"
+    return "{\n" + ",\n".join(entries) + "\n" + "\t" * (depth - 1) + "}"
+
+
+def file_text(empty: msgspec.Struct, name: str, entries: list[str]) -> str:
+    """The text of `empty`, whose only empty object is called `name`, with these pairs in it."""
+    before, _, behind = fastjson.dumps_pretty(empty).partition(f'"{name}":{{}}')
+    return f'{before}"{name}":{object_text(entries, depth=2)}{behind}'
+
+
+def check_entry(key: str, value: Any, read: Callable[[Any], Any]) -> None:
+    """Raises RefusedError for an entry that would read back from its file as something else.
+
+    `read` converts the result of fastjson.loads() to a table's entries.
+    """
+    try:
+        same = read(fastjson.loads(fastjson.dumps({key: value}).encode())) == {key: value}
+    except (ValueError, RecursionError, OverflowError, msgspec.MsgspecError, CongreveError):
+        same = False
+    if not same:
+        text = ascii(key)[:200]
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR, f"{text} cannot be kept: its JSON would not read back"
+        )

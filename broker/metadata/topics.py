@@ -1,0 +1,386 @@
+"""The broker's topics (RocketMQ: TopicConfigManager, TopicValidator)."""
+
+import logging
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
+from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
+from congreve.engine.clock import Clock
+from congreve.records.layout import TOPIC_MAX
+from congreve.records.message.topics import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    BENCHMARK_TOPIC,
+    DLQ_PREFIX,
+    LIGHT_PREFIX,
+    NOT_FOR_PRODUCERS,
+    OFFSET_MOVED_EVENT_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.table_limit import TableLimit
+
+logger = logging.getLogger(__name__)
+
+SCHEDULE_TOPIC_QUEUES = 18
+QUEUES_MAX = 65_536  # of one topic, against slips of a tool
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+TopicListener = Callable[[str, TopicConfig | None], None]
+
+
+def topic_name_fault(topic: str) -> str | None:
+    """Why a topic's name is not valid, or None (RocketMQ: TopicValidator.validateTopic)."""
+    if not topic.strip():
+        return "The specified topic is blank"
+    if not _NAME.fullmatch(topic):
+        return (
+            f"The specified topic contains illegal characters: [{topic}];"
+            " % | a-z A-Z 0-9 _ - are allowed"
+        )
+    if len(topic) > TOPIC_MAX:
+        return f"The specified topic[{topic}] is longer than {TOPIC_MAX} characters: {len(topic)}"
+    if topic.startswith(LIGHT_PREFIX):
+        return (
+            f"The specified topic[{topic}] is a light message queue, which this broker does not"
+            f" serve: a name may not begin with {LIGHT_PREFIX}"
+        )
+    return None
+
+
+def forbidden_for_producers(topic: str) -> bool:
+    """True for the broker's own topics (TopicValidator.isNotAllowedSendTopic)."""
+    return topic in NOT_FOR_PRODUCERS
+
+
+class TopicConfigManager:
+    """The topic table; a change replaces a TopicConfig and never edits it.
+
+    `changed` is called after each change that must reach topics.json, and numbers it; note_saved()
+    is called when it is there. Listeners get (name, new config or None).
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self.changed: Callable[[], int] = saved_at_once
+        self._listeners: list[TopicListener] = []
+        self._saved_listeners: list[TopicListener] = []
+        self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
+        self._limit = TableLimit("maxTopics", "topics", lambda: config.max_topics)
+        self.data_version = DataVersion(counter=0, timestamp=clock.now())
+        self._unsaved = Unsaved()
+        self._deleting: set[str] = set()
+        self._texts = table_texts(self.table)
+
+    def listen(self, listener: TopicListener, *, when_saved: bool = False) -> None:
+        """Call `listener` at each change from now on, and now for each topic.
+
+        With `when_saved` it is called again when a new topic, or other queues, are on disk.
+        """
+        self._listeners.append(listener)
+        if when_saved:
+            self._saved_listeners.append(listener)
+        for name, config in self.table.items():
+            listener(name, config)
+
+    def is_saved(self, topic: str) -> bool:
+        """Whether a topic of the table is on disk, with the queues that it has now."""
+        return topic not in self._unsaved
+
+    def note_saved(self, number: int) -> None:
+        """Changes up to this number are in topics.json."""
+        for name in self._unsaved.saved(number):
+            config = self.table.get(name)
+            for listener in self._saved_listeners:
+                listener(name, config)
+
+    def telling_steps(self) -> Generator[None, None, None]:
+        """Call the listeners for all topics: a setting that they depend on has changed."""
+        for name in list(self.table):
+            config = self.table.get(name)
+            if config is not None:
+                self._tell(name, config)
+            yield
+        self.version_changed()
+
+    def resize_template(self) -> None:
+        """Give the template topic of sends defaultTopicQueueNums queues."""
+        template = self.table.get(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        queues = self._config.default_topic_queue_nums
+        if template is not None:
+            self.update(
+                msgspec.structs.replace(template, read_queue_nums=queues, write_queue_nums=queues)
+            )
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """A topic, None when the table does not have it."""
+        return self.table.get(topic)
+
+    def announced(self, topic: str) -> TopicConfig | None:
+        """A topic as clients see it: brokerPermission limits all topics."""
+        config = self.table.get(topic)
+        if config is None or (self._config.readable and self._config.writable):
+            return config
+        return msgspec.structs.replace(config, perm=self._config.broker_permission)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether name servers list the topic as ordered."""
+        config = self.table.get(topic)
+        return config is not None and config.order
+
+    def is_system_topic(self, topic: str) -> bool:
+        """Whether the topic is one of the broker or of RocketMQ itself."""
+        return topic in self.system_topics() or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def system_topics(self) -> frozenset[str]:
+        """The names of all system topics."""
+        config = self._config
+        names = {config.broker_cluster_name, config.broker_name, reply_topic(config)}
+        if config.trace_topic_enable:
+            names.add(config.msg_trace_topic_name)
+        return SYSTEM_TOPICS | names
+
+    def takes_ordinary_sends(self, config: TopicConfig) -> bool:
+        """Whether compiled code can serve sends: they need no check except of the queue id."""
+        name = config.topic_name
+        return (
+            topic_name_fault(name) is None
+            and not forbidden_for_producers(name)
+            and not name.startswith(RETRY_PREFIX)
+            and config.topic_filter_type == "SINGLE_TAG"
+            and (self._config.writable or not config.order)
+            and self._clock.now() >= self._config.start_accept_send_request_time_stamp
+        )
+
+    def create_on_send(
+        self, topic: str, default_topic: str, queue_nums: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """The topic, created from `default_topic` if need be; None when that is not allowed."""
+        known = self.table.get(topic)
+        if known is not None:
+            return known
+        template = self.table.get(default_topic)
+        if template is None or not template.perm & PERM_INHERIT:
+            return None
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not (
+            self._config.auto_create_topic_enable
+        ):
+            return None
+        queues = max(0, min(queue_nums, template.write_queue_nums))
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        self.update(created)
+        logger.info("topic %s created from %s with %d queues", topic, default_topic, queues)
+        return created
+
+    def create_internal(
+        self, topic: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE, sys_flag: int = 0
+    ) -> TopicConfig:
+        """The topic, created when absent: retry, dead-letter and the broker's own topics."""
+        known = self.table.get(topic)
+        if known is not None:
+            return known
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=perm,
+            topic_sys_flag=sys_flag,
+        )
+        self.update(created)
+        return created
+
+    def update(self, config: TopicConfig) -> None:
+        """Add or replace a topic.
+
+        Raises RefusedError for one that topics.json cannot hold, TableFullError for a new one when
+        there are maxTopics, which do not limit the broker's own topics.
+        """
+        name = config.topic_name
+        if name not in self.table and not self.is_system_topic(name):
+            self._limit.check(len(self.table))
+        self._put(config)
+
+    def _put(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        self._check_not_deleting(name)
+        check_entry(name, config, _topics_of)
+        known = self.table.get(name)
+        self._set(config)
+        number = self.version_changed()
+        if known is None or _queues(known) != _queues(config):
+            self._unsaved.note(name, number)
+        self._tell(name, config)
+
+    def delete(self, topic: str) -> bool:
+        """Delete a topic; False when there is none of that name."""
+        if self.table.pop(topic, None) is None:
+            return False
+        self._texts.changed(topic)
+        self._unsaved.forget(topic)
+        self._tell(topic, None)
+        self.version_changed()
+        return True
+
+    @contextmanager
+    def deleting(self, topic: str) -> Iterator[None]:
+        """While its queues and offsets are removed, creating the topic raises RefusedError."""
+        self._check_not_deleting(topic)
+        self._deleting.add(topic)
+        try:
+            yield
+        finally:
+            self._deleting.remove(topic)
+
+    def _check_not_deleting(self, topic: str) -> None:
+        if topic in self._deleting:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"topic[{topic}] is being deleted: try again when that is done",
+            )
+
+    def restore(self, queues: Mapping[str, int]) -> list[str]:
+        """Create missing topics with these numbers of queues: the log has their messages.
+
+        Returns the names of the created topics.
+        """
+        lost = [
+            name
+            for name in queues
+            if name not in self.table
+            and topic_name_fault(name.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)) is None
+        ]
+        for name in lost:
+            count = min(queues[name], QUEUES_MAX)
+            self._put(TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count))
+        return lost
+
+    def order_steps(self, order_topics: Iterable[str]) -> Generator[None, None, None]:
+        """Mark exactly the topics of the name servers' list as ordered."""
+        ordered = set(order_topics)
+        changed = False
+        for old in list(self.table.values()):
+            yield
+            name = old.topic_name
+            if old.order == (name in ordered) or self.table.get(name) is not old:
+                continue
+            new = msgspec.structs.replace(old, order=not old.order)
+            self._set(new)
+            self._tell(name, new)
+            changed = True
+        if changed:
+            self.version_changed()
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """The whole table: body of code 21, part of a registration."""
+        return TopicConfigSerializeWrapper(
+            data_version=msgspec.structs.replace(self.data_version),
+            topic_config_table=dict(self.table),
+        )
+
+    def file_text(self, version: DataVersion) -> str:
+        """Content of topics.json with a data version; one thread at a time may call it."""
+        entries = list(self._texts.current().values())
+        empty = TopicConfigSerializeWrapper(data_version=version)
+        return file_text(empty, "topicConfigTable", entries)
+
+    def load(self, text: str) -> bool:
+        """Add the topics of topics.json to the built-in topics; returns True."""
+        stored = TopicConfigSerializeWrapper.from_tree(fastjson.loads(text))
+        self.data_version = stored.data_version
+        for name, config in stored.topic_config_table.items():
+            fault = _stored_fault(name, config)
+            if fault is not None:
+                logger.error("topic %.200r of topics.json is left out: %s", name, fault)
+                continue
+            self._set(config)
+            self._tell(name, config)
+        return True
+
+    def _set(self, config: TopicConfig) -> None:
+        self.table[config.topic_name] = config
+        self._texts.changed(config.topic_name)
+
+    def _tell(self, name: str, config: TopicConfig | None) -> None:
+        for listener in self._listeners:
+            listener(name, config)
+
+    def version_changed(self) -> int:
+        """Set a new data version: name servers take the table again, topics.json is written."""
+        self.data_version = DataVersion(
+            counter=self.data_version.counter + 1, timestamp=self._clock.now()
+        )
+        return self.changed()
+
+
+def reply_topic(config: BrokerConfig) -> str:
+    """The name of the cluster's reply topic."""
+    return f"{config.broker_cluster_name}_REPLY_TOPIC"
+
+
+def _built_in(config: BrokerConfig) -> list[TopicConfig]:
+    usual = PERM_READ | PERM_WRITE
+
+    def template(enabled: bool) -> int:
+        return PERM_INHERIT | (usual if enabled else 0)
+
+    rows = [
+        (SELF_TEST_TOPIC, 1, usual),
+        (BENCHMARK_TOPIC, 1024, usual),
+        (config.broker_cluster_name, 16, template(config.cluster_topic_enable)),
+        (config.broker_name, 1, template(config.broker_topic_enable)),
+        (OFFSET_MOVED_EVENT_TOPIC, 1, usual),
+        (SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUES, usual),
+        (reply_topic(config), 1, usual),
+    ]
+    if config.auto_create_topic_enable:
+        rows.append((AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, template(True)))
+    if config.trace_topic_enable:
+        rows.append((config.msg_trace_topic_name, 1, usual))
+    return [
+        TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+        for name, queues, perm in rows
+    ]
+
+
+def _queues(config: TopicConfig) -> tuple[int, int]:
+    return config.read_queue_nums, config.write_queue_nums
+
+
+def _topics_of(tree: Any) -> dict[str, TopicConfig]:
+    return TopicConfigSerializeWrapper.from_tree({"topicConfigTable": tree}).topic_config_table
+
+
+def stored_fault(name: str, own_name: str, queue_counts: Iterable[int]) -> str | None:
+    """Why a topic or group of a state file cannot be used (a bit may have flipped), or None."""
+    if name != own_name:
+        return f"it calls itself {own_name[:TOPIC_MAX]!r}"
+    for count in queue_counts:
+        if not 0 <= count <= QUEUES_MAX:
+            return f"it has {count} queues, 0 to {QUEUES_MAX} are possible"
+    return None
+
+
+def _stored_fault(name: str, config: TopicConfig) -> str | None:
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        return "no folder can be called so"
+    return stored_fault(name, config.topic_name, _queues(config))

@@ -1,0 +1,1 @@
+"""Pulls: the fast path, long polling, waits for the disk, queries."""

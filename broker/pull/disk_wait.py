@@ -1,0 +1,72 @@
+"""Pulls that wait for the disk: a thread reads their messages, or repairs their queue entry."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from congreve.broker.pull.held_pull import HeldPull
+
+P = TypeVar("P", bound=Hashable)
+
+logger = logging.getLogger(__name__)
+
+WAITING_MAX = 10_000  # beyond that a pull is answered at once, however long the disk takes
+
+
+class DiskWait(Generic[P]):
+    """The waiting pulls by place; owned by one event loop, which serves others meanwhile.
+
+    `fetch(place, done)` starts to read the log there, or to repair a queue's entry, and calls
+    `done` from any thread. `answer(pull)` executes the pull again, `dismiss(pull)` answers that
+    the broker stops.
+    """
+
+    def __init__(
+        self,
+        *,
+        fetch: Callable[[P, Callable[[], None]], bool],
+        answer: Callable[[HeldPull], None],
+        dismiss: Callable[[HeldPull], None],
+    ) -> None:
+        self._fetch = fetch
+        self._answer = answer
+        self._dismiss = dismiss
+        self._waiting: dict[P, list[HeldPull]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def suspend(self, pull: HeldPull, place: P) -> bool:
+        """Let the pull wait for a place; False when too many wait or nothing can be fetched."""
+        if self._count >= WAITING_MAX:
+            return False
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            loop = asyncio.get_running_loop()
+            if not self._fetch(place, lambda: self._fetched(loop, place)):
+                return False
+            waiting = self._waiting[place] = []
+        waiting.append(pull)
+        self._count += 1
+        return True
+
+    def stop(self) -> None:
+        """Dismiss all waiting pulls; their connections are closed next."""
+        waiting, self._waiting, self._count = self._waiting, {}, 0
+        for pulls in waiting.values():
+            for pull in pulls:
+                if pull.connection.is_writable:
+                    self._dismiss(pull)
+
+    def _fetched(self, loop: asyncio.AbstractEventLoop, place: P) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._go_on, place)
+
+    def _go_on(self, place: P) -> None:
+        pulls = self._waiting.pop(place, [])
+        self._count -= len(pulls)
+        for pull in pulls:
+            if not pull.connection.closed:
+                self._answer(pull)

@@ -1,0 +1,20 @@
+from libc.stdint cimport int32_t
+
+from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
+from congreve.engine.queue.reader cimport Gather
+from congreve.remoting.wire.frame cimport Frame, Header
+from congreve.remoting.wire.fast_headers cimport PullHeader
+
+
+cdef class PullPath:
+    cdef object pulls
+    cdef ValidatedPulls validated_pulls
+    cdef Gather gather
+    cdef PullHeader pull        # of the request at hand
+
+    # Answers a pull that finds messages, holds one that may wait. False: nothing was done, the
+    # Python handler serves it.
+    cdef bint serve(self, object connection, const Frame *frame, const Header *header) except -1
+
+    cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
+                      ValidatedPull validated) except -1

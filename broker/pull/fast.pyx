@@ -1,0 +1,77 @@
+"""Ordinary pulls for the fast path; broker/pull/processor.py has the rules."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t
+
+from congreve.broker.pull.held_pull cimport HeldPull, answer_found, may_wait
+from congreve.broker.pull.validated_pull cimport ValidatedPull
+from congreve.engine.queue.reader cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
+from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
+from congreve.remoting.wire.fast_headers cimport read_pull_header
+
+cdef enum:
+    SUSPEND = 2     # of a pull's sysFlag
+
+
+cdef bytes whole(const Frame *frame):
+    return PyBytes_FromStringAndSize(<const char *> frame.data, frame.size)
+
+
+@cython.final
+cdef class PullPath:
+    """Answers ordinary pulls for the fast path; PullMessageProcessor has the rules."""
+
+    def __init__(self, store, pulls):
+        self.pulls = pulls
+        self.validated_pulls = pulls.validated_pulls
+        self.gather = Gather(store.log, store.limits, memory_only=True)
+
+    def release_segments(self):
+        """Drop the segments of the last pull, so that retention can free their disk space."""
+        # A deleted segment keeps its disk space while something maps it.
+        self.gather.segments = None
+        self.pulls.waker.release_segments()
+
+    cdef bint serve(self, object connection, const Frame *frame, const Header *header) except -1:
+        cdef ValidatedPull validated
+        read_pull_header(header, &self.pull)
+        if not self.pull.complete or header.flag & FLAG_ONEWAY:
+            return False
+        validated = self.validated_pulls.find(&self.pull)
+        if validated is None:
+            validated = self.pulls.validate(whole(frame), connection)
+            if validated is None:
+                return False
+            self.validated_pulls.keep(validated)
+        if self.validated_pulls.config.slave_read_enable:
+            return False  # the Python handler chooses the broker to suggest
+        self.gather.look(validated.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
+                         validated.tags, validated.records)
+        if self.gather.status == GET_FOUND:
+            answer_found(connection, self.gather, frame.serialize_type, header.opaque)
+            validated.counter.add(self.gather.count, self.gather.size)
+        elif not self.suspend(connection, frame, header.opaque, validated):
+            return False
+        self.validated_pulls.commit(validated, &self.pull)
+        return True
+
+    cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
+                      ValidatedPull validated) except -1:
+        """Let a pull wait, for a message or for the disk, where it may."""
+        cdef bint cold = self.gather.status == GET_COLD
+        cdef bint damaged = self.gather.status == GET_DAMAGED
+        if not cold and not damaged and not (
+            self.pull.sys_flag & SUSPEND and may_wait(self.gather.status, self.pull.queue_offset)
+        ):
+            return False
+        held = HeldPull(
+            connection, whole(frame), validated,
+            offset=self.pull.queue_offset, max_count=self.pull.max_count,
+            serialize_type=frame.serialize_type, opaque=opaque,
+        )
+        if cold:
+            return self.pulls.disk_wait.suspend(held, self.gather.cold_offset)
+        if damaged:
+            return self.pulls.waker.repair(held, self.gather.next_offset)
+        return self.pulls.suspend(held, self.pull.suspend_timeout_ms)

@@ -1,0 +1,46 @@
+from collections.abc import Callable
+from typing import final
+
+from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.remoting.transport.connection import Connection
+
+@final
+class HeldPull:
+    def __init__(
+        self,
+        connection: Connection,
+        frame: bytes,
+        validated: ValidatedPull,
+        *,
+        offset: int,
+        max_count: int,
+        serialize_type: int,
+        opaque: int,
+    ) -> None: ...
+    @property
+    def connection(self) -> Connection: ...
+    @property
+    def frame(self) -> bytes: ...
+    @property
+    def validated(self) -> ValidatedPull: ...
+    @property
+    def queue(self) -> ConsumeQueue: ...
+    deadline: float
+    done: bool
+
+@final
+class PullWaker:
+    def __init__(
+        self,
+        *,
+        validated_pulls: ValidatedPulls,
+        store: MessageStore,
+        resume: Callable[[HeldPull], None],
+        wait_for_disk: Callable[[HeldPull, int], bool],
+        wait_for_repair: Callable[[HeldPull, tuple[ConsumeQueue, int]], bool],
+    ) -> None: ...
+    def wake(self, held: HeldPull) -> bool: ...
+    def repair(self, held: HeldPull, offset: int) -> bool: ...
+    def release_segments(self) -> None: ...

@@ -1,0 +1,189 @@
+"""Long polling: pulls that wait for messages (RocketMQ: PullRequestHoldService)."""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from itertools import count
+from typing import TypeVar
+
+from congreve.broker.delay.wake_up_timer import WakeUpTimer
+from congreve.broker.pull.held_pull import HeldPull
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.remoting.errors import RequestTimeoutError
+from congreve.remoting.transport.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+
+HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
+_STALE_MAX = 64  # answered pulls that the heap may have, beyond twice the live ones
+_AT_ONCE = 64  # pulls that one turn of the loop looks at
+_UNREAD_MAX_S = 120.0  # the connection of a peer that reads nothing for that long is closed
+
+
+class LongPolling:
+    """Held pulls by queue; owned by one event loop.
+
+    `wake(held)` answers the pull if its queue has messages for it, and returns whether it did;
+    `resume(held)` executes the pull again and answers it with any result; `dismiss(held)` answers
+    that the broker stops. A peer with too many unread bytes gets its answers as it reads: the
+    answers of a thousand queues would take a quarter of a gigabyte.
+    """
+
+    def __init__(
+        self,
+        *,
+        wake: Callable[[HeldPull], bool],
+        resume: Callable[[HeldPull], None],
+        dismiss: Callable[[HeldPull], None],
+    ) -> None:
+        self._wake = wake
+        self._resume = resume
+        self._dismiss = dismiss
+        self._queues: dict[ConsumeQueue, set[HeldPull]] = {}
+        self._connections: dict[Connection, set[HeldPull]] = {}
+        self._by_deadline: list[tuple[float, int, HeldPull]] = []
+        self._order = count()
+        self._live = 0
+        self._stopped = False
+        self._arrived: set[ConsumeQueue] = set()
+        self._to_look_at: deque[HeldPull] = deque()
+        self._timer = WakeUpTimer(self._expire)
+        self._unread: dict[Connection, deque[HeldPull]] = {}
+        self._readers: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return self._live
+
+    def suspend(self, held: HeldPull, timeout_s: float) -> bool:
+        """Hold the pull; False when HELD_MAX pulls wait or the broker stops: answer it now."""
+        if self._live >= HELD_MAX or self._stopped:
+            return False
+        loop = asyncio.get_running_loop()
+        held.deadline = loop.time() + timeout_s
+        self._queues.setdefault(held.queue, set()).add(held)
+        self._connections.setdefault(held.connection, set()).add(held)
+        heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))
+        self._live += 1
+        held.queue.watched = True
+        self._set_timer(loop)
+        return True
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """Check the pulls of this queue, which has a new entry, in the loop's next turn."""
+        if queue not in self._queues:
+            queue.watched = False
+            return
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._look)
+        self._arrived.add(queue)
+
+    def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
+        """Drop the pulls of a closed connection."""
+        for held in list(self._connections.get(connection, ())):
+            self._take_out(held)
+            yield
+
+    def stop(self) -> None:
+        """Dismiss all held pulls, and hold no more; their connections are closed next.
+
+        A Java client without an answer waits 30 s before it pulls again, even when its connection
+        is closed.
+        """
+        self._stopped = True
+        for waiting in list(self._connections.values()):
+            for held in list(waiting):
+                self._take_out(held)
+                if held.connection.is_writable:
+                    self._dismiss(held)
+        for reader in self._readers:
+            reader.cancel()
+        self._by_deadline.clear()
+        self._timer.stop()
+
+    def _look(self) -> None:
+        for queue in self._arrived:
+            self._to_look_at.extend(self._queues.get(queue, ()))
+        self._arrived = set()
+        for _ in range(min(_AT_ONCE, len(self._to_look_at))):
+            held = self._to_look_at.popleft()
+            if held.done:
+                continue
+            if not held.connection.is_writable:
+                self._finish(held)
+            elif self._wake(held):
+                self._take_out(held)
+        if self._to_look_at:
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _finish(self, held: HeldPull) -> None:
+        self._take_out(held)
+        connection = held.connection
+        if connection.closed:
+            return
+        if connection in self._unread:
+            self._unread[connection].append(held)
+        elif connection.is_writable:
+            self._resume(held)
+        else:
+            self._unread[connection] = deque([held])
+            reader = asyncio.get_running_loop().create_task(self._answer_reader(connection))
+            self._readers.add(reader)
+            reader.add_done_callback(self._readers.discard)
+
+    async def _answer_reader(self, connection: Connection) -> None:
+        """Answer a slow peer's pulls as it reads."""
+        unread = self._unread[connection]
+        try:
+            while unread and not connection.closed:
+                await connection.wait_writable(_UNREAD_MAX_S)
+                while unread and connection.is_writable and not connection.closed:
+                    self._resume(unread.popleft())
+        except RequestTimeoutError as error:
+            logger.warning("%s: closing it", error)
+            connection.abort()
+        finally:
+            del self._unread[connection]
+
+    def _take_out(self, held: HeldPull) -> None:
+        if held.done:
+            return
+        held.done = True
+        self._live -= 1
+        _discard(self._queues, held.queue, held)
+        _discard(self._connections, held.connection, held)
+        if held.queue not in self._queues:
+            held.queue.watched = False
+        self._compact()
+
+    def _compact(self) -> None:
+        # Pulls that were answered early stay in the heap until their deadline; bound their number.
+        if len(self._by_deadline) > _STALE_MAX + 2 * self._live:
+            self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
+            heapq.heapify(self._by_deadline)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._by_deadline:
+            self._timer.set(max(self._by_deadline[0][0] - loop.time(), 0.0))
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for _ in range(_AT_ONCE):
+            if not self._by_deadline or self._by_deadline[0][0] > now:
+                break
+            held = heapq.heappop(self._by_deadline)[2]
+            if not held.done:
+                self._finish(held)
+        self._set_timer(loop)
+
+
+def _discard(table: dict[K, set[HeldPull]], key: K, held: HeldPull) -> None:
+    """Remove the pull from its set, and an empty set from the table."""
+    waiting = table[key]
+    waiting.discard(held)
+    if not waiting:
+        del table[key]

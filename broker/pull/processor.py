@@ -1,0 +1,405 @@
+"""Pulls, with every check (RocketMQ: PullMessageProcessor)."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from congreve.broker.admin.stats import BrokerStats
+from congreve.broker.config import PERM_READ, BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.group.subscription import MessageFilter
+from congreve.broker.metadata.filters import ConsumerFilterManager, NotCompiledError
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.pull.disk_wait import DiskWait
+from congreve.broker.pull.fast import PullPath
+from congreve.broker.pull.held_pull import HeldPull, PullWaker
+from congreve.broker.pull.long_polling import LongPolling
+from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
+from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
+from congreve.engine.clock import Clock
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.reader import GetResult, GetStatus, TagFilter
+from congreve.engine.store import MessageStore
+from congreve.errors import CongreveError
+from congreve.limited_log import LimitedLog
+from congreve.records.message import properties
+from congreve.records.message.message import Record
+from congreve.records.message.topics import OFFSET_MOVED_EVENT_TOPIC
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.bodies import (
+    MessageQueue,
+    OffsetMovedEvent,
+    SubscriptionGroupConfig,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from congreve.remoting.transport.connection import Connection, Handler
+from congreve.table_limit import TableFullError
+
+logger = logging.getLogger(__name__)
+
+FLAG_COMMIT_OFFSET = 1
+FLAG_SUSPEND = 2
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def pull_code(status: GetStatus, offset: int) -> ResponseCode:
+    """The response code of a pull at `offset` when the store returned `status`."""
+    if status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return _CODES[status]
+
+
+class PullMessageProcessor:
+    """PULL_MESSAGE and LITE_PULL_MESSAGE; pulls that find no message may wait."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
+        offsets: ConsumerOffsetManager,
+        store: MessageStore,
+        stats: BrokerStats,
+        saved: SavedState,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._subscriptions = PullSubscriptions(config, consumers, filters)
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._saved = saved
+        self._corrections = LimitedLog(logger)
+        self._clock = clock
+        self.validated_pulls = ValidatedPulls(
+            config=config,
+            offsets=offsets,
+            groups=groups.table,
+            topics=topics.table,
+            consumers=consumers.groups,
+        )
+        self.disk_wait = DiskWait(
+            fetch=store.cold_reads.fetch, answer=self._answer_cold, dismiss=self._dismiss
+        )
+        self.repair_wait = DiskWait(
+            fetch=self._start_repair, answer=self._answer_cold, dismiss=self._dismiss
+        )
+        self.waker = PullWaker(
+            validated_pulls=self.validated_pulls,
+            store=store,
+            resume=self._resume,
+            wait_for_disk=self.disk_wait.suspend,
+            wait_for_repair=self.repair_wait.suspend,
+        )
+        self.long_polling = LongPolling(
+            wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
+        )
+        self.path = PullPath(store, self)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pull,
+        }
+
+    def pull(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
+        """Execute a pull for the first time; None when it waits."""
+        header = PullMessageRequestHeader.read(request)
+        try:
+            self._check(header, connection)
+            missing = self._saved.missing(group=header.consumer_group)
+        except NotCompiledError as filtered:
+            missing = self._subscriptions.compile(filtered.expression)
+        if missing is None:
+            return self._execute(request, connection)
+        return self._wait_and_pull(missing, request, connection)
+
+    async def _wait_and_pull(
+        self, missing: Awaitable[object] | None, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | None:
+        """Answer when the filter is compiled, and the group that the pull created is on disk.
+
+        The pull is validated then, and may wait for the disk.
+        """
+        header = PullMessageRequestHeader.read(request)
+        while missing is not None:
+            await missing
+            try:
+                group, wanted = self._check(header, connection)
+                missing = self._saved.missing(group=header.consumer_group)
+            except NotCompiledError as filtered:  # the group has another filter now
+                missing = self._subscriptions.compile(filtered.expression)
+        held = _held(request, header, connection, self._validated(header, group, wanted))
+        if request.is_oneway or not self.waker.wake(held):
+            return self._execute(request, connection)
+        self._commit(header)
+        return None
+
+    def _execute(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        header = PullMessageRequestHeader.read(request)
+        group, wanted = self._check(header, connection)
+        found = self._get(header, wanted, repair=False)
+        if found.status is GetStatus.DAMAGED:
+            held = _held(request, header, connection, self._validated(header, group, wanted))
+            if self.waker.repair(held, found.next_offset) or request.is_oneway:
+                self._commit(header)
+                return None
+            found = self._get(header, wanted)
+        code = pull_code(found.status, header.queue_offset)
+        answer: RemotingCommand | None = None
+        suspended = (
+            code is ResponseCode.PULL_NOT_FOUND
+            and header.sys_flag & FLAG_SUSPEND
+            and not request.is_oneway
+            and self.suspend(
+                _held(request, header, connection, self._validated(header, group, wanted)),
+                header.suspend_timeout_millis,
+            )
+        )
+        if not suspended:
+            answer = self._answer(request, header, group, found, code)
+        self._commit(header)
+        return answer
+
+    def _commit(self, header: PullMessageRequestHeader) -> None:
+        if header.sys_flag & FLAG_COMMIT_OFFSET and not self._config.is_slave:
+            self._offsets.commit(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+
+    def validate(self, frame: bytes, connection: Connection) -> ValidatedPull | None:
+        """The checks of this pull for compiled code; None: pull() must answer."""
+        try:
+            header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
+            group, wanted = self._check(header, connection)
+        except (RefusedError, TableFullError, HeaderError, NotCompiledError):
+            return None
+        if not self._groups.is_saved(header.consumer_group):
+            return None
+        return self._validated(header, group, wanted)
+
+    def _validated(
+        self,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        wanted: MessageFilter,
+    ) -> ValidatedPull:
+        online = self._consumers.groups.get(group.group_name)
+        registered = not header.sys_flag & FLAG_SUBSCRIPTION
+        return ValidatedPull(
+            group=group,
+            topic=self._topics.table[header.topic],
+            subscription=(
+                self._consumers.find_subscription(group.group_name, header.topic)
+                if registered
+                else None
+            ),
+            message_model=online.message_model if online and registered else "",
+            queue=self._store.queues.get(header.topic, header.queue_id),
+            tags=None if wanted.tag_codes is None else TagFilter(wanted.tag_codes),
+            records=wanted.records,
+            counter=self._stats.pull_counter(group.group_name, header.topic),
+        )
+
+    def _resume(self, held: HeldPull) -> None:
+        """Execute a held pull again and answer it with any result."""
+        request = RemotingCommand.decode(held.frame)
+        try:
+            header = PullMessageRequestHeader.read(request)
+            group, wanted = self._check(header, held.connection)
+            found = self._get(header, wanted, repair=False)
+            if found.status is GetStatus.DAMAGED:
+                if self.waker.repair(held, found.next_offset):
+                    return
+                found = self._get(header, wanted)
+            code = pull_code(found.status, header.queue_offset)
+            answer = self._answer(request, header, group, found, code)
+        except RefusedError as refused:
+            answer = request.reply(refused.code, str(refused))
+        except NotCompiledError:
+            answer = self._ask_again(request, header)
+        except CongreveError as error:  # at a repair
+            answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        held.connection.send(answer)
+
+    def _answer_cold(self, held: HeldPull) -> None:
+        """Answer a pull whose messages are in memory now, even if its filter matches none."""
+        if not self.waker.wake(held):
+            self._resume(held)
+
+    def _ask_again(
+        self, request: RemotingCommand, header: PullMessageRequestHeader
+    ) -> RemotingCommand:
+        """The answer when the filter changed meanwhile: the next pull compiles the new one."""
+        topic, queue_id = header.topic, header.queue_id
+        fields = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=header.queue_offset,
+            min_offset=max(self._store.min_offset(topic, queue_id), 0),
+            max_offset=self._store.max_offset(topic, queue_id),
+        ).fields()
+        remark = GetStatus.NO_MATCHED_MESSAGE.name
+        return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
+
+    def _dismiss(self, held: HeldPull) -> None:
+        """Answer with an error: clients wait before they retry."""
+        request = RemotingCommand.decode(held.frame)
+        remark = f"the broker[{self._config.broker_name}] is stopping"
+        held.connection.send(request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+
+    def _check(
+        self, header: PullMessageRequestHeader, connection: Connection
+    ) -> tuple[SubscriptionGroupConfig, MessageFilter]:
+        config = self._config
+        if not config.readable:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_ip1}] pulling message is forbidden"
+                f" (brokerPermission {config.broker_permission})",
+            )
+        group = self._groups.find(header.consumer_group)
+        if group is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist",
+            )
+        if not group.consume_enable:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {header.consumer_group} (consumeEnable false)",
+            )
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please!",
+            )
+        if not topic.perm & PERM_READ:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{header.topic}] pulling message is forbidden (perm {topic.perm})",
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
+                f" topicConfig.readQueueNums:[{topic.read_queue_nums}]"
+                f" consumer:[{connection.peer[0]}:{connection.peer[1]}]",
+            )
+        return group, self._subscriptions.filter_of(header, group)
+
+    def _start_repair(self, entry: tuple[ConsumeQueue, int], done: Callable[[], None]) -> bool:
+        self._store.repairs.start(*entry).add_done_callback(lambda _: done())
+        return True
+
+    def _get(
+        self, header: PullMessageRequestHeader, wanted: MessageFilter, *, repair: bool = True
+    ) -> GetResult:
+        topic, queue_id, count = header.topic, header.queue_id, max(header.max_msg_nums, 1)
+        return self._store.get(topic, queue_id, header.queue_offset, count, *wanted, repair=repair)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        found: GetResult,
+        code: ResponseCode,
+    ) -> RemotingCommand:
+        suggested = 0
+        if self._config.slave_read_enable:
+            slow = found.suggest_slave
+            suggested = group.which_broker_when_consume_slowly if slow else group.broker_id
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            self._offset_moved(header, found)
+        elif code is ResponseCode.SUCCESS:
+            counter = self._stats.pull_counter(header.consumer_group, header.topic)
+            counter.add(found.count, found.size)
+        else:
+            self._stats.missed()
+        fields = PullMessageResponseHeader(
+            suggest_which_broker_id=suggested,
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        ).fields()
+        body = b"".join(found.buffers) if code is ResponseCode.SUCCESS else b""
+        return request.reply(code, found.status.name, fields, body)
+
+    def suspend(self, held: HeldPull, timeout_ms: int) -> bool:
+        """Hold a pull for `timeout_ms`; False when too many wait already."""
+        if not self._config.long_polling_enable:
+            timeout_ms = self._config.short_polling_time_mills
+        return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000)
+
+    def stop(self) -> None:
+        """Dismiss all waiting pulls; their connections are closed next."""
+        self.long_polling.stop()
+        self.disk_wait.stop()
+        self.repair_wait.stop()
+
+    def _offset_moved(self, header: PullMessageRequestHeader, found: GetResult) -> None:
+        """Store an OFFSET_MOVED_EVENT message."""
+        queue = MessageQueue(
+            topic=header.topic, broker_name=self._config.broker_name, queue_id=header.queue_id
+        )
+        event = OffsetMovedEvent(
+            consumer_group=header.consumer_group,
+            message_queue=queue,
+            offset_request=header.queue_offset,
+            offset_new=found.next_offset,
+        )
+        self._corrections.warning("offset of %s corrected: %s", header.consumer_group, event)
+        record = Record(
+            topic=OFFSET_MOVED_EVENT_TOPIC,
+            body=event.encode(),
+            properties={
+                properties.TAGS: header.consumer_group,
+                properties.KEYS: header.consumer_group,
+            },
+            born_timestamp=self._clock.now(),
+            born_host=self._config.store_host,
+            store_host=self._config.store_host,
+        )
+        put = self._store.put(record)
+        logger.debug("offset moved event: %s", put.status)
+
+
+def _held(
+    request: RemotingCommand,
+    header: PullMessageRequestHeader,
+    connection: Connection,
+    validated: ValidatedPull,
+) -> HeldPull:
+    return HeldPull(
+        connection,
+        request.encode(),
+        validated,
+        offset=header.queue_offset,
+        max_count=header.max_msg_nums,
+        serialize_type=request.serialize_type,
+        opaque=request.opaque,
+    )

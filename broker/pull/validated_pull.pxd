@@ -1,0 +1,58 @@
+from libc.stdint cimport int32_t, int64_t
+
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.queue.reader cimport TagFilter
+from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.remoting.wire.fast_headers cimport PullHeader
+
+
+cdef class PullCounter:
+    cdef readonly int64_t pulls
+    """Pulls that found messages."""
+    cdef readonly int64_t messages
+    """Messages in the answers."""
+    cdef readonly int64_t size
+    """Bytes of the records in the answers."""
+
+    cpdef void add(self, int64_t messages, int64_t size) noexcept
+
+
+cdef class ValidatedPull:
+    cdef readonly object group
+    """The group's settings."""
+    cdef readonly object topic
+    """The topic's settings."""
+    cdef readonly object subscription
+    """The subscription of the group's heartbeats; None when the request has its own."""
+    cdef readonly str message_model
+    """The group's message model, empty when the request has its own subscription."""
+    cdef readonly ConsumeQueue queue
+    """The queue to pull from."""
+    cdef readonly TagFilter tags
+    """The tag filter; None lets all messages pass."""
+    cdef readonly RecordFilter records
+    """The SQL92 filter; None lets all messages pass."""
+    cdef readonly PullCounter counter
+    """Counts what the group pulled from the topic."""
+    cdef str group_name
+    cdef str topic_name
+
+
+cdef class ValidatedPulls:
+    cdef object config
+    cdef object offsets
+    cdef dict groups
+    cdef dict topics
+    cdef dict consumers
+    cdef dict by_key
+    cdef int64_t filters_size   # bytes of the filters of all of them
+    cdef bytes key              # of the pull that find() looked up last
+
+    # The validated pull of such a request; None where there is none, or its checks changed.
+    cdef ValidatedPull find(self, const PullHeader *pull)
+    # Keep this one for pulls like the one that find() looked up last.
+    cdef int keep(self, ValidatedPull validated) except -1
+    # Take the offset that a pull commits.
+    cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1
+    # Whether its checks would have the same result now.
+    cdef bint unchanged(self, ValidatedPull validated) except -1

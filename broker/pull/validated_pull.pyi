@@ -1,0 +1,64 @@
+from collections.abc import Mapping
+from typing import final
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.group.consumers import ConsumerGroup
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.reader import TagFilter
+from congreve.records.filter.record_filter import RecordFilter
+from congreve.remoting.messages.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+
+@final
+class PullCounter:
+    def __init__(self) -> None: ...
+    @property
+    def pulls(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def add(self, messages: int, size: int) -> None: ...
+
+@final
+class ValidatedPull:
+    def __init__(
+        self,
+        *,
+        group: SubscriptionGroupConfig,
+        topic: TopicConfig,
+        subscription: SubscriptionData | None,
+        message_model: str,
+        queue: ConsumeQueue,
+        tags: TagFilter | None,
+        records: RecordFilter | None,
+        counter: PullCounter,
+    ) -> None: ...
+    @property
+    def group(self) -> SubscriptionGroupConfig: ...
+    @property
+    def topic(self) -> TopicConfig: ...
+    @property
+    def subscription(self) -> SubscriptionData | None: ...
+    @property
+    def message_model(self) -> str: ...
+    @property
+    def queue(self) -> ConsumeQueue: ...
+    @property
+    def tags(self) -> TagFilter | None: ...
+    @property
+    def records(self) -> RecordFilter | None: ...
+    @property
+    def counter(self) -> PullCounter: ...
+
+@final
+class ValidatedPulls:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        offsets: ConsumerOffsetManager,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        topics: Mapping[str, TopicConfig],
+        consumers: Mapping[str, ConsumerGroup],
+    ) -> None: ...

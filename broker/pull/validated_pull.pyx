@@ -1,0 +1,135 @@
+"""Validated pulls: checks that need not be repeated.
+
+A consumer pulls the same queues again and again, and each pull is checked against the same topic,
+group and subscription. A change replaces these objects and never edits them, so the checks have the
+same result while the objects are the same.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.string cimport memcpy
+
+from congreve.remoting.wire.slices cimport Slice
+
+cdef enum:
+    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
+    SUBSCRIPTION = 4
+    KEY_MAX = 2048
+    VALIDATED_MAX = 100_000
+    FILTERS_SIZE_MAX = 256 << 20    # of their filters; a shared one counts for each pull
+
+
+@cython.final
+cdef class PullCounter:
+    """What one group pulled from one topic.
+
+    `pulls` counts the pulls that found messages, `messages` their messages, `size` the bytes of
+    whole records.
+    """
+
+    cpdef void add(self, int64_t messages, int64_t size) noexcept:
+        """Count one answered pull with this many messages and bytes."""
+        self.pulls += 1
+        self.messages += messages
+        self.size += size
+
+
+@cython.final
+cdef class ValidatedPull:
+    """The result of a pull's checks, valid while the objects that they read are unchanged.
+
+    `subscription` is None when the request has its own; `tags` and `records` are None when all
+    messages pass.
+    """
+
+    def __init__(self, *, group, topic, subscription, str message_model not None,
+                 ConsumeQueue queue not None, TagFilter tags, RecordFilter records,
+                 PullCounter counter not None):
+        self.group = group
+        self.topic = topic
+        self.subscription = subscription
+        self.message_model = message_model
+        self.queue = queue
+        self.tags = tags
+        self.records = records
+        self.counter = counter
+        self.group_name = group.group_name
+        self.topic_name = topic.topic_name
+
+
+@cython.final
+cdef class ValidatedPulls:
+    """Validated pulls by the request fields that their checks depend on; at most 100,000.
+
+    It reads the managers' own tables and does not copy them.
+    """
+
+    def __init__(self, *, config, offsets, dict groups not None, dict topics not None,
+                 dict consumers not None):
+        self.config = config
+        self.offsets = offsets
+        self.groups = groups
+        self.topics = topics
+        self.consumers = consumers
+        self.by_key = {}
+
+    cdef ValidatedPull find(self, const PullHeader *pull):
+        cdef ValidatedPull validated
+        self.key = key_of(pull)
+        validated = self.by_key.get(self.key)
+        return validated if validated is not None and self.unchanged(validated) else None
+
+    cdef int keep(self, ValidatedPull validated) except -1:
+        if self.key is None:
+            return 0
+        if validated.records is not None:
+            self.filters_size += validated.records.size
+        if len(self.by_key) >= VALIDATED_MAX or self.filters_size > FILTERS_SIZE_MAX:
+            self.by_key.clear()
+            self.filters_size = 0 if validated.records is None else validated.records.size
+        self.by_key[self.key] = validated
+        return 0
+
+    cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1:
+        if pull.sys_flag & COMMIT_OFFSET and not self.config.is_slave:
+            self.offsets.commit(
+                validated.group_name, validated.topic_name, pull.queue_id, pull.commit_offset
+            )
+        return 0
+
+    cdef bint unchanged(self, ValidatedPull validated) except -1:
+        if (
+            self.groups.get(validated.group_name) is not validated.group
+            or self.topics.get(validated.topic_name) is not validated.topic
+            or not self.config.readable
+            or (validated.records is not None and not self.config.enable_property_filter)
+        ):
+            return False
+        if validated.subscription is None:
+            return True
+        online = self.consumers.get(validated.group_name)
+        return (
+            online is not None
+            and online.message_model == validated.message_model
+            and online.subscriptions.get(validated.topic_name) is validated.subscription
+        )
+
+
+cdef bytes key_of(const PullHeader *pull):
+    """All that the checks of a pull depend on, as one key; None where it is too long."""
+    cdef char key[KEY_MAX]
+    cdef char *at = key + 16
+    cdef int32_t flag = pull.sys_flag & SUBSCRIPTION
+    cdef Slice[4] texts
+    cdef int32_t i
+    memcpy(key, &pull.queue_id, 4)
+    memcpy(key + 4, &flag, 4)
+    memcpy(key + 8, &pull.sub_version, 8)
+    texts = [pull.consumer_group, pull.topic, pull.subscription, pull.expression_type]
+    for i in range(4):
+        if texts[i].length + 4 > key + KEY_MAX - at:
+            return None
+        memcpy(at, &texts[i].length, 4)
+        memcpy(at + 4, texts[i].data, texts[i].length)
+        at += 4 + texts[i].length
+    return PyBytes_FromStringAndSize(key, at - key)

@@ -1,0 +1,1 @@
+"""Sends: checks, batches, messages sent back, replies, group commit."""

@@ -1,0 +1,53 @@
+"""The rules of a batch (RocketMQ: MessageBatch.generateFromList, CommitLog.putMessages).
+
+The reference leaves most of these rules to its client: its broker stores a member that breaks one
+and delivers it at once, whatever its properties ask for.
+"""
+
+from congreve.broker.send.batch_body import member_properties
+from congreve.broker.transaction.half_messages import says_transaction
+from congreve.records.errors import RecordError
+from congreve.records.message import properties
+from congreve.records.message.message import Record
+from congreve.records.message.topics import RETRY_PREFIX
+from congreve.records.record import decode_properties
+
+_TIMES = (
+    properties.TIMER_DELIVER_MS,
+    properties.TIMER_DELAY_MS,
+    properties.TIMER_DELAY_SEC,
+)
+
+
+def batch_fault(record: Record, body: bytes) -> str | None:
+    """Why a batch cannot be stored, None when it can; its members share the fields of `record`."""
+    if record.topic.startswith(RETRY_PREFIX):
+        return f"a batch to the retry topic {record.topic}"
+    if fault := _fault(record.properties):
+        return f"a batch with {fault}"
+    try:
+        members = [decode_properties(text) for text in member_properties(body)]
+    except RecordError as error:
+        return f"a batch with a member whose properties cannot be read: {error}"
+    for number, stored in enumerate(members):
+        if fault := _fault(stored):
+            return f"a batch whose member {number} has {fault}"
+        if _waits(stored) != _waits(members[0]):
+            return f"a batch whose member {number} differs from the first one in {properties.WAIT}"
+    return None
+
+
+def _waits(stored: dict[str, str]) -> bool:
+    return stored.get(properties.WAIT, "true").lower() == "true"
+
+
+def _fault(stored: dict[str, str]) -> str | None:
+    level = properties.natural(stored.get(properties.DELAY, ""))
+    if level:
+        return f"a delay ({properties.DELAY}={level})"
+    for name in _TIMES:
+        if name in stored:
+            return f"a time to be delivered at ({name}={stored[name]})"
+    if says_transaction(stored):
+        return f"a transaction ({properties.TRANSACTION_PREPARED}=true)"
+    return None

@@ -1,0 +1,263 @@
+"""Sends, with every check (RocketMQ: SendMessageProcessor).
+
+The fast path serves ordinary sends; all others come here. This module has all rules.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.delay.parking import park
+from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.send.batch import batch_fault
+from congreve.broker.send.checks import SendChecks, put_code, read_send_header, region_fields
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.transaction import half_messages
+from congreve.broker.transaction.service import TransactionService
+from congreve.engine.clock import Clock
+from congreve.engine.errors import StoreError
+from congreve.engine.results import PutResult, PutStatus
+from congreve.engine.store import MessageStore
+from congreve.records.errors import RecordError
+from congreve.records.layout import PROPERTIES_MAX
+from congreve.records.message import properties
+from congreve.records.message.flags import SysFlag
+from congreve.records.message.message import Record
+from congreve.records.message.topics import RETRY_PREFIX, dlq_topic
+from congreve.records.record import decode_properties
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.bodies import TopicConfig
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+
+Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
+
+MULTI_TAG = "MULTI_TAG"
+# From this version on (V3_4_9) requests have a limit of attempts of their own.
+MAX_RECONSUME_TIMES_VERSION = 121
+
+
+class SendMessageProcessor:
+    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        store: MessageStore,
+        group_commit: GroupCommit,
+        transactions: TransactionService,
+        saved: SavedState,
+        clock: Clock,
+        pick: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._group_commit = group_commit
+        self._transactions = transactions
+        self._saved = saved
+        self._clock = clock
+        self._checks = SendChecks(config, topics, store.config, clock)
+        self._pick = pick
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, request: RemotingCommand, connection: Connection) -> Answering:
+        """Store one message or a batch. None when the answer waits for the disk."""
+        try:
+            header = read_send_header(request)
+            self._checks.check(header, request, connection)
+            record, wait = self._record(header, request, connection)
+        except RefusedError as refused:
+            return self._answer(request, refused.code, str(refused), {})
+        except HeaderError as error:
+            return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        is_retry = header.topic.startswith(RETRY_PREFIX)
+        missing = self._saved.missing(
+            topics=(header.topic, record.topic),
+            group=header.topic.removeprefix(RETRY_PREFIX) if is_retry else None,
+        )
+        store = partial(self._store_one, record, wait, header, request, connection)
+        return store() if missing is None else self._store_later(missing, store, request)
+
+    async def _store_later(
+        self,
+        missing: Awaitable[object],
+        store: Callable[[], RemotingCommand | None],
+        request: RemotingCommand,
+    ) -> RemotingCommand | None:
+        """Store the message once its topic is on disk: without it the message would be hidden."""
+        try:
+            await missing
+        except StoreError as error:
+            return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        return store()
+
+    def _store_one(
+        self,
+        record: Record,
+        wait: bool,
+        header: SendMessageRequestHeader,
+        request: RemotingCommand,
+        connection: Connection,
+    ) -> RemotingCommand | None:
+        try:
+            put = self._put(record, header, request)
+            if put.status is not PutStatus.PUT_OK:
+                raise RefusedError(put_code(put.status), self._why(put, request, record))
+        except RefusedError as refused:
+            return self._answer(request, refused.code, str(refused), {})
+        answered = SendMessageResponseHeader(
+            msg_id=put.message_ids, queue_id=record.queue_id, queue_offset=put.queue_offset
+        )
+        answer = self._answer(request, ResponseCode.SUCCESS, None, answered.fields())
+        if wait and self._store.config.sync_flush and not request.is_oneway:
+            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
+            return None
+        return answer
+
+    def _put(
+        self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
+    ) -> PutResult:
+        if header.batch:
+            fault = batch_fault(record, request.body)
+            if fault is not None:
+                raise RefusedError(
+                    ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {fault} is not possible"
+                )
+            return self._store.put_batch(record, bytes(request.body))
+        now = self._clock.now()
+        if half_messages.is_half(record):
+            park(record, self._store.config, now)  # rejects a time that the commit could not use
+            return self._transactions.prepare(record)
+        if half_messages.says_transaction(record.properties):
+            record = half_messages.without_transaction(record)
+        parked = park(record, self._store.config, now)
+        if parked.topic == record.topic:
+            parked = _without_wait(parked)
+        return self._store.put(parked)
+
+    def _answer(
+        self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
+    ) -> RemotingCommand:
+        return request.reply(code, remark, fields | region_fields(self._config))
+
+    def _record(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> tuple[Record, bool]:
+        """The record to store, and whether its sender waits for the disk (WAIT)."""
+        stored = self._stored_properties(header)
+        waits = stored.get(properties.WAIT, "true").lower() == "true"
+        topic = self._topics.table[header.topic]
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = self._random_queue(topic)
+        if header.topic.startswith(RETRY_PREFIX) and not header.batch:
+            topic, queue_id = self._retry_target(header, request, topic, queue_id)
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == MULTI_TAG:
+            sys_flag |= SysFlag.MULTI_TAGS
+        return Record(
+            topic=topic.topic_name,
+            body=bytes(request.body),
+            properties=stored,
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=connection.peer,
+            store_host=self._config.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        ), waits
+
+    def _stored_properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
+        text = (header.properties or "").encode()
+        if len(text) > PROPERTIES_MAX:
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal, its properties of {len(text)} bytes are over the limit"
+                f" of {PROPERTIES_MAX}",
+            )
+        try:
+            stored = decode_properties(text)
+        except RecordError as error:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        if half_messages.says_transaction(stored) and self._config.reject_transaction_message:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
+                " (rejectTransactionMessage)",
+            )
+        stored[properties.CLUSTER] = self._config.broker_cluster_name
+        return stored
+
+    def _random_queue(self, topic: TopicConfig) -> int:
+        if topic.write_queue_nums < 1:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"topic[{topic.topic_name}] has no queue to write to"
+            )
+        return self._pick(topic.write_queue_nums)
+
+    def _retry_target(
+        self,
+        header: SendMessageRequestHeader,
+        request: RemotingCommand,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> tuple[TopicConfig, int]:
+        """The retry topic, or the dead-letter topic after the last attempt."""
+        name = header.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.find(name)
+        if group is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
+            )
+        attempts = group.retry_max_times
+        if (
+            request.version >= MAX_RECONSUME_TIMES_VERSION
+            and header.max_reconsume_times is not None
+        ):
+            attempts = header.max_reconsume_times
+        if (header.reconsume_times or 0) < attempts:
+            return topic, queue_id
+        return self._topics.create_internal(dlq_topic(name), 1), 0
+
+    def _why(self, put: PutResult, request: RemotingCommand, record: Record) -> str:
+        if put.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            return f"service not available now: {put.why}"
+        if put_code(put.status) is ResponseCode.MESSAGE_ILLEGAL:
+            return (
+                f"the message is illegal ({put.status.name}): body of {len(request.body)} bytes"
+                f" (limit {self._store.config.max_message_size}), {len(record.properties)}"
+                f" properties (limit {PROPERTIES_MAX} bytes)"
+            )
+        return put.refusal
+
+
+def _without_wait(record: Record) -> Record:
+    # The reference keeps WAIT only where it encodes the properties again: in parked messages.
+    if properties.WAIT not in record.properties:
+        return record
+    kept = {name: text for name, text in record.properties.items() if name != properties.WAIT}
+    return msgspec.structs.replace(record, properties=kept)

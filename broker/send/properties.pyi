@@ -1,0 +1,3 @@
+def stored(
+    properties: bytes, *, batch: bool = False, half: bool = False, sync_flush: bool = False
+) -> tuple[bytes, int] | None: ...

@@ -1,0 +1,172 @@
+"""Replies to request messages (RocketMQ: ReplyMessageProcessor).
+
+A reply names the client that waits for it. The broker pushes it over that client's connection, and
+stores it in the cluster's reply topic whether it arrived or not.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.group.producers import ProducerManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.engine.clock import Clock
+from congreve.engine.errors import StoreError
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
+from congreve.records.errors import RecordError
+from congreve.records.message import properties
+from congreve.records.message.message import Host, Record
+from congreve.records.record import decode_properties, encode_properties
+from congreve.remoting.errors import HeaderError, RemotingError
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+)
+from congreve.remoting.transport.connection import Connection, Handler
+
+logger = logging.getLogger(__name__)
+
+PUSH_TIMEOUT_S = 10
+# The message id when the reply was pushed but not stored: clients parse a number.
+NO_MESSAGE_ID = "0"
+
+
+class ReplyMessageProcessor:
+    """SEND_REPLY_MESSAGE and SEND_REPLY_MESSAGE_V2."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        checks: SendChecks,
+        saved: SavedState,
+        producers: ProducerManager,
+        store: MessageStore,
+        group_commit: GroupCommit,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._checks = checks
+        self._saved = saved
+        self._producers = producers
+        self._store = store
+        self._group_commit = group_commit
+        self._clock = clock
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.SEND_REPLY_MESSAGE: self.reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
+        }
+
+    async def reply(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | None:
+        """Push the reply, store it and answer; None when the answer waits for the disk.
+
+        The answer's code says whether the requester got the reply, its ids where it is stored.
+        """
+        try:
+            header = read_send_header(request)
+            self._checks.check(header, request, connection)
+            record = self._record(header, request, connection)
+            missing = self._saved.missing(topics=(record.topic,))
+            if missing is not None:
+                await missing
+        except RefusedError as refused:
+            return self._answer(request, refused.code, str(refused), {})
+        except (HeaderError, RecordError, StoreError) as error:
+            return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        fault = await self._push(header, record)
+        code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR
+        answered = SendMessageResponseHeader(
+            msg_id=NO_MESSAGE_ID, queue_id=record.queue_id, queue_offset=0
+        )
+        if not self._config.store_reply_message_enable:
+            return self._answer(request, code, fault, answered.fields() if fault is None else {})
+        put = self._store.put(record)
+        if put.status is not PutStatus.PUT_OK:
+            logger.warning("a reply was not stored: %s", put.status.name)
+            return self._answer(request, code, fault, answered.fields() if fault is None else {})
+        answered.msg_id, answered.queue_offset = put.message_ids, put.queue_offset
+        answer = self._answer(request, code, fault, answered.fields())
+        if self._store.config.sync_flush and not request.is_oneway:
+            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
+            return None
+        return answer
+
+    def _answer(
+        self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
+    ) -> RemotingCommand:
+        return request.reply(code, remark, fields | region_fields(self._config))
+
+    def _record(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> Record:
+        return Record(
+            topic=header.topic,
+            body=bytes(request.body),
+            properties=decode_properties((header.properties or "").encode()),
+            queue_id=max(header.queue_id, 0),
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=connection.peer,
+            store_host=self._config.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    async def _push(self, header: SendMessageRequestHeader, reply: Record) -> str | None:
+        """Push the reply to its client; return the error, None when there was none."""
+        client_id = reply.properties.get(properties.REPLY_TO_CLIENT)
+        if client_id is None:
+            return f"reply message properties[{properties.REPLY_TO_CLIENT}] is null"
+        requester = self._producers.find(client_id)
+        if requester is None:
+            return f"push reply message fail, channel of <{client_id}> not found."
+        push = RemotingCommand(
+            code=RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            ext_fields=self._push_header(header, reply).fields(),
+            body=reply.body,
+        )
+        try:
+            answer = await requester.invoke(push, PUSH_TIMEOUT_S)
+        except RemotingError as error:
+            return f"push reply message to {client_id} fail. {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id} fail. {answer.remark}"
+        return None
+
+    def _push_header(
+        self, header: SendMessageRequestHeader, reply: Record
+    ) -> ReplyMessageRequestHeader:
+        now = self._clock.now()
+        pushed = {**reply.properties, properties.PUSH_REPLY_TIME: str(now)}
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            born_host=_address(reply.born_host),
+            store_host=_address(reply.store_host),
+            store_timestamp=now,
+            properties=encode_properties(pushed).decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+        )
+
+
+def _address(host: Host) -> str:
+    return f"{host[0]}:{host[1]}"

@@ -1,0 +1,163 @@
+"""Messages that a consumer could not handle (RocketMQ: SendMessageProcessor, code 36)."""
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+from congreve.broker.after_repair import after_repair
+from congreve.broker.config import PERM_WRITE, BrokerConfig
+from congreve.broker.delay.parking import park_for_level
+from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.processor import MAX_RECONSUME_TIMES_VERSION
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
+from congreve.records.message import properties
+from congreve.records.message.message import Record
+from congreve.records.message.topics import dlq_topic, retry_topic
+from congreve.records.record import decode_record, offset_message_id
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
+from congreve.remoting.transport.connection import Connection, Handler
+
+FIRST_RETRY_LEVEL = 3
+
+
+class SendBackProcessor:
+    """CONSUMER_SEND_MSG_BACK: stores into the group's retry or dead-letter topic."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        store: MessageStore,
+        group_commit: GroupCommit,
+        saved: SavedState,
+        pick: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._group_commit = group_commit
+        self._saved = saved
+        self._pick = pick
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.CONSUMER_SEND_MSG_BACK: after_repair(self._store.repairs, self.send_back)
+        }
+
+    def send_back(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
+        """Store the message again; None when the answer waits for the disk.
+
+        The consumer drops its copy when it gets the answer.
+        """
+        header = ConsumerSendMsgBackRequestHeader.read(request)
+        group = self._checked_group(header)
+        if group.retry_queue_nums <= 0:
+            return request.reply(ResponseCode.SUCCESS)
+        sys_flag = SYS_FLAG_UNIT_SUB if header.unit_mode else 0
+        target = self._topics.create_internal(
+            retry_topic(header.group), group.retry_queue_nums, sys_flag=sys_flag
+        )
+        if not target.perm & PERM_WRITE:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{target.topic_name}] sending message is forbidden (perm {target.perm})",
+            )
+        record = self._stored(header.offset)
+        attempts = group.retry_max_times
+        if (
+            request.version >= MAX_RECONSUME_TIMES_VERSION
+            and header.max_reconsume_times is not None
+        ):
+            attempts = header.max_reconsume_times
+        if record.reconsume_times >= attempts or header.delay_level < 0:
+            target, level = self._topics.create_internal(dlq_topic(header.group), 1), 0
+            queue_id = 0
+        else:
+            level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+            queue_id = self._pick(group.retry_queue_nums)
+        again = _again(record, target.topic_name, queue_id, level)
+        missing = self._saved.missing(topics=(target.topic_name,), group=header.group)
+        if missing is None:
+            return self._store_one(again, request, connection)
+        return self._store_later(missing, again, request, connection)
+
+    async def _store_later(
+        self,
+        missing: Awaitable[object],
+        again: Record,
+        request: RemotingCommand,
+        connection: Connection,
+    ) -> RemotingCommand | None:
+        await missing
+        return self._store_one(again, request, connection)
+
+    def _store_one(
+        self, again: Record, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | None:
+        put = self._store.put(park_for_level(again, self._store.config))
+        if put.status is not PutStatus.PUT_OK:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, put.refusal)
+        answer = request.reply(ResponseCode.SUCCESS)
+        if self._store.config.sync_flush and not request.is_oneway:
+            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
+            return None
+        return answer
+
+    def _checked_group(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
+        group = self._groups.find(header.group)
+        if group is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}",
+            )
+        if not self._config.writable:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+                f" (brokerPermission {self._config.broker_permission})",
+            )
+        return group
+
+    def _stored(self, physical_offset: int) -> Record:
+        found = self._store.record_at(physical_offset, repair=False)
+        if found is None:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
+            )
+        return decode_record(found, physical_offset=physical_offset)
+
+
+def _again(record: Record, topic: str, queue_id: int, level: int) -> Record:
+    kept = dict(record.properties)
+    kept.setdefault(properties.RETRY_TOPIC, record.topic)
+    kept.setdefault(
+        properties.ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.physical_offset)
+    )
+    kept[properties.WAIT] = "false"
+    kept[properties.DELAY] = str(level)
+    return Record(
+        topic=topic,
+        body=record.body,
+        properties=kept,
+        queue_id=queue_id,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        reconsume_times=record.reconsume_times + 1,
+    )

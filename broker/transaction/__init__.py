@@ -1,0 +1,1 @@
+"""Transactional messages: half messages, their ends, checks and recovery."""

@@ -1,0 +1,16 @@
+from typing import final
+
+from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.transaction.window import HalfWindow
+from congreve.engine.store import MessageStore
+
+@final
+class TransactionPath:
+    takes_half_messages: bool
+    ends_transactions: bool
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, window: HalfWindow, cluster: str
+    ) -> None: ...
+    def set_store_host(self, host: bytes) -> None: ...
+    def find_queues(self) -> None: ...

@@ -1,0 +1,114 @@
+"""All transactions of a broker: recovery, ends, checks, progress."""
+
+from pathlib import Path
+
+import msgspec
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.group.producers import ProducerManager
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.state_writer import StateWriter
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.transaction.check import TransactionCheckService
+from congreve.broker.transaction.end import EndTransactionProcessor
+from congreve.broker.transaction.fast import TransactionPath
+from congreve.broker.transaction.recovery import TransactionRecovery
+from congreve.broker.transaction.service import TransactionService
+from congreve.engine.clock import Clock
+from congreve.engine.state.state_file import StateFile
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.body import Body
+
+
+class TransactionChecks(Body):
+    """Content of transactionChecks.json: number of checks by half offset."""
+
+    checks: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+class Transactions:
+    """One broker's transactions; `service` stores half messages."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        producers: ProducerManager,
+        offsets: ConsumerOffsetManager,
+        store: MessageStore,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self.service = TransactionService(store, offsets, clock, lambda: config.store_host)
+        self._asked = self.service.asked
+        self._recovery = TransactionRecovery(store, offsets, self.service)
+        self._checks = TransactionCheckService(
+            config=config,
+            topics=topics,
+            producers=producers,
+            store=store,
+            service=self.service,
+            clock=clock,
+        )
+        # The reference does not know this file: it lies among Congreve's own state files.
+        self._file = StateFile(str(Path(config.store.own_dir) / "transactionChecks.json"))
+        self._writer = StateWriter(self._file, lambda: TransactionChecks(checks=dict(self._asked)))
+        self._saved: dict[int, int] = {}
+        self._path: TransactionPath | None = None
+
+    @property
+    def files(self) -> tuple[StateWriter, ...]:
+        """The writer of transactionChecks.json."""
+        return (self._writer,)
+
+    def processor(self, group_commit: GroupCommit) -> EndTransactionProcessor:
+        """The processor of END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
+        return EndTransactionProcessor(
+            config=self._config, store=self._store, group_commit=group_commit, service=self.service
+        )
+
+    def fast_path(self, topics: TopicTable) -> TransactionPath:
+        """Build the compiled part of transactions; the store is open."""
+        self._path = TransactionPath(
+            self._store, topics, self.service.window, self._config.broker_cluster_name
+        )
+        self.config_changed()
+        return self._path
+
+    def config_changed(self) -> None:
+        """Follow rejectTransactionMessage and brokerRole."""
+        if self._path is not None:
+            self._path.takes_half_messages = not self._config.reject_transaction_message
+            self._path.ends_transactions = not self._config.is_slave
+
+    def load(self) -> None:
+        """Recover from an open store; consumer offsets are loaded, no request was served yet."""
+        self._file.load(self._load_checks)
+        self._recovery.run()
+
+    def start(self) -> None:
+        """Start the checks; a slave leaves them to its master."""
+        if not self._config.is_slave:
+            self._checks.start()
+
+    async def stop(self) -> None:
+        """Stop the checks; the state is on disk when this returns."""
+        await self._checks.stop()
+        self.save()
+        await self._writer.settled()
+
+    def save(self) -> None:
+        """Save the progress of transactions, and the number of checks."""
+        self.service.save_progress()
+        if self._asked != self._saved:
+            self._saved = dict(self._asked)
+            self._writer.changed()
+
+    def _load_checks(self, text: str) -> None:
+        self._asked.update(TransactionChecks.from_tree(fastjson.loads(text)).checks)
+        self._saved = dict(self._asked)

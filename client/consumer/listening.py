@@ -1,0 +1,217 @@
+"""Calls listeners and interprets their results (RocketMQ: MessageListenerConcurrently,
+MessageListenerOrderly)."""
+
+import asyncio
+import contextvars
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, cast
+
+import msgspec
+
+from congreve.client.errors import ClientError
+from congreve.client.message import ReceivedMessage
+from congreve.client.observability.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
+from congreve.client.observability.logs import Log
+
+log = Log(__name__)
+
+
+class ConsumeResult(Enum):
+    """Result of a listener; None means SUCCESS, an exception means LATER (RocketMQ:
+    ConsumeConcurrentlyStatus)."""
+
+    SUCCESS = "CONSUME_SUCCESS"
+    LATER = "RECONSUME_LATER"
+
+
+class ReconsumeLaterError(ClientError):
+    """Raised by a listener to have its message retried.
+
+    Level 0 increases the delay with each attempt, -1 sends the message to the dead letter queue at
+    once. Of a batch, `messages` are those to retry, all by default; the others count as consumed
+    (RocketMQ: ackIndex).
+    """
+
+    def __init__(
+        self, delay_level: int = 0, messages: Sequence[ReceivedMessage] | None = None
+    ) -> None:
+        super().__init__(f"retry requested, delay level {delay_level}")
+        self.delay_level = delay_level
+        self.messages = messages
+
+
+Result = ConsumeResult | None
+Listener = Callable[[ReceivedMessage], Result | Awaitable[Result]]
+BatchListener = Callable[[list[ReceivedMessage]], Result | Awaitable[Result]]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Messages that a listener failed on, and the delay before their retry."""
+
+    messages: list[ReceivedMessage]
+    delay_level: int
+    reason: str
+
+
+class Listening:
+    """Calls a listener: ``async def`` in the event loop, ``def`` in threads.
+
+    Context variables are those of the task that created this object. `hooks` are called around each
+    call; calls of `timeout_s` or longer are reported to them as timeouts.
+    """
+
+    def __init__(
+        self,
+        listener: Listener | None,
+        batch_listener: BatchListener | None,
+        *,
+        batch: int,
+        threads: int,
+        hooks: Sequence[ConsumeHook] = (),
+        group: str = "",
+        timeout_s: float = float("inf"),
+    ) -> None:
+        one = listener if listener is not None else batch_listener
+        self._call = cast(Callable[[Any], Any], one)
+        self._batch = batch if batch_listener is not None else 0
+        self.is_async = _is_async(self._call)
+        self._hooks = hooks
+        self._group = group
+        self._timeout_s = timeout_s
+        if hooks:
+            self._call = self._seen_async(self._call) if self.is_async else self._seen(self._call)
+        self._context = contextvars.copy_context()
+        self._threads = None if self.is_async else ThreadPoolExecutor(threads, "congreve-listener")
+
+    def close(self) -> None:
+        """Let the threads end when their listeners return."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, messages: list[ReceivedMessage], *, in_order: bool) -> list[Failure]:
+        """Call the listener for all messages and return the failures; `in_order` stops at the
+        first one."""
+        if self._threads is None:
+            return await self._run_async(messages, in_order)
+        loop = asyncio.get_running_loop()
+        context = self._context.copy()
+        work = loop.run_in_executor(self._threads, context.run, self._run, messages, in_order)
+        return await work
+
+    async def _run_async(self, messages: list[ReceivedMessage], in_order: bool) -> list[Failure]:
+        call, failures = self._call, []
+        for unit in self._units(messages):
+            try:
+                result = await call(unit)
+            except ReconsumeLaterError as wish:
+                failures.append(_wished(unit, wish))
+            except Exception as error:
+                log.exception("listener failed", messages=unit)
+                failures.append(_failed(unit, error))
+            else:
+                if result is None or result is ConsumeResult.SUCCESS:
+                    continue
+                failures.append(_later(unit))
+            if in_order:
+                break
+        return failures
+
+    def _run(self, messages: list[ReceivedMessage], in_order: bool) -> list[Failure]:
+        call, failures = self._call, []
+        for unit in self._units(messages):
+            try:
+                result = call(unit)
+            except ReconsumeLaterError as wish:
+                failures.append(_wished(unit, wish))
+            except Exception as error:
+                log.exception("listener failed", messages=unit)
+                failures.append(_failed(unit, error))
+            else:
+                if result is None or result is ConsumeResult.SUCCESS:
+                    continue
+                failures.append(_later(unit))
+            if in_order:
+                break
+        return failures
+
+    def _seen_async(self, call: Callable[[Any], Awaitable[Result]]) -> Callable[[Any], Any]:
+        async def seen(unit: Any) -> Result:
+            with self._hooked(_messages(unit)) as context:
+                result = await call(unit)
+                context.outcome = _outcome(result)
+                return result
+
+        return seen
+
+    def _seen(self, call: Callable[[Any], Result]) -> Callable[[Any], Result]:
+        def seen(unit: Any) -> Result:
+            with self._hooked(_messages(unit)) as context:
+                result = call(unit)
+                context.outcome = _outcome(result)
+                return result
+
+        return seen
+
+    @contextmanager
+    def _hooked(self, messages: list[ReceivedMessage]) -> Iterator[ConsumeContext]:
+        context = ConsumeContext(group=self._group, messages=messages, began_at=time.time())
+        begin = time.monotonic()
+        for hook in self._hooks:
+            hook.before_consume(context)
+        try:
+            yield context
+        except ReconsumeLaterError:
+            context.outcome = ConsumeOutcome.FAILED
+            raise
+        except Exception as error:
+            context.outcome, context.error = ConsumeOutcome.EXCEPTION, error
+            raise
+        finally:
+            context.seconds = time.monotonic() - begin
+            if context.error is None and context.seconds >= self._timeout_s:
+                context.outcome = ConsumeOutcome.TIMEOUT
+            for hook in reversed(self._hooks):
+                hook.after_consume(context)
+
+    def _units(self, messages: list[ReceivedMessage]) -> Iterator[Any]:
+        if not self._batch:
+            return iter(messages)
+        return (messages[i : i + self._batch] for i in range(0, len(messages), self._batch))
+
+
+def _failed(unit: Any, error: Exception) -> Failure:
+    return Failure(_messages(unit), 0, f"{type(error).__name__}: {error}")
+
+
+def _later(unit: Any) -> Failure:
+    return Failure(_messages(unit), 0, ConsumeResult.LATER.value)
+
+
+def _wished(unit: Any, wish: ReconsumeLaterError) -> Failure:
+    messages = _messages(unit)
+    if wish.messages is not None:
+        messages = [message for message in messages if message in wish.messages]
+    return Failure(messages or _messages(unit), wish.delay_level, ConsumeResult.LATER.value)
+
+
+def _outcome(result: Result) -> ConsumeOutcome:
+    done = result is None or result is ConsumeResult.SUCCESS
+    return ConsumeOutcome.SUCCESS if done else ConsumeOutcome.FAILED
+
+
+def _messages(unit: Any) -> list[ReceivedMessage]:
+    return unit if isinstance(unit, list) else [unit]
+
+
+def _is_async(call: Callable[[Any], Any]) -> bool:
+    inner = call
+    while hasattr(inner, "func"):  # functools.partial
+        inner = inner.func
+    if inspect.iscoroutinefunction(inner):
+        return True
+    return inspect.iscoroutinefunction(type(inner).__call__)

@@ -1,0 +1,146 @@
+"""Runs one listener at a time for each queue, in the queue's order (RocketMQ:
+ConsumeMessageOrderlyService)."""
+
+import asyncio
+import time
+
+from congreve.client.consumer.listening import Listening
+from congreve.client.consumer.process_queue import ProcessQueue
+from congreve.client.consumer.queue_locks import QueueLocks
+from congreve.client.consumer.send_back import SendBack
+from congreve.client.message import ReceivedMessage
+from congreve.client.observability.consume_stats import ConsumeStats
+from congreve.client.observability.logs import Log
+from congreve.client.pull.received import PulledRecords
+from congreve.client.settings import ConsumerSettings
+from congreve.errors import CongreveError
+
+log = Log(__name__)
+
+LOCK_RETRY_S = 0.1
+SUSPEND_MIN_S, SUSPEND_MAX_S = 0.01, 30.0
+PORTION = 32
+
+_Inbox = asyncio.Queue[list[ReceivedMessage] | None]
+
+
+class OrderlyConsumption:
+    """One task for each queue (RocketMQ: ConsumeMessageOrderlyService). `locks` is None when
+    queues are not shared (broadcasting)."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        listening: Listening,
+        stats: ConsumeStats,
+        send_back: SendBack,
+        locks: QueueLocks | None,
+    ) -> None:
+        self._settings = settings
+        self._listening = listening
+        self._stats = stats
+        self._send_back = send_back
+        self._locks = locks
+        self._attempts = settings.attempts(orderly=True)
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._inboxes: dict[ProcessQueue, _Inbox] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def start(self) -> None:
+        """Nothing to do: tasks start when queues are acquired."""
+
+    async def stop(self) -> None:
+        """Deliver no more messages and wait up to `stop_wait_s` for running listeners."""
+        self._stopping = True
+        for inbox in self._inboxes.values():
+            inbox.put_nowait(None)
+        tasks = set(self._tasks)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.stop_wait_s)
+            if late:
+                log.warning("listeners are still at work after the wait", count=len(late))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listening.close()
+
+    def take_up(self, process_queue: ProcessQueue) -> None:
+        """Start the task of a queue."""
+        self._inboxes[process_queue] = asyncio.Queue()
+        task = asyncio.create_task(self._work(process_queue, self._inboxes[process_queue]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def give_up(self, process_queue: ProcessQueue) -> None:
+        """End the task of a queue."""
+        inbox = self._inboxes.pop(process_queue, None)
+        if inbox is not None:
+            inbox.put_nowait(None)
+
+    def deliver(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
+        """Wake the task of the pulled queue."""
+        inbox = self._inboxes.get(process_queue)
+        if inbox is not None:
+            inbox.put_nowait(records.messages(process_queue.queue))
+
+    async def send_back_expired(self) -> None:
+        """Nothing to do: an orderly queue waits for its listener without limit."""
+
+    async def _work(self, process_queue: ProcessQueue, inbox: _Inbox) -> None:
+        while (messages := await inbox.get()) is not None:
+            attempts = 0
+            while messages and not process_queue.dropped and not self._stopping:
+                if not await self._has_lock(process_queue):
+                    await asyncio.sleep(LOCK_RETRY_S)
+                    continue
+                portion = messages[: max(PORTION, self._settings.consume_batch)]
+                done = await self._consume(process_queue, portion)
+                messages = messages[done:]
+                attempts = attempts + 1 if done == 0 else 1
+                if done < len(portion):
+                    messages = await self._after_failure(process_queue, messages, attempts)
+                else:
+                    attempts = 0
+                    await asyncio.sleep(0)
+
+    async def _has_lock(self, process_queue: ProcessQueue) -> bool:
+        if self._locks is None or process_queue.locked:
+            return True
+        asked_at = time.monotonic()
+        if process_queue.queue in await self._locks.lock([process_queue.queue]):
+            process_queue.locked_at = asked_at
+        return process_queue.locked
+
+    async def _consume(self, process_queue: ProcessQueue, portion: list[ReceivedMessage]) -> int:
+        """Call the listener; returns how many messages succeeded before the first failure."""
+        async with self._slots, process_queue.lock:
+            if process_queue.dropped:
+                return 0
+            began = time.perf_counter()
+            failures = await self._listening.run(portion, in_order=True)
+            elapsed = time.perf_counter() - began
+            process_queue.consumed_at = time.time()
+            done = portion.index(failures[0].messages[0]) if failures else len(portion)
+            process_queue.done_all(portion[:done])
+        failed = len(failures[0].messages) if failures else 0
+        self._stats.consumed(process_queue.queue.topic, done, failed, elapsed)
+        return done
+
+    async def _after_failure(
+        self, process_queue: ProcessQueue, messages: list[ReceivedMessage], attempts: int
+    ) -> list[ReceivedMessage]:
+        """Return the messages left to do after a pause; drops a message that has used up its
+        attempts."""
+        if self._locks is not None and attempts > self._attempts:
+            try:
+                await self._send_back.send_copy(messages[0])
+            except CongreveError as error:
+                log.warning(
+                    "message not sent to the dead letter queue", message=messages[0], error=error
+                )
+            else:
+                process_queue.done(messages[0])
+                return messages[1:]
+        await asyncio.sleep(min(max(self._settings.suspend_s, SUSPEND_MIN_S), SUSPEND_MAX_S))
+        return messages

@@ -1,0 +1,1 @@
+"""Hooks, logs, metrics, traces and statistics of a client."""

@@ -1,0 +1,1 @@
+"""Producers, batches, compression, transactions, request-reply."""

@@ -1,0 +1,140 @@
+"""Runs work once for each key, even when the message with that key arrives several times.
+
+Brokers deliver at least once. A consumer that runs its work through Idempotence skips the keys that
+a claim store has recorded as done.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+LEASE_S = 300.0
+"""Lifetime in seconds of a claim that is neither confirmed nor released; after that its worker
+counts as dead."""
+
+
+class ClaimStore(Protocol):
+    """Records which keys are being worked on and which are done. Methods may be called from any
+    thread."""
+
+    def claim(self, key: str) -> bool:
+        """Claim the key; returns False when it is done or another worker has claimed it."""
+
+    def confirm(self, key: str) -> None:
+        """Record that the work for the key is done."""
+
+    def release(self, key: str) -> None:
+        """Give up the claim after a failure, so that another worker may try."""
+
+
+class Idempotence:
+    """Runs work for keys that are not done yet."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self._store = store
+
+    async def run(self, key: str, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Return the result of `work`, or None when the key is done or claimed.
+
+        When `work` raises or is cancelled, the claim is released and the exception propagates.
+        """
+        if not await asyncio.to_thread(self._store.claim, key):
+            return None
+        try:
+            result = await work()
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self._store.release, key))
+            raise
+        await asyncio.shield(asyncio.to_thread(self._store.confirm, key))
+        return result
+
+
+class SqliteClaims:
+    """A ClaimStore in a SQLite file, which processes of one machine can share. `clock` returns
+    seconds since 1970."""
+
+    def __init__(
+        self, path: Path | str, *, lease_s: float = LEASE_S, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._lease_s = lease_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            path, timeout=10, isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS claims"
+            " (key TEXT PRIMARY KEY, done INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID"
+        )
+
+    def claim(self, key: str) -> bool:
+        """See ClaimStore.claim()."""
+        now = self._clock()
+        with self._lock:
+            found = self._connection.execute(
+                "INSERT INTO claims VALUES (?1, 0, ?2) ON CONFLICT (key) DO UPDATE SET at = ?2"
+                " WHERE done = 0 AND at <= ?3",
+                (key, now, now - self._lease_s),
+            )
+            return found.rowcount == 1
+
+    def confirm(self, key: str) -> None:
+        """See ClaimStore.confirm()."""
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO claims VALUES (?1, 1, ?2)"
+                " ON CONFLICT (key) DO UPDATE SET done = 1, at = ?2",
+                (key, self._clock()),
+            )
+
+    def release(self, key: str) -> None:
+        """See ClaimStore.release()."""
+        with self._lock:
+            self._connection.execute("DELETE FROM claims WHERE key = ? AND done = 0", (key,))
+
+    def forget_before(self, at: float) -> int:
+        """Delete the keys that were done before that time; returns how many."""
+        with self._lock:
+            found = self._connection.execute("DELETE FROM claims WHERE done = 1 AND at < ?", (at,))
+            return found.rowcount
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+class RedisClaims:
+    """A ClaimStore in Redis. `redis` is a client of the package of that name; keys that are done
+    are forgotten after `keep_s` seconds."""
+
+    def __init__(
+        self,
+        redis: Any,
+        *,
+        prefix: str = "congreve:claim:",
+        lease_s: float = LEASE_S,
+        keep_s: float = 7 * 86_400.0,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._lease_ms = int(lease_s * 1000)
+        self._keep_ms = int(keep_s * 1000)
+
+    def claim(self, key: str) -> bool:
+        """See ClaimStore.claim()."""
+        return bool(self._redis.set(self._prefix + key, "claimed", nx=True, px=self._lease_ms))
+
+    def confirm(self, key: str) -> None:
+        """See ClaimStore.confirm()."""
+        self._redis.set(self._prefix + key, "done", px=self._keep_ms)
+
+    def release(self, key: str) -> None:
+        """See ClaimStore.release()."""
+        self._redis.delete(self._prefix + key)

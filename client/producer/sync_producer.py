@@ -1,0 +1,124 @@
+"""Producers for programs without an event loop (RocketMQ: DefaultMQProducer)."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from congreve.client.producer.producer import Producer
+from congreve.client.producer.sending import Selector
+from congreve.client.producer.transaction import (
+    TransactionProducer,
+    TransactionResult,
+    TransactionState,
+)
+from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
+
+SyncExecute = Callable[[Message, SendResult], TransactionState]
+SyncCheck = Callable[[ReceivedMessage], TransactionState]
+
+
+class SyncProducer(SyncClient[Producer]):
+    """A Producer for programs without an event loop.
+
+    ``with SyncProducer("host:9876", group="g") as producer``; arguments, options and errors are
+    those of Producer. Any thread may send.
+    """
+
+    def __init__(self, namesrv: str, **settings: Any) -> None:
+        super().__init__("producer", lambda: Producer(namesrv, **settings))
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """See Producer.send().
+
+        Once the route of the topic is cached, the calling thread itself sends the request, unless
+        the producer has hooks: these run in the event loop.
+        """
+        producer = self._thread.client
+        if self._sends_itself(message):
+            return producer.send_blocking(
+                message, queue=queue, selector=selector, timeout_s=timeout_s
+            )
+        return self._thread.run(
+            producer.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+        )
+
+    def _sends_itself(self, message: Message) -> bool:
+        producer = self._thread.client
+        return (
+            self._thread.is_running
+            and not producer.hooks
+            and isinstance(message, Message)
+            and producer.knows(message.topic)
+        )
+
+    def send_soon(
+        self,
+        message: Message,
+        callback: Callable[[Future[SendResult]], None] | None = None,
+        **options: Any,
+    ) -> Future[SendResult]:
+        """Send without waiting; `callback` gets the future when it is done, in the loop's thread.
+
+        The callback must not block. Options and errors are those of send(); an error is set on the
+        future.
+        """
+        future = self._thread.submit(self._thread.client.send(message, **options))
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
+        """See Producer.send_oneway()."""
+        producer = self._thread.client
+        if self._sends_itself(message):
+            producer.send_oneway_blocking(message, queue=queue, selector=selector)
+        else:
+            self._thread.run(producer.send_oneway(message, queue=queue, selector=selector))
+
+    send_batch = blocking(Producer.send_batch)
+    send_many = blocking(Producer.send_many)
+    request = blocking(Producer.request)
+    reply = blocking(Producer.reply)
+
+
+class SyncTransactionProducer(SyncProducer):
+    """A TransactionProducer for programs without an event loop.
+
+    `check` and the local work run in threads, `check` for one question at a time.
+    """
+
+    def __init__(self, namesrv: str, *, check: SyncCheck, **settings: Any) -> None:
+        async def ask(message: ReceivedMessage) -> TransactionState:
+            return await asyncio.to_thread(check, message)
+
+        def make() -> TransactionProducer:
+            return TransactionProducer(namesrv, check=ask, **settings)
+
+        self._transactions = LoopThread("producer", make)
+        self._thread = self._transactions
+
+    def send_in_transaction(
+        self, message: Message, execute: SyncExecute, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """See TransactionProducer.send_in_transaction()."""
+
+        async def run(message: Message, sent: SendResult) -> TransactionState:
+            return await asyncio.to_thread(execute, message, sent)
+
+        sending = self._transactions.client.send_in_transaction(message, run, timeout_s=timeout_s)
+        return self._transactions.run(sending)

@@ -1,0 +1,1 @@
+"""Pulls and their messages, one by one or as columns."""

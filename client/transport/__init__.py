@@ -1,0 +1,1 @@
+"""Connections of a client: routes, faults, access control."""

@@ -1,0 +1,137 @@
+"""Runs an asyncio client in a thread of its own, for the sync clients."""
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from congreve.client.errors import ClientStateError
+from congreve.client.transport.instance import ClientInstance
+from congreve.remoting.transport import loop_thread
+
+C = TypeVar("C", bound=ClientInstance)
+C_co = TypeVar("C_co", bound=ClientInstance, covariant=True)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoopThread(Generic[C_co]):
+    """Runs one client in an event loop thread from start() to stop(); other threads wait for
+    results."""
+
+    def __init__(self, name: str, make: Callable[[], C_co]) -> None:
+        self._name = name
+        self._client = make()
+        self._thread: loop_thread.LoopThread | None = None
+
+    @property
+    def client(self) -> C_co:
+        """The asyncio client."""
+        return self._client
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread runs: between start() and stop()."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Start the thread, then the client. Raises what the client's start() raises."""
+        self._thread = loop_thread.LoopThread(f"congreve-{self._name}")
+        try:
+            self.run(self._client.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def stop(self) -> None:
+        """Stop the client, then the thread. Idempotent."""
+        if self._thread is not None:
+            try:
+                self.run(self._client.stop())
+            finally:
+                self._end()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine and return its result or raise its exception; an interrupt cancels
+        it."""
+        return self._running(coroutine).run(coroutine)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run a plain function in the event loop and return its result or raise its exception."""
+
+        async def run() -> T:
+            return work()
+
+        return self.run(run())
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start the coroutine and return a future. Raises ClientStateError when the thread is
+        not running."""
+        return self._running(coroutine).submit(coroutine)
+
+    def _running(self, coroutine: Coroutine[Any, Any, T]) -> loop_thread.LoopThread:
+        if self._thread is None:
+            coroutine.close()
+            raise ClientStateError(f"the {self._name} is not running: use `with`")
+        return self._thread
+
+    def _end(self) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        thread.stop()
+
+
+class SyncClient(Generic[C_co]):
+    """Base class of the sync clients: a client with an event loop in a thread of its own.
+
+    ``with`` starts and stops it; any thread may call its methods.
+    """
+
+    def __init__(self, name: str, make: Callable[[], C_co]) -> None:
+        self._thread = LoopThread(name, make)
+
+    def start(self) -> None:
+        """Start the thread and the client. Raises as the client's start() does."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the client and the thread. Idempotent."""
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def blocking(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient[C], P], T]:
+    """The method of a sync client that runs a coroutine method of its client and waits for it.
+
+    Arguments, result and errors are the coroutine's.
+    """
+
+    @wraps(method)
+    def call(self: SyncClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(method(self._thread.client, *args, **kwargs))
+
+    return call
+
+
+def in_loop(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[SyncClient[C], P], T]:
+    """The method of a sync client that calls a plain method of its client in the event loop."""
+
+    @wraps(method)
+    def call(self: SyncClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(lambda: method(self._thread.client, *args, **kwargs))
+
+    return call

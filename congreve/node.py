@@ -1,0 +1,180 @@
+"""A name server and a broker inside a program: what ``congreve.serve`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig, keyword_texts
+from congreve.broker.errors import ConfigError
+from congreve.name_server import name_server
+from congreve.remoting.transport.guard import most_connections
+from congreve.remoting.transport.local_address import LOOPBACK
+from congreve.remoting.transport.loop_thread import Lifecycle
+
+if TYPE_CHECKING:
+    from congreve.client.consumer.listening import Listener
+    from congreve.client.consumer.lite_pull import SyncLitePullConsumer
+    from congreve.client.consumer.push import PushConsumer, SyncPushConsumer
+    from congreve.client.consumer.subscription import Sql
+    from congreve.client.producer.producer import Producer
+    from congreve.client.producer.sync_producer import SyncProducer
+
+    Topics = Mapping[str, str | Sql]
+
+ANY_ADDRESS = ("0.0.0.0", "::", "")
+
+
+def serve(path: str | Path, *, namesrv_port: int = 0, **settings: object) -> Serving:
+    """A name server and a broker in this process, for ``with`` or ``async with``::
+
+        with congreve.serve("data") as node, node.producer("p") as producer:
+            producer.send(congreve.Message(topic="orders", body=b"hello"))
+
+    `path` is a folder for everything that is kept; it is made where it is missing. `settings` are
+    keys of broker.conf: ``flushDiskType="ASYNC_FLUSH"``. Both listen on free ports of 127.0.0.1
+    unless `namesrv_port`, listenPort and bindAddress say otherwise. Raises ConfigError for a
+    setting that is unknown or not allowed; entering raises StoreError, BrokerError or
+    RemotingError where it cannot start, and then nothing is left running.
+    (RocketMQ: ``mqnamesrv`` and ``mqbroker``.)
+    """
+    return Serving(_Servers(Path(path), namesrv_port, keyword_texts(settings)))
+
+
+class Serving:
+    """The result of serve(): ``with`` gives a Node, ``async with`` an AsyncNode."""
+
+    def __init__(self, servers: _Servers) -> None:
+        self._servers = servers
+
+    def __enter__(self) -> Node:
+        return Node(self._servers.__enter__())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._servers.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> AsyncNode:
+        return AsyncNode(await self._servers.__aenter__())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._servers.__aexit__(kind, error, trace)
+
+
+class _Servers(Lifecycle):
+    """The name server and the broker of one node."""
+
+    def __init__(self, path: Path, namesrv_port: int, texts: Mapping[str, str]) -> None:
+        if "namesrvAddr" in texts:
+            raise ConfigError(
+                f"namesrvAddr={texts['namesrvAddr']}: a node has a name server of its own; "
+                "take congreve.Broker for a broker that registers elsewhere"
+            )
+        host = texts.get("bindAddress", LOOPBACK)
+        # A broker that listens everywhere tells clients the address of this machine, the default.
+        addresses = {} if host in ANY_ADDRESS else {"brokerIP1": host, "brokerIP2": host}
+        connections = most_connections()
+        usual = {
+            "bindAddress": host,
+            **addresses,
+            "listenPort": "0",
+            "storePathRootDir": str(path / "store"),
+            "maxConnections": str(connections - connections // 8),
+        }
+        self.path = path
+        self.name_server = name_server(host, namesrv_port, path / "namesrv", connections // 8)
+        self.broker = Broker(BrokerConfig().changed({**usual, **texts}))
+        self._running = AsyncExitStack()
+
+    async def start(self) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.name_server)
+            self.broker.config.namesrv_addr = self.name_server.address
+            await stack.enter_async_context(self.broker)
+            self._running = stack.pop_all()
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+
+class _Node:
+    """The attributes of both kinds of node."""
+
+    def __init__(self, servers: _Servers) -> None:
+        self.path = servers.path
+        """The folder with all files; congreve.open_store() reads it."""
+        self.name_server = servers.name_server
+        self.broker = servers.broker
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the name server, for RocketMQ clients."""
+        return self.name_server.address
+
+
+class Node(_Node):
+    """A running name server and broker, for programs without an event loop.
+
+    Its clients may be used by any thread; leave them before the node. `topics` have for each topic
+    what is wanted of it: ``*``, tags with ``||`` between, or congreve.client.Sql.
+    """
+
+    def producer(self, group: str, **settings: Any) -> SyncProducer:
+        """A producer for this node; `settings` are congreve.client.Producer's."""
+        from congreve.client import SyncProducer
+
+        return SyncProducer(self.address, group=group, **settings)
+
+    def consumer(self, group: str, topics: Topics, **settings: Any) -> SyncLitePullConsumer:
+        """A member of a group whose poll() gives messages (RocketMQ: DefaultLitePullConsumer).
+
+        `settings` are congreve.client.LitePullConsumer's.
+        """
+        from congreve.client import SyncLitePullConsumer
+
+        return SyncLitePullConsumer(self.address, group=group, topics=topics, **settings)
+
+    def push_consumer(
+        self, group: str, topics: Topics, listener: Listener, **settings: Any
+    ) -> SyncPushConsumer:
+        """A member of a group that calls `listener` (RocketMQ: DefaultMQPushConsumer).
+
+        `settings` are congreve.client.PushConsumer's.
+        """
+        from congreve.client import SyncPushConsumer
+
+        return SyncPushConsumer(
+            self.address, group=group, topics=topics, listener=listener, **settings
+        )
+
+
+class AsyncNode(_Node):
+    """A running name server and broker on the caller's event loop; `topics` as for Node."""
+
+    def producer(self, group: str, **settings: Any) -> Producer:
+        """A producer for this node; `settings` are congreve.client.Producer's."""
+        from congreve.client import Producer
+
+        return Producer(self.address, group=group, **settings)
+
+    def consumer(self, group: str, topics: Topics, **settings: Any) -> PushConsumer:
+        """A member of a group that is iterated over, or calls a `listener`.
+
+        `settings` are congreve.client.PushConsumer's (RocketMQ: DefaultMQPushConsumer).
+        """
+        from congreve.client import PushConsumer
+
+        return PushConsumer(self.address, group=group, topics=topics, **settings)

@@ -1,0 +1,137 @@
+"""Tables of settings: a struct whose fields say their range and when they may change.
+
+    class Example(msgspec.Struct, rename="camel"):
+        listen_port: Annotated[int, Range(0, 65535)] = 10911
+        trace_on: Annotated[bool, Change.NOW] = True
+
+A field without a `Change` is changed in its file only, never over the network.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, get_origin
+
+import msgspec
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+MAX_TEXT = 4096  # characters
+
+# A line of a file or log must stay one line; surrogates cannot be written as UTF-8.
+_UNFIT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class Range(NamedTuple):
+    """The integers that a setting may have, both ends included."""
+
+    low: int
+    high: int
+
+
+class Change(Enum):
+    """When a change that came over the network counts."""
+
+    NOW = "now"
+    AFTER_RESTART = "after a restart"
+
+
+class Setting(NamedTuple):
+    """One field of a table; `key` is its name in files and on the wire."""
+
+    field: str
+    key: str
+    type: Any
+    range: Range | None
+    change: Change | None
+
+
+@cache
+def table_of(struct: type[msgspec.Struct]) -> dict[str, Setting]:
+    """The settings of a struct by key; a field that is a struct itself is a table of its own."""
+    return {
+        field.encode_name: _setting(field)
+        for field in msgspec.structs.fields(struct)
+        if not (isinstance(field.type, type) and issubclass(field.type, msgspec.Struct))
+    }
+
+
+def _setting(field: msgspec.structs.FieldInfo) -> Setting:
+    annotated = get_origin(field.type) is not None
+    marks = field.type.__metadata__ if annotated else ()
+    return Setting(
+        field=field.name,
+        key=field.encode_name,
+        type=field.type.__origin__ if annotated else field.type,
+        range=next((mark for mark in marks if isinstance(mark, Range)), None),
+        change=next((mark for mark in marks if isinstance(mark, Change)), None),
+    )
+
+
+def parse(struct: type[msgspec.Struct], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Values by field name for those keys that the struct has; ranges are for check().
+
+    Raises ValueError where a text is not of its setting's type.
+    """
+    table = table_of(struct)
+    values = {}
+    for key, text in texts.items():
+        if key in table:
+            try:
+                value = msgspec.convert(text.strip(), table[key].type, strict=False)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"{key}={_shown(text)}: {error}") from error
+            values[table[key].field] = value
+    return values
+
+
+def check(settings: msgspec.Struct) -> None:
+    """Raises ValueError for the first setting that is out of range or not one line of text."""
+    for setting in table_of(type(settings)).values():
+        value = getattr(settings, setting.field)
+        bounds = setting.range
+        if bounds is not None and not bounds.low <= value <= bounds.high:
+            raise ValueError(
+                f"{setting.key}={_shown(value)}: use a number from {bounds.low} to {bounds.high}"
+            )
+        if isinstance(value, str) and (_UNFIT_TEXT.search(value) or len(value) > MAX_TEXT):
+            raise ValueError(
+                f"{setting.key}={_shown(value)}: use one line of at most {MAX_TEXT} characters "
+                "without control characters and surrogates"
+            )
+
+
+def check_changeable(
+    tables: Mapping[str, Setting], keys: Mapping[str, str], where: str
+) -> dict[str, Setting]:
+    """The settings of `keys`; `where` names the place to change a key without `Change`.
+
+    Raises ValueError when a key is unknown or may not change over the network.
+    """
+    for key in keys:
+        if key not in tables:
+            raise ValueError(f"{_shown(key)} is no setting here: check how the key is spelled")
+        if tables[key].change is None:
+            raise ValueError(f"{key} does not change over the network: change it in {where}")
+    return {key: tables[key] for key in keys}
+
+
+def as_texts(settings: msgspec.Struct) -> dict[str, str]:
+    """Every key with its value as parse() reads it."""
+    return {
+        key: as_text(getattr(settings, setting.field))
+        for key, setting in table_of(type(settings)).items()
+    }
+
+
+def as_text(value: object) -> str:
+    """A value as parse() reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"

@@ -1,0 +1,26 @@
+"""Work as a generator: it yields wherever it can be interrupted, and returns its result."""
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def at_once(work: Generator[object, None, T]) -> T:
+    """Run all steps without a pause, and return the result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def freed(items: dict[Any, Any] | list[Any]) -> Generator[None, None, None]:
+    """Empty a large container in steps: otherwise all of it is freed in one turn of the loop."""
+    while items:
+        if isinstance(items, dict):
+            items.popitem()
+        else:
+            items.pop()
+        yield

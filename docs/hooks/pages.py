@@ -1,0 +1,64 @@
+"""What MkDocs adds to the pages of docs/: the reference, and files from other folders.
+
+README.md, CHANGELOG.md and others become pages of the site. A link from any page to a file
+that is no page becomes the file's name, because the site does not know where the sources are.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+import reference
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Files outside docs/, and where they are in the site.
+FROM_ELSEWHERE = {
+    "README.md": "index.md",
+    "bench/README.md": "benchmarks.md",
+    "deploy/README.md": "deployment.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "bench/results/ratios.png": "images/ratios.png",
+}
+_SOURCE_OF = {page: source for source, page in FROM_ELSEWHERE.items()}
+
+# A link or picture; links to the web and within the page do not match.
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    made = {
+        "reference/settings.md": reference.settings_page(),
+        "reference/commands.md": reference.commands_page(),
+    }
+    made |= {f"reference/api/{page}.md": text for page, text in reference.api_pages().items()}
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    for source, name in FROM_ELSEWHERE.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    uri = page.file.src_uri
+    folder = posixpath.dirname(_SOURCE_OF.get(uri, f"docs/{uri}"))
+
+    def relinked(link: re.Match[str]) -> str:
+        picture, text, target, anchor = link.groups(default="")
+        path = posixpath.normpath(posixpath.join(folder, target))
+        place = FROM_ELSEWHERE.get(path) or path.removeprefix("docs/")
+        if path in FROM_ELSEWHERE or path.startswith("docs/"):
+            place = posixpath.relpath(place, posixpath.dirname(uri) or ".")
+            return f"{picture}[{text}]({place}{anchor})"
+        return (
+            text if text.startswith("`") else f"{text} (`{path}`)" if text != path else f"`{path}`"
+        )
+
+    return _LINK.sub(relinked, markdown)

@@ -1,0 +1,68 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.engine.log.commit_log cimport CommitLog
+from congreve.engine.index.index_file cimport IndexFile
+from congreve.io_backends.backend cimport Segment
+from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
+from congreve.records.record cimport RecordView
+
+# Why follow() came back to code that holds the GIL.
+cdef enum Stop:
+    STOP_ENDED          # stop() was called and nothing is left to index
+    STOP_SEGMENT        # the next record is in another segment
+    STOP_FILE           # no index file is open, or it is full
+    STOP_ROOM           # the file needs its next stretch of entries
+    STOP_DAMAGED        # no record where one must be
+    STOP_FULL           # enough keys are found to be put (never leaves follow())
+
+cdef enum:
+    # Keys that are collected before the first of them is put: the cache holds its slot by then.
+    # After so many the thread yields the processor.
+    KEYS_AHEAD = 128
+    # Records mostly are as long as those before them: where so many of this length would end, the
+    # properties of one and the head of the next are asked for.
+    RECORDS_AHEAD = 4
+
+# A key of a message, by its hash, and what its entry says.
+cdef struct Key:
+    int32_t hash
+    int64_t physical_offset
+    int64_t store_timestamp
+
+
+cdef class KeyIndex:
+    cdef CommitLog log
+    cdef object config
+    cdef object health
+    cdef object folder
+    cdef object state_file
+    cdef object known               # IndexState of the last stop
+    cdef dict sums                  # CRC-32 of files by name
+    cdef object thread
+    cdef object files               # tuple of IndexFile, oldest first; replaced, never edited
+    # The index thread's own:
+    cdef IndexFile current
+    cdef Segment segment
+    cdef int64_t position           # physical offset of the next record to look at
+    cdef int32_t keys_done          # keys of that record that were found already
+    cdef Key keys[KEYS_AHEAD]       # found, in order:
+    cdef int32_t keys_found
+    cdef int32_t keys_put           # of these, so many are in the index
+    cdef int64_t indexed            # all records below are in the index, whole
+    # Shared with the appending thread, under `lock`:
+    cdef pthread_mutex_t lock
+    cdef pthread_cond_t arrived
+    cdef bint asleep
+    cdef bint stopping
+
+    cdef Stop follow(self) noexcept nogil
+    cdef int64_t segment_end(self) noexcept nogil
+    cdef Stop walk(self, int64_t end) noexcept nogil
+    cdef bint wait_for_more(self) noexcept nogil
+    cdef Stop take_record(self, const RecordView *view) noexcept nogil
+    cdef Stop take_key(self, const RecordView *view, const uint8_t *key, int32_t length,
+                       int32_t number) noexcept nogil
+    cdef Stop put_keys(self) noexcept nogil
+    cdef int resume(self, Stop stop) except -1
+    cdef object matching(self, int64_t offset, bytes topic, bytes key, int64_t begin_ms,
+                         int64_t end_ms)

@@ -1,0 +1,538 @@
+"""The key index: a thread follows the log and fills index files, without the GIL."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+from posix.time cimport nanosleep, timespec
+
+from congreve.engine.log.commit_log cimport CommitLog
+from congreve.io_backends.atomic cimport full_barrier
+from congreve.io_backends.pthread cimport (
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_wait,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    sched_yield,
+)
+from congreve.records.checksum cimport index_hash
+from congreve.records.cursor cimport prefetch
+from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK
+from congreve.records.message.properties cimport KEYS, UNIQ_KEY
+from congreve.records.record cimport (
+    RECORD_BLANK,
+    RECORD_END,
+    RECORD_OK,
+    RecordCheck,
+    RecordView,
+    check,
+    property_of,
+)
+
+import logging
+import os
+import threading
+import time
+from datetime import datetime
+
+
+from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.health import may_have_lost
+from congreve.engine.index.index_file import IndexFile
+from congreve.engine.index.state import IndexState, IndexStateFile
+from congreve.engine.results import QueryResult
+from congreve.io_backends.errors import BackendError
+from congreve.records.record import index_hash as hash_of
+from congreve.steps import at_once
+
+logger = logging.getLogger(__name__)
+
+PART = "index"  # the name of this part of the store in reports to Health
+PAUSES, PAUSE_S = 10, 0.1  # before a retry after a failure
+
+# Bytes of the records of one answer, and one record more; no client takes a frame of 16 MiB.
+cdef int64_t ANSWER_MAX = 4 << 20
+cdef long NAP_NS = 2_000_000    # under load the thread looks this often, not at every chunk
+
+
+# The last lines of a record that ends at `end`, which need not be there, and the next one's head.
+cdef inline void expect_record(const uint8_t *end) noexcept nogil:
+    prefetch(end - 192)
+    prefetch(end - 128)
+    prefetch(end - 64)
+    prefetch(end)
+    prefetch(end + 64)
+
+
+cdef bint has_key(const RecordView *view, bytes key) noexcept:
+    """Whether `key` is the record's unique key or one of KEYS."""
+    cdef const uint8_t *wanted = <const uint8_t *> PyBytes_AS_STRING(key)
+    cdef Py_ssize_t size = len(key)
+    cdef const uint8_t *at
+    cdef const uint8_t *stop
+    cdef const uint8_t *end
+    cdef int32_t length
+    at = property_of(view, UNIQ_KEY, &length)
+    if at != NULL and length == size and memcmp(at, wanted, size) == 0:
+        return True
+    at = property_of(view, KEYS, &length)
+    if at == NULL:
+        return False
+    end = at + length
+    while at <= end:
+        stop = <const uint8_t *> memchr(at, c" ", end - at)
+        if stop == NULL:
+            stop = end
+        if stop - at == size and memcmp(at, wanted, size) == 0:
+            return True
+        at = stop + 1
+    return False
+
+
+@cython.final
+cdef class KeyIndex:
+    """Finds messages by UNIQ_KEY and KEYS (RocketMQ: IndexService).
+
+    A thread reads the log behind its writer and fills the files; it sleeps while nothing arrives.
+    It reports shortages to `health` and tries again.
+    """
+
+    def __cinit__(self, config, CommitLog log, health):
+        pthread_mutex_init(&self.lock, NULL)
+        pthread_cond_init(&self.arrived, NULL)
+        self.config, self.log, self.health = config, log, health
+        self.folder = config.index_dir
+        self.state_file = IndexStateFile(config.own_dir)
+        self.known = IndexState()
+        self.sums = {}
+        self.files = ()
+
+    def __dealloc__(self):
+        pthread_cond_destroy(&self.arrived)
+        pthread_mutex_destroy(&self.lock)
+
+    # --- life
+
+    def start(self, *, bint clean):
+        """Open the files and begin to follow the log, which recovery has given its end.
+
+        After an unclean stop it rebuilds the newest file, and each that names records which the log
+        lost, from its first message on (D2); likewise a damaged file and all that follow.
+        """
+        known = self.state_file.load()
+        there = set(os.listdir(self.folder)) if os.path.isdir(self.folder) else set()
+        if self.load() and clean:
+            self.position = self.go_on_at(known)
+        else:
+            self.position = self.take_back()
+            if known is not None:
+                # What was taken back now is no loss.
+                taken_back = there - {os.path.basename(file.path) for file in self.files}
+                for name in taken_back & known.sums.keys():
+                    del known.sums[name]
+        if known is not None:
+            self.known = known
+        self.indexed = self.position
+        self.current = self.newest()
+        self.thread = threading.Thread(target=self.run, name="index", daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        """Index what the log holds, save the state, stop the thread; idempotent."""
+        if self.thread is None:
+            return
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        pthread_cond_signal(&self.arrived)
+        pthread_mutex_unlock(&self.lock)
+        self.thread.join()
+        self.thread = None
+        try:
+            if self.current is not None:
+                self.current.flush()
+            self.save()
+        except (BackendError, OSError) as error:
+            logger.warning("the index was not saved: %s", error)
+
+    def save(self):
+        """Save the checksums of the full files, and how far the log is indexed."""
+        sums = {}
+        for file in self.files:
+            name = os.path.basename(file.path)
+            if name not in self.sums or file is self.current:
+                self.sums[name] = file.checksum()
+            sums[name] = self.sums[name]
+        try:
+            self.state_file.replace(IndexState(self.log.min_offset, self.indexed, sums))
+        except StoreError as error:
+            logger.warning("the state of the index was not saved: %s", error)
+
+    def load(self):
+        """Open the files up to the first damaged one; False where there is one."""
+        if not os.path.isdir(self.folder):
+            return True
+        names = sorted(name for name in os.listdir(self.folder) if name.isdigit())
+        for i, name in enumerate(names):
+            try:
+                self.files = (*self.files, self.open_file(os.path.join(self.folder, name)))
+            except BackendError as error:
+                logger.warning("index file skipped: %s", error)
+            except StoreFormatError as error:
+                logger.warning("the index is rebuilt from here on: %s", error)
+                for damaged in names[i:]:
+                    os.unlink(os.path.join(self.folder, damaged))
+                return False
+        return True
+
+    def take_back(self):
+        """Remove files that may be damaged or name lost records; the offset to index from."""
+        begin = -1
+        while self.files:
+            last = self.newest()
+            if begin >= 0 and last.end_physical < self.log.max_offset:
+                break
+            begin = last.begin_physical
+            os.unlink(last.path)
+            self.files = self.files[:len(self.files) - 1]
+        floor = self.log.min_offset
+        if self.files:
+            floor = max(floor, self.newest().end_physical)
+        return begin if floor <= begin <= self.log.max_offset else floor
+
+    def open_file(self, path, **new):
+        """The IndexFile at `path`; `new` goes to its constructor."""
+        return IndexFile(
+            path, self.config.max_hash_slot_num, self.config.max_index_num, **new
+        )
+
+    def newest(self):
+        """The newest index file, None without one."""
+        return self.files[len(self.files) - 1] if self.files else None
+
+    def go_on_at(self, known):
+        """Where to continue after a clean stop, by the saved state and the files themselves."""
+        last = self.newest()
+        position = self.log.min_offset
+        if last is not None:
+            # The last indexed message is complete after a clean stop (D18).
+            record = self.log.read(last.end_physical)
+            if record is None and last.end_physical >= self.log.min_offset and last.count > 1:
+                return self.take_back()
+            if record is not None:
+                position = last.end_physical + len(record)
+        if known is None or not self.is_between_records(known.indexed):
+            return position
+        return known.indexed if known.sums else max(position, known.indexed)
+
+    def is_between_records(self, position):
+        """Whether a record begins at this physical offset, or the log ends there."""
+        inside = self.log.min_offset <= position <= self.log.max_offset
+        return inside and (position == self.log.max_offset or self.log.read(position) is not None)
+
+    def check_files(self):
+        """Rebuild from the first file that is missing or does not have its saved checksum."""
+        found = {os.path.basename(file.path): file for file in self.files}
+        for name, crc in sorted(self.known.sums.items()):
+            file = found.get(name)
+            if self.stopping:
+                return
+            if file is None and self.log.min_offset > self.known.begin:
+                continue  # expired
+            if file is None or file.checksum() != crc:
+                self.drop_from(name)
+                return
+            self.sums[name] = crc
+
+    def drop_from(self, first):
+        """Remove the index file `first` and all later ones; the thread indexes their part anew."""
+        logger.warning("the index file %s is damaged: the index is made anew from there on", first)
+        self.files = tuple(file for file in self.files if os.path.basename(file.path) < first)
+        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else []:
+            if name.isdigit() and name >= first:
+                os.unlink(os.path.join(self.folder, name))
+        self.current = self.newest()
+        self.position = self.log.min_offset
+        if self.current is not None:
+            self.position = max(self.position, self.current.end_physical)
+        self.indexed = self.position
+
+    # --- the thread
+
+    def wake(self):
+        """Wake the thread after an append; cheap, and without effect while the thread works."""
+        # The appending thread has taken the GIL since, a full barrier: `asleep` is not older.
+        if self.asleep:
+            pthread_mutex_lock(&self.lock)
+            pthread_cond_signal(&self.arrived)
+            pthread_mutex_unlock(&self.lock)
+
+    def run(self):
+        """Index what is appended, until stop(); the body of the thread."""
+        cdef Stop stop = STOP_SEGMENT
+        cdef bint is_checked = False
+        while True:
+            try:
+                if not is_checked:
+                    self.check_files()
+                    is_checked = True
+                while stop != STOP_ENDED:
+                    with nogil:
+                        stop = self.follow()
+                    self.resume(stop)
+                    self.health.works(PART)
+                return
+            except (BackendError, OSError, MemoryError) as error:
+                self.health.lacks(PART, str(error) or "out of memory")
+                if may_have_lost(error):
+                    logger.error("messages are no longer indexed: %s", error)
+                    return
+                if not self.pause():
+                    return
+
+    cdef int resume(self, Stop stop) except -1:
+        """Do the step that needs the GIL, so that follow() can continue; BackendError, OSError."""
+        if stop == STOP_SEGMENT:
+            self.next_segment()
+        elif stop == STOP_FILE:
+            self.next_file()
+        elif stop == STOP_ROOM:
+            self.current.make_room()
+        elif stop == STOP_DAMAGED:
+            logger.error("no record at %d: the index skips this segment", self.position)
+            self.position = self.segment.base_offset + self.segment.size
+        return 0
+
+    def pause(self):
+        """Wait before a retry after a shortage; False when the thread is to stop."""
+        for _ in range(PAUSES):
+            if self.stopping:
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def next_segment(self):
+        """Go on in the segment that holds `position`."""
+        if self.segment is not None:
+            self.segment.forget_pages(self.segment.size)
+        self.position = max(self.position, self.log.min_offset)
+        self.segment = self.log.segment_at(self.position)
+
+    def next_file(self):
+        """Save the full file and create the next one. Raises BackendError, OSError."""
+        last = self.current
+        if last is not None:
+            last.flush()
+            self.save()
+        os.makedirs(self.folder, exist_ok=True)
+        now = datetime.fromtimestamp(self.log.clock.now_ms() / 1000)
+        name = now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03d}"
+        while os.path.exists(os.path.join(self.folder, name)):
+            name = str(int(name) + 1)
+        self.current = self.open_file(
+            os.path.join(self.folder, name),
+            create=True,
+            end_physical=0 if last is None else last.end_physical,
+            end_timestamp=0 if last is None else last.end_timestamp,
+        )
+        self.files = (*self.files, self.current)
+
+    cdef Stop follow(self) noexcept nogil:
+        cdef Stop stop
+        cdef int64_t end
+        while True:
+            stop = self.put_keys()
+            if stop != STOP_ENDED:
+                return stop
+            sched_yield()
+            if self.segment is not None and self.position < self.segment_end():
+                end = self.segment.base_offset + self.segment.published()
+                if self.position < end:
+                    stop = self.walk(end)
+                    if stop == STOP_DAMAGED:
+                        return stop
+                    continue
+            elif self.position < self.log.max_offset:
+                return STOP_SEGMENT
+            if not self.wait_for_more():
+                return STOP_ENDED
+
+    cdef int64_t segment_end(self) noexcept nogil:
+        return self.segment.base_offset + self.segment.size
+
+    cdef bint wait_for_more(self) noexcept nogil:
+        """Nap, then sleep until there is more to index; False when the thread is to stop."""
+        cdef timespec nap
+        nap.tv_sec = 0
+        nap.tv_nsec = NAP_NS
+        if not self.stopping:
+            nanosleep(&nap, NULL)
+        pthread_mutex_lock(&self.lock)
+        self.asleep = True
+        full_barrier()
+        # A wake() that came before it could see `asleep` has left its message in the log.
+        while self.position >= self.log.max_offset and not self.stopping:
+            pthread_cond_wait(&self.arrived, &self.lock)
+        self.asleep = False
+        pthread_mutex_unlock(&self.lock)
+        return self.position < self.log.max_offset
+
+    cdef Stop walk(self, int64_t end) noexcept nogil:
+        """Find keys in the open segment's records up to physical offset `end`."""
+        cdef const uint8_t *data = self.segment.data
+        cdef int64_t base = self.segment.base_offset
+        cdef RecordView view
+        cdef RecordCheck status
+        cdef Stop stop
+        while self.position < end:
+            status = check(data + (self.position - base), end - self.position, self.position,
+                           False, &view)
+            if status == RECORD_BLANK or status == RECORD_END:
+                self.position = base + self.segment.size
+                return STOP_ENDED
+            if status != RECORD_OK:
+                return STOP_DAMAGED
+            expect_record(data + (self.position - base) + RECORDS_AHEAD * view.size)
+            stop = self.take_record(&view)
+            if stop != STOP_ENDED:
+                return stop
+            self.position += view.size
+        return STOP_ENDED
+
+    cdef Stop take_record(self, const RecordView *view) noexcept nogil:
+        """All keys of one record: its unique key, then each of KEYS. Resumes where it stopped."""
+        cdef const uint8_t *key
+        cdef const uint8_t *stop
+        cdef const uint8_t *end
+        cdef int32_t length
+        cdef int32_t number = 0
+        cdef Stop result
+        if (view.sys_flag & SYS_TRANSACTION_MASK) == SYS_TRANSACTION_ROLLBACK:
+            return STOP_ENDED
+        key = property_of(view, UNIQ_KEY, &length)
+        if key != NULL:
+            result = self.take_key(view, key, length, number)
+            if result != STOP_ENDED:
+                return result
+            number += 1
+        key = property_of(view, KEYS, &length)
+        if key != NULL:
+            end = key + length
+            while key < end:
+                stop = <const uint8_t *> memchr(key, c" ", end - key)
+                if stop == NULL:
+                    stop = end
+                if stop > key:
+                    result = self.take_key(view, key, <int32_t> (stop - key), number)
+                    if result != STOP_ENDED:
+                        return result
+                    number += 1
+                key = stop + 1
+        self.keys_done = 0
+        return STOP_ENDED
+
+    cdef Stop take_key(self, const RecordView *view, const uint8_t *key, int32_t length,
+                       int32_t number) noexcept nogil:
+        cdef Key *found
+        if number < self.keys_done:
+            return STOP_ENDED
+        if self.keys_found == KEYS_AHEAD:
+            return STOP_FULL
+        found = &self.keys[self.keys_found]
+        found.hash = index_hash(view.topic, view.topic_length, key, length)
+        found.physical_offset = view.physical_offset
+        found.store_timestamp = view.store_timestamp
+        if self.current is not None:
+            self.current.expect(found.hash)
+        self.keys_found += 1
+        self.keys_done = number + 1
+        return STOP_ENDED
+
+    cdef Stop put_keys(self) noexcept nogil:
+        """Put what was found; resumes where it stopped."""
+        cdef Key *key
+        while self.keys_put < self.keys_found:
+            if self.current is None or self.current.count >= self.current.capacity:
+                return STOP_FILE
+            if self.current.count >= self.current.reserved:
+                return STOP_ROOM
+            key = &self.keys[self.keys_put]
+            self.current.put(key.hash, key.physical_offset, key.store_timestamp)
+            self.keys_put += 1
+        self.keys_found = self.keys_put = 0
+        self.indexed = self.position
+        return STOP_ENDED
+
+    # --- queries
+
+    @property
+    def indexed_offset(self):
+        """Physical offset up to which messages are indexed (dispatch progress)."""
+        return self.indexed
+
+    def query(self, str topic, str key, int max_count, int64_t begin_ms, int64_t end_ms):
+        """Records of `topic` that carry `key`, stored in [begin, end]; the newest where there are
+        more than `max_count` (at most maxMsgsNumBatch), or than 4 MiB of them. Compared with the
+        record itself (D3).
+        """
+        return at_once(self.query_steps(topic, key, max_count, begin_ms, end_ms))
+
+    def query_steps(self, str topic, str key, int max_count, int64_t begin_ms, int64_t end_ms):
+        """query() as a generator: its caller may do other work between two candidates."""
+        key_hash = hash_of(topic, key)
+        wanted_topic, wanted_key = topic.encode(), key.encode()
+        wanted = min(max_count, self.config.max_msgs_num_batch)
+        found = {}
+        size = 0
+        for file in reversed(self.files):
+            for offset in file.find(key_hash, begin_ms, end_ms):
+                if len(found) >= wanted or size >= ANSWER_MAX:
+                    break
+                yield
+                record = None
+                if offset >= 0 and offset not in found:
+                    record = self.matching(offset, wanted_topic, wanted_key, begin_ms, end_ms)
+                if record is not None:
+                    found[offset] = record
+                    size += len(record)
+        last = self.newest()
+        return QueryResult(
+            [found[offset] for offset in sorted(found)],
+            0 if last is None else last.end_timestamp,
+            0 if last is None else last.end_physical,
+        )
+
+    cdef object matching(self, int64_t offset, bytes topic, bytes key, int64_t begin_ms,
+                         int64_t end_ms):
+        """The record there if it has this key and time (D3: the index knows only hashes)."""
+        cdef RecordView view
+        cdef const uint8_t[::1] data
+        found = self.log.read(offset)
+        if found is None:
+            return None
+        data = found
+        if check(&data[0], data.shape[0], offset, False, &view) != RECORD_OK:
+            return None
+        if not begin_ms <= view.store_timestamp <= end_ms or view.topic_length != len(topic):
+            return None
+        if memcmp(view.topic, PyBytes_AS_STRING(topic), view.topic_length) != 0:
+            return None
+        return found if has_key(&view, key) else None
+
+    def forget_pages(self):
+        """Remove the pages of the files from this process's resident memory."""
+        cdef IndexFile file
+        for file in self.files:
+            file.mapping.forget_pages(file.mapping.size)
+
+    def delete_expired(self, int64_t min_physical):
+        """Remove files whose entries all lie before `min_physical`, never the last; how many."""
+        expired = 0
+        while expired < len(self.files) - 1 and self.files[expired].end_physical < min_physical:
+            os.unlink(self.files[expired].path)
+            expired += 1
+        self.files = self.files[expired:]
+        return expired

@@ -1,0 +1,34 @@
+"""The state that a key index saves when it is closed."""
+
+import os
+
+import msgspec
+
+from congreve.engine.state.sealed import seal, unseal
+from congreve.engine.state.state_file import StateFile
+
+
+class IndexState(msgspec.Struct):
+    """All records below `indexed` are in the index, whose files have these CRC-32 by name.
+
+    The log began at `begin`: files that are not there may have expired where it begins later.
+    """
+
+    begin: int = 0
+    indexed: int = 0
+    sums: dict[str, int] = {}
+
+
+class IndexStateFile:
+    """`ROOT/congreve/index.json`, sealed."""
+
+    def __init__(self, own_dir: str) -> None:
+        self._file = StateFile(os.path.join(own_dir, "index.json"))
+
+    def load(self) -> IndexState | None:
+        """The saved state; None without a valid one. Raises StoreError."""
+        return self._file.load(lambda text: msgspec.json.decode(unseal(text), type=IndexState))
+
+    def replace(self, state: IndexState) -> None:
+        """Save the state; it is durable when this returns. Raises StoreError."""
+        self._file.replace(seal(msgspec.json.encode(state)))

@@ -1,0 +1,428 @@
+"""The commit log: all messages of all topics, one behind the other, in segments."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport strlen
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+from congreve.engine.clock cimport Clock
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.io_backends.atomic cimport store_release
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.records cimport layout
+from congreve.records.message.properties cimport TAGS
+from congreve.records.record cimport (
+    RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
+    find_property, is_legal, read_batch_element, tags_code as hash_tags,
+)
+
+import os
+from collections import namedtuple
+
+from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
+from congreve.engine.log.preparation import SegmentPreparation
+from congreve.engine.log.segment_files import find_segments, remove_files, segment_path
+from congreve.io_backends.errors import BackendError, NoBufferError
+
+# Smaller segments fill too quickly to wait for half, and so do those that wait for zeros.
+cdef int64_t PREPARE_AT_ONCE = 64 << 20
+cdef int64_t REPORT_STEP = 1 << 20  # bytes between two reports of its position to the backend
+
+AppendResult = namedtuple(
+    "AppendResult", "physical_offset end queue_offset store_timestamp records"
+)
+AppendResult.__doc__ = """Where a record, or the records of a batch, went.
+
+RocketMQ: AppendMessageResult. `physical_offset` and `queue_offset` are of the first record; the
+records are durable when the log is durable up to `end`. `store_timestamp` is in milliseconds since
+1970; `records` is their number.
+"""
+
+
+cdef inline bint has_entry(const Message *message) noexcept nogil:
+    cdef int32_t kind = message.sys_flag & layout.SYS_TRANSACTION_MASK
+    return kind == 0 or kind == layout.SYS_TRANSACTION_COMMIT
+
+
+@cython.final
+cdef class CommitLog:
+    """All messages of all topics, one behind the other, in segments (RocketMQ: CommitLog).
+
+    One thread appends; others may read. Life: load(), recovery's scan, set_end(), the backend's
+    start(), appends, the backend's stop(), close(). A log without a segment skips set_end().
+
+    `segment_size` is in bytes. The constructor opens no file; it raises StoreFormatError for a size
+    of 2 GiB or more.
+    """
+
+    def __cinit__(self, str folder, int64_t segment_size, Backend backend, Clock clock):
+        if not layout.RECORD_FIXED + layout.BLANK_MIN <= segment_size < 1 << 31:
+            raise StoreFormatError(
+                f"a segment of {segment_size} bytes is not possible: "
+                f"{layout.RECORD_FIXED + layout.BLANK_MIN} to 2147483647 are"
+            )
+        self.folder = folder
+        self.segment_size = segment_size
+        self.backend = backend
+        self.clock = clock
+        self.segments = ()
+        self.prepare_at = INT64_MAX
+        self.preparation = SegmentPreparation(folder, segment_size, backend)
+
+    # --- appending
+
+    cdef AppendStatus append(self, const Message *message, ConsumeQueue queue, int64_t now_ms,
+                             Appended *appended) noexcept nogil:
+        cdef int64_t size = encoded_size(message)
+        if not is_legal(message):
+            return APPEND_ILLEGAL
+        if size + layout.BLANK_MIN > self.segment_size:
+            return APPEND_TOO_LARGE
+        if queue.free_entries == 0 and has_entry(message):
+            return APPEND_QUEUE_ROOM
+        if not self.has_room(size):
+            return APPEND_NEXT_SEGMENT
+        appended.physical_offset = self.max_offset
+        appended.queue_offset = queue.max_offset if has_entry(message) else 0
+        appended.store_timestamp = now_ms
+        appended.count = 1
+        self.write(message, size, queue, appended.store_timestamp)
+        appended.end = self.max_offset
+        return APPEND_OK
+
+    cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
+                                   int32_t length, ConsumeQueue queue, int64_t now_ms,
+                                   Appended *appended) noexcept nogil:
+        cdef Message element = message[0]
+        cdef int64_t total = 0
+        cdef int64_t count = 0
+        cdef int32_t position = 0
+        cdef int32_t size
+        if message.sys_flag & layout.SYS_TRANSACTION_MASK or length <= 0:
+            return APPEND_ILLEGAL
+        element.prepared_offset = 0
+        while position < length:
+            size = read_batch_element(batch + position, length - position, &element)
+            if size == 0 or not is_legal(&element):
+                return APPEND_ILLEGAL
+            total += encoded_size(&element)
+            position += size
+            count += 1
+        if total + layout.BLANK_MIN > self.segment_size:
+            return APPEND_TOO_LARGE
+        if not self.has_room(total):
+            return APPEND_NEXT_SEGMENT
+        if queue.free_entries == 0 or queue.reserved < queue.max_offset + count:
+            queue.wanted = count
+            return APPEND_QUEUE_ROOM
+        appended.physical_offset = self.max_offset
+        appended.queue_offset = queue.max_offset
+        appended.store_timestamp = now_ms
+        appended.count = <int32_t> count
+        appended.end = self.max_offset + total
+        self.encode_batch(&element, batch, length, appended)
+        self.active.publish(appended.end - self.active.base_offset)
+        store_release(&self.max_offset, appended.end)
+        self.last_store_timestamp = appended.store_timestamp
+        if not put_batch(queue, &element, batch, length, appended.physical_offset):
+            return APPEND_QUEUE_ROOM
+        if self.max_offset >= self.next_report:
+            self.report_position()
+        return APPEND_OK
+
+    # The first record last: a kill before that leaves a log that ends where the batch begins.
+    cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
+                           const Appended *appended) noexcept nogil:
+        cdef uint8_t *first = (
+            self.active.data + (appended.physical_offset - self.active.base_offset)
+        )
+        cdef int32_t position = read_batch_element(batch, length, element)
+        cdef int64_t size = encoded_size(element)
+        cdef int64_t at = 0
+        cdef int64_t number = 0
+        while position < length:
+            at += size
+            number += 1
+            position += read_batch_element(batch + position, length - position, element)
+            size = encoded_size(element)
+            encode(first + at, element, size, appended.queue_offset + number,
+                   appended.physical_offset + at, appended.store_timestamp)
+        read_batch_element(batch, length, element)
+        encode(first, element, encoded_size(element), appended.queue_offset,
+               appended.physical_offset, appended.store_timestamp)
+
+    # Ends the open segment with a blank where `size` bytes and a later blank do not fit.
+    cdef bint has_room(self, int64_t size) noexcept nogil:
+        cdef int64_t used, left
+        if self.active is None:
+            return False
+        used = self.max_offset - self.active.base_offset
+        left = self.active.size - used
+        if size + layout.BLANK_MIN <= left:
+            if used + size > self.active.ready and not self.active.extend(used + size):
+                self.starved = True
+            return not self.starved
+        if not self.active.extend(self.active.size):
+            self.starved = True
+            return False
+        if left >= layout.BLANK_MIN:
+            encode_blank(self.active.data + used, left)
+        self.active.publish(self.active.size)
+        store_release(&self.max_offset, self.active.base_offset + self.active.size)
+        return False
+
+    # Bytes, then the log's end, then the queue's entry: no reader sees an entry without its record.
+    cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
+                    int64_t store_timestamp) noexcept nogil:
+        cdef int64_t start = self.max_offset
+        cdef int64_t used = start - self.active.base_offset
+        cdef bint entry = has_entry(message)
+        encode(self.active.data + used, message, size, queue.max_offset if entry else 0, start,
+               store_timestamp)
+        self.active.publish(used + size)
+        store_release(&self.max_offset, start + size)
+        self.last_store_timestamp = store_timestamp
+        if entry:
+            queue.put(start, <int32_t> size, message.tags_code)
+        if self.max_offset >= self.next_report:
+            self.report_position()
+
+    cdef void report_position(self) noexcept nogil:
+        self.next_report = self.max_offset + REPORT_STEP
+        self.backend.reached(self.max_offset)
+        if self.max_offset >= self.prepare_at:
+            prepare(self)
+
+    cpdef next_segment(self):
+        """Open the next segment unless the open one has space. Raises BackendError."""
+        cdef int64_t base = self.max_offset
+        cdef Segment segment
+        if self.starved:
+            self.starved = False
+            raise NoBufferError("no buffer is free: the disk is behind the writers, send less")
+        if self.active is not None and base < self.active.base_offset + self.active.size:
+            return
+        try:
+            if self.made is None:
+                self.made = self.preparation.take(segment_path(self.folder, base), base)
+        except NoBufferError:
+            self.backend.request_durable(base)  # buffers are free again when that is on disk
+            raise
+        segment = self.made
+        self.backend.attach(segment)
+        self.made = None
+        self.open_segment(segment)
+        self.segments = (*self.segments, segment)
+
+    cdef object open_segment(self, Segment segment):
+        self.active = segment
+        self.next_report = segment.base_offset
+        self.prepare_at = segment.base_offset
+        if self.segment_size >= PREPARE_AT_ONCE and not self.backend.prewrites:
+            self.prepare_at += self.segment_size // 2
+
+    # --- reading
+
+    cpdef Segment segment_at(self, int64_t physical_offset):
+        """The segment that holds this offset; None outside of the log."""
+        cdef tuple segments = self.segments
+        cdef int64_t first
+        if not segments:
+            return None
+        first = (<Segment> segments[0]).base_offset
+        if not first <= physical_offset < first + len(segments) * self.segment_size:
+            return None
+        return segments[(physical_offset - first) // self.segment_size]
+
+    def read(self, int64_t physical_offset):
+        """The whole record that starts here, a view of the log; None where no sound one does."""
+        cdef Segment segment = self.segment_at(physical_offset)
+        cdef RecordView view
+        cdef int64_t at
+        if segment is None:
+            return None
+        at = physical_offset - segment.base_offset
+        if check(segment.data + at, segment.published() - at, physical_offset, True,
+                 &view) != RECORD_OK:
+            return None
+        return memoryview(segment)[at:at + view.size]
+
+    # --- opening, cutting, closing
+
+    def load(self):
+        """Open the files; all of them count as full until set_end().
+
+        It skips files that are no segments, with a warning (D27). Raises StoreFormatError where
+        sizes or names are not those of a log, BackendError and StoreError.
+        """
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            bases = find_segments(self.folder, self.segment_size)
+        except OSError as error:
+            raise StoreError(f"cannot read the log's folder {self.folder}: {error}") from error
+        self.segments = tuple(
+            self.backend.open(
+                segment_path(self.folder, base), base, self.segment_size, self.segment_size
+            )
+            for base in bases
+        )
+        if bases:
+            self.min_offset = bases[0]
+            self.max_offset = bases[len(bases) - 1] + self.segment_size
+
+    def set_end(self, int64_t physical_offset, int64_t durable=0):
+        """Cut the log at the end that recovery found (D6).
+
+        It removes later segments and zeroes the bytes behind the end on disk. The bytes between
+        `durable` and the end are not synced here: start the backend with `durable`. Raises
+        StoreFormatError where the log ends before `physical_offset`.
+        """
+        cdef Segment segment
+        cdef Segment active = None
+        if not self.segments or not self.min_offset <= physical_offset <= self.max_offset:
+            raise StoreFormatError(
+                f"the log spans {self.min_offset} to {self.max_offset}, "
+                f"it cannot end at {physical_offset}"
+            )
+        kept = []
+        for segment in self.segments:
+            if segment.base_offset <= physical_offset:
+                kept.append(segment)
+                active = segment
+        remove_files(self.folder, [segment.path for segment in reversed(self.segments[len(kept):])])
+        active.written = physical_offset - active.base_offset
+        active.zero_tail()
+        for segment in kept:
+            if segment is active or segment.base_offset + segment.size > durable:
+                self.backend.attach(segment)
+        self.segments = tuple(kept)
+        self.max_offset = physical_offset
+        self.open_segment(active)
+
+    def delete_oldest(self):
+        """Remove the first segment, to be recycled once no view of it is left.
+
+        Raises StoreError where it is the only one.
+        """
+        if len(self.segments) < 2:
+            raise StoreError("the log's last segment is in use and cannot be deleted")
+        oldest = self.segments[0]
+        self.segments = self.segments[1:]
+        self.min_offset = (<Segment> self.segments[0]).base_offset
+        if not self.preparation.recycle(oldest):
+            remove_files(self.folder, [oldest.path])
+
+    def close(self):
+        """Remove the segment that was prepared and not used."""
+        self.preparation.close()
+
+    # --- for Python callers
+
+    def append_record(self, record, ConsumeQueue queue, tags_code=None):
+        """Append one message; `tags_code` replaces the hash of its TAGS in the queue's entry.
+
+        The store time is now, the physical offset the log's end. Raises MessageIllegalError where
+        no record or segment can hold the message (D1), RecordError where properties or hosts cannot
+        be encoded, and BackendError; then nothing was appended.
+        """
+        cdef Outgoing outgoing = Outgoing(record)
+        cdef Appended appended
+        cdef AppendStatus status = APPEND_NEXT_SEGMENT
+        if tags_code is not None:
+            outgoing.message.tags_code = tags_code
+        while True:
+            status = self.append(&outgoing.message, queue, self.clock.now_ms(), &appended)
+            if not self.retry(status, queue):
+                return result(status, &appended, &outgoing.message, self.segment_size)
+
+    def append_records(self, record, batch, ConsumeQueue queue):
+        """Append a batch body of the wire; `record` gives all but body, flag and tags.
+
+        Its properties are added to each element's own. All elements go into one segment, or none is
+        appended. Raises the same as append_record().
+        """
+        cdef Outgoing outgoing = Outgoing(record)
+        cdef Appended appended
+        cdef AppendStatus status = APPEND_NEXT_SEGMENT
+        cdef Py_buffer body
+        outgoing.message.properties_more = outgoing.message.properties
+        outgoing.message.properties_more_length = outgoing.message.properties_length
+        PyObject_GetBuffer(batch, &body, PyBUF_SIMPLE)
+        try:
+            if body.len > 0x7FFFFFFF:
+                raise MessageIllegalError(f"a batch of {body.len} bytes is over 2147483647")
+            while True:
+                status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
+                                           <int32_t> body.len, queue, self.clock.now_ms(),
+                                           &appended)
+                if not self.retry(status, queue):
+                    return result(status, &appended, &outgoing.message, self.segment_size)
+        finally:
+            PyBuffer_Release(&body)
+
+    cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1:
+        if status == APPEND_NEXT_SEGMENT:
+            self.next_segment()
+            return True
+        if status == APPEND_QUEUE_ROOM:
+            queue.make_room()
+            return True
+        return False
+
+
+cdef object result(AppendStatus status, const Appended *appended, const Message *message,
+                   int64_t segment_size):
+    if status == APPEND_TOO_LARGE:
+        raise MessageIllegalError(
+            f"a message or batch with {message.body_length} bytes of body does not fit into a "
+            f"segment of {segment_size} bytes: raise mappedFileSizeCommitLog"
+        )
+    if status == APPEND_ILLEGAL:
+        raise MessageIllegalError(
+            f"topic of {message.topic_length} bytes (1 to {layout.TOPIC_MAX} are allowed), "
+            f"properties of {message.properties_length + message.properties_more_length} bytes "
+            f"(at most {layout.PROPERTIES_MAX}), or a malformed batch"
+        )
+    return AppendResult(
+        appended.physical_offset, appended.end, appended.queue_offset,
+        appended.store_timestamp, appended.count,
+    )
+
+
+# The batch's properties stand behind the element's own: theirs wins, as in a record read back.
+cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
+    cdef int32_t length
+    if find_property(element.properties_more, element.properties_more_length, TAGS,
+                     <int32_t> strlen(TAGS), &length) != NULL:
+        return hash_tags(element.properties_more, element.properties_more_length)
+    return hash_tags(element.properties, element.properties_length)
+
+
+# Entries of a batch whose records are in the log, from `physical_offset` on.
+cdef bint put_batch(ConsumeQueue queue, Message *element, const uint8_t *batch, int32_t length,
+                    int64_t physical_offset) noexcept nogil:
+    cdef int32_t position = 0
+    cdef int64_t size
+    while position < length:
+        position += read_batch_element(batch + position, length - position, element)
+        size = encoded_size(element)
+        if queue.free_entries == 0 and not made_room(queue):
+            return False
+        queue.put(physical_offset, <int32_t> size, element_tags_code(element))
+        physical_offset += size
+    return True
+
+
+# False hides the error from here: the caller calls make_room() itself, which raises it.
+cdef bint made_room(ConsumeQueue queue) noexcept with gil:
+    try:
+        queue.make_room()
+    except BackendError:
+        return False
+    return queue.free_entries > 0
+
+
+cdef void prepare(CommitLog log) noexcept with gil:
+    log.prepare_at = INT64_MAX
+    base = log.active.base_offset + log.segment_size
+    log.preparation.begin(segment_path(log.folder, base), base)

@@ -1,0 +1,86 @@
+"""When ASYNC_FLUSH requests durability of the backend (RocketMQ: FlushRealTimeService)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from congreve.engine.config import StoreConfig
+
+_PAGE = 4096
+
+logger = logging.getLogger(__name__)
+
+
+class FlushPolicy:
+    """Decides by the written and the durable offset when to flush; times in ms."""
+
+    def __init__(self, config: StoreConfig, now_ms: int) -> None:
+        self._config = config
+        self._last_thorough_ms = now_ms
+
+    def due(self, written: int, durable: int, now_ms: int) -> bool:
+        """Whether to flush now: enough whole pages wait, or any bytes have waited too long."""
+        if written <= durable:
+            return False
+        if now_ms >= self._last_thorough_ms + self._config.flush_commit_log_thorough_interval:
+            self._last_thorough_ms = now_ms
+            return True
+        waiting = written // _PAGE - durable // _PAGE
+        return waiting >= self._config.flush_commit_log_least_pages
+
+
+class FlushTimer:
+    """The thread of ASYNC_FLUSH. Under SYNC_FLUSH every append requests durability; no thread runs.
+
+    It checks every flushIntervalCommitLog ms; with flushCommitLogTimed=false at each wake(), too.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        written: Callable[[], int],
+        durable: Callable[[], int],
+        request: Callable[[int], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._written = written
+        self._durable = durable
+        self._request = request
+        self._monotonic = monotonic
+        self._woken = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.wants_wake = not config.sync_flush and not config.flush_commit_log_timed
+
+    def start(self) -> None:
+        """Start the thread."""
+        if self._config.sync_flush:
+            return
+        self._thread = threading.Thread(target=self._run, name="flush-timer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; idempotent. The backend flushes the rest when it stops."""
+        self._stopping = True
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def wake(self) -> None:
+        """Check now, after an append (RocketMQ: handleDiskFlush); returns at once."""
+        self._woken.set()
+
+    def _run(self) -> None:
+        policy = FlushPolicy(self._config, int(self._monotonic() * 1000))
+        while True:
+            self._woken.wait(self._config.flush_interval_commit_log / 1000)
+            self._woken.clear()
+            if self._stopping:
+                return
+            written = self._written()
+            if policy.due(written, self._durable(), int(self._monotonic() * 1000)):
+                self._request(written)

@@ -1,0 +1,72 @@
+"""The files of a commit log's folder: which are segments, and which are not."""
+
+import logging
+import os
+import re
+from itertools import pairwise
+
+from congreve.engine.errors import StoreFormatError
+from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.errors import BackendError
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_NAME = re.compile(r"[0-9]{20}")
+
+
+def segment_path(folder: str, base_offset: int) -> str:
+    """Path of a segment: its name is the physical offset of its first byte, in 20 digits."""
+    return os.path.join(folder, f"{base_offset:020d}")
+
+
+def has_segments(folder: str) -> bool:
+    """Whether there is such a folder with a segment in it."""
+    return os.path.isdir(folder) and any(map(SEGMENT_NAME.fullmatch, os.listdir(folder)))
+
+
+def find_segments(folder: str, segment_size: int) -> list[int]:
+    """Base offsets of the segments in `folder`, ascending and without a gap.
+
+    Other files stay as they are, with a warning (defect D27). A truncated last segment is extended
+    to its size, so that recovery can examine what it still holds. Raises StoreFormatError for any
+    other wrong size and for a segment that is missing between others.
+    """
+    entries = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if SEGMENT_NAME.fullmatch(entry.name) and entry.is_file():
+            entries.append(entry)
+        else:
+            logger.warning("%s is no segment of a commit log: not looked at", entry.path)
+    size = segment_size
+    for entry in entries:
+        size = entry.stat().st_size
+        # A lone short file may as well be one of a store with other settings.
+        cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
+        if size != segment_size and not cut_short:
+            raise StoreFormatError(
+                f"{entry.path} has {size} bytes, the settings ask for {segment_size}: open the "
+                "store with the mappedFileSizeCommitLog that it was written with"
+            )
+    bases = [int(entry.name) for entry in entries]
+    for before, base in pairwise(bases):
+        if base != before + segment_size:
+            raise StoreFormatError(
+                f"{segment_path(folder, base)} does not follow {segment_path(folder, before)}: "
+                "restore the segments between them, or move the later ones away"
+            )
+    if size != segment_size:
+        logger.warning("%s was cut short to %d bytes: made whole again", entries[-1].path, size)
+        os.truncate(entries[-1].path, segment_size)
+    return bases
+
+
+def remove_files(folder: str, paths: list[str]) -> None:
+    """Unlink `paths`, one after the other, and sync the folder. Raises BackendError."""
+    try:
+        for path in paths:
+            os.unlink(path)
+        sync_folder(folder)
+    except OSError as error:
+        raise BackendError(
+            f"cannot remove segments of {folder}: {error}", error.errno or 0
+        ) from error

@@ -1,0 +1,1 @@
+"""A store that is read without opening it: its files, its visible end, verification."""

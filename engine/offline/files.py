@@ -1,0 +1,223 @@
+"""A store's files as they lie in its folder, for programs that only read (no lock, no recovery)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congreve.engine.errors import StoreFormatError
+from congreve.engine.format import CONSUME_QUEUE_ENTRY, ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.offline.visible_end import readable_end
+from congreve.engine.state.lock import is_held
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.mapping import Mapping
+
+Entries = np.ndarray[Any, np.dtype[np.void]]
+
+
+class QueueFile:
+    """The entries of one queue, offsets [min_offset, max_offset), read while a broker may append.
+
+    What the log has no more and filler lie before `min_offset`; `max_offset` is as it was when the
+    object was made, or when what is not readable yet was cut off. StoreFormatError where the files
+    do not follow each other.
+    """
+
+    def __init__(self, files: Sequence[tuple[int, Path, int]], log_begin: int) -> None:
+        self._files: list[tuple[int, Entries]] = []
+        for number, (base, path, size) in enumerate(files):
+            if number + 1 < len(files) and base + size != files[number + 1][0]:
+                raise StoreFormatError(
+                    f"{path} has {size} bytes and {files[number + 1][1].name} does not begin "
+                    "behind it: one of them is no file of this queue"
+                )
+            if size >= ENTRY_SIZE:
+                entries = _map(path, size).array(CONSUME_QUEUE_ENTRY)
+                self._files.append((base // ENTRY_SIZE, entries))
+        self.min_offset = self.max_offset = 0
+        if self._files:
+            first, last = self._files[0][0], self._files[-1]
+            self.max_offset = last[0] + _first(lambda i: last[1]["size"][i] <= 0, 0, len(last[1]))
+            self.min_offset = _first(lambda i: self._alive(i, log_begin), first, self.max_offset)
+
+    def entries(self, start: int, stop: int) -> Entries:
+        """Entries of [start, stop) as CONSUME_QUEUE_ENTRY, clipped to what is there.
+
+        A view of the mapped file where one file holds them all, else a copy.
+        """
+        start, stop = max(start, self.min_offset), min(stop, self.max_offset)
+        parts = [
+            entries[max(start - base, 0) : stop - base]
+            for base, entries in self._files
+            if base < stop and start < base + len(entries)
+        ]
+        if start >= stop or not parts:
+            return np.empty(0, CONSUME_QUEUE_ENTRY)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def offset_from(self, reached: Callable[[int, int], bool]) -> int:
+        """First offset whose record is `reached(physical_offset, size)`, else max_offset.
+
+        A binary search: what is reached must stay so to the queue's end.
+        """
+
+        def there(offset: int) -> bool:
+            entry = self._at(offset)
+            return reached(int(entry["physical_offset"]), int(entry["size"]))
+
+        return _first(there, self.min_offset, self.max_offset)
+
+    def cut_off(self, end: int) -> None:
+        """Have the queue end at an offset at or before its end."""
+        self.max_offset = min(self.max_offset, end)
+
+    def _at(self, offset: int) -> Any:
+        for base, entries in reversed(self._files):
+            if base <= offset:
+                return entries[offset - base]
+        raise IndexError(offset)
+
+    def _alive(self, offset: int, log_begin: int) -> bool:
+        entry = self._at(offset)
+        return bool(entry["size"] != FILLER_SIZE and entry["physical_offset"] >= log_begin)
+
+
+class StoreFiles:
+    """The commit log and consume queues under one storePathRootDir, read while a broker may write.
+
+    Segments are mapped when they are first asked for and stay mapped as long as this object lives.
+    What is no segment and no queue is not looked at. Raises StoreFormatError.
+    """
+
+    def __init__(self, root: Path, commit_log: Path | None = None) -> None:
+        self.root = root
+        self._folder = commit_log or root / "commitlog"
+        if not self._folder.is_dir():
+            raise StoreFormatError(f"{root} is no store: there is no folder {self._folder}")
+        self._mapped: dict[int, Mapping] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look for segments that came or went, and whether a broker has the store."""
+        self.live = is_held(str(self.root / "lock"))
+        found = _numbered(self._folder)
+        self._segments = {base: path for base, path, _ in found}
+        bases = list(self._segments)
+        self.log_begin = bases[0] if bases else 0
+        if len(bases) > 1:
+            self._segment_size = bases[1] - bases[0]
+        elif bases:
+            self._segment_size = found[0][2]
+        else:
+            self._segment_size = 0
+        for base, path, size in found[:-1]:
+            if size != self._segment_size or (base - self.log_begin) % self._segment_size:
+                raise StoreFormatError(
+                    f"{path} has {size} bytes, but {self._segments[bases[1]].name} begins "
+                    f"{self._segment_size} behind the first: one of them is no segment of this "
+                    "log, or one between them is missing"
+                )
+        for gone in self._mapped.keys() - self._segments.keys():
+            del self._mapped[gone]
+
+    def topics(self) -> list[str]:
+        """Names of all topics that have queues, sorted."""
+        folder = self.root / "consumequeue"
+        if not folder.is_dir():
+            return []
+        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+
+    def queues(self, topic: str) -> list[int]:
+        """Ids of the topic's queues, ascending; StoreFormatError when there is no such topic."""
+        folder = self.root / "consumequeue" / topic
+        if not folder.is_dir():
+            raise StoreFormatError(f"{self.root} holds no topic {topic!r}")
+        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+
+    def queue(self, topic: str, queue_id: int) -> QueueFile:
+        """A queue as it is now; one without files is empty.
+
+        While a broker has the store, without messages that it has not written to the log's files.
+        """
+        folder = self.root / "consumequeue" / topic / str(queue_id)
+        queue = QueueFile(_numbered(folder) if folder.is_dir() else [], self.log_begin)
+        if self.live:
+            queue.cut_off(readable_end(self, queue))
+        return queue
+
+    def segment_base(self, physical_offset: int) -> int:
+        """Where the segment begins that a physical offset lies in."""
+        if not self._segment_size:
+            raise StoreFormatError(f"{self._folder} has no segment")
+        return physical_offset - (physical_offset - self.log_begin) % self._segment_size
+
+    def runs(self, physical_offsets: Any) -> Iterator[tuple[int, slice]]:
+        """Ascending physical offsets by the segment that they lie in: where it begins, and which.
+
+        An offset behind the last segment counts to that which would follow.
+        """
+        start = 0
+        while start < len(physical_offsets):
+            base = self.segment_base(int(physical_offsets[start]))
+            beyond = physical_offsets[start:] >= base + self._segment_size
+            stop = start + int(np.argmax(beyond)) if beyond.any() else len(physical_offsets)
+            yield base, slice(start, stop)
+            start = stop
+
+    def segment(self, base: int) -> Mapping:
+        """The bytes of the segment that begins there; a torn last one has fewer than the others.
+
+        StoreFormatError when it is gone.
+        """
+        mapped = self._mapped.get(base)
+        if mapped is None:
+            if base not in self._segments:
+                self.refresh()
+            path = self._segments.get(base)
+            if path is None:
+                raise StoreFormatError(
+                    f"{self._folder} has no segment for physical offset {base} any more"
+                )
+            mapped = self._mapped[base] = _map(path, path.stat().st_size)
+        return mapped
+
+    def record(self, physical_offset: int, size: int) -> memoryview:
+        """The bytes of one record, fewer where the segment ends; StoreFormatError when it is gone.
+
+        A negative or huge `size` is cut to what the segment holds.
+        """
+        base = self.segment_base(physical_offset)
+        start = physical_offset - base
+        return memoryview(self.segment(base))[start : start + max(size, 0)]
+
+
+def _first(holds: Callable[[int], Any], start: int, stop: int) -> int:
+    """First of [start, stop) for which `holds` is true, and with it for all behind; else stop."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if holds(middle):
+            stop = middle
+        else:
+            start = middle + 1
+    return start
+
+
+def _map(path: Path, size: int) -> Mapping:
+    try:
+        return Mapping(str(path), size, writable=False)
+    except BackendError as error:
+        raise StoreFormatError(str(error)) from error
+
+
+def _numbered(folder: Path) -> list[tuple[int, Path, int]]:
+    """(number, path, bytes) of the files named by twenty digits, ascending."""
+    found = []
+    for path in folder.iterdir():
+        if path.name.isdecimal() and len(path.name) == 20:
+            with suppress(FileNotFoundError):  # it expired since the folder was listed
+                found.append((int(path.name), path, path.stat().st_size))
+    return sorted(found)

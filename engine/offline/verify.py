@@ -1,0 +1,256 @@
+"""A store's folder examined while no broker runs on it; nothing on disk changes."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
+from congreve.engine.log.segment_files import SEGMENT_NAME
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.recovery import scan
+from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
+from congreve.engine.state.lock import is_held
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.mapping import Mapping
+from congreve.records.message.parked import ParkingRule
+
+Segment = tuple[int, Path]  # base offset, file
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """One queue: offsets [min, max)."""
+
+    topic: str
+    queue_id: int
+    min: int
+    max: int
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """What lies in a store's folder; physical offsets [log_begin, log_end), times in ms."""
+
+    root: str
+    clean: bool  # the last stop was one
+    segment_size: int
+    segments: int
+    log_begin: int
+    log_end: int
+    first_store_timestamp: int
+    last_store_timestamp: int
+    checkpoint_timestamp: int
+    index_files: int
+    queues: list[QueueInfo]
+    problems: list[str]  # segments that are missing or cut; what verify finds is more
+
+
+class VerifyReport(msgspec.Struct, frozen=True):
+    """What a whole reading of a store found; `problems` are sentences, at most `limit` of them."""
+
+    records: int
+    bytes: int
+    entries: int
+    problems: list[str]
+    more_problems: int
+
+
+class StoreExaminer:
+    """`congreve store info|verify`. Raises StoreError where there is no store to examine."""
+
+    def __init__(self, root: str, commit_log_dir: str = "") -> None:
+        self._root = Path(root)
+        self._log_folder = Path(commit_log_dir) if commit_log_dir else self._root / "commitlog"
+        if not self._log_folder.is_dir():
+            raise StoreError(f"{root} holds no store: there is no folder {self._log_folder}")
+        self._segments = list(_numbered(self._log_folder))
+        sizes = Counter(filter(None, (path.stat().st_size for _, path in self._segments)))
+        # Of a whole segment: what most of them have, and the larger one where that is undecided.
+        self._size = max(sizes, key=lambda size: (sizes[size], size), default=0)
+        self._misfits = list(self._find_misfits())
+
+    def _find_misfits(self) -> Iterator[str]:
+        """Segments of a wrong size, and what is missing between two."""
+        end = self._segments[0][0] if self._segments else 0
+        for base, path in self._segments:
+            if base != end:
+                yield f"{end} to {base} of the log are missing: {path} is the next segment"
+            size = path.stat().st_size
+            if size != self._size:
+                yield f"{path} has {size} bytes, a whole segment {self._size}"
+            end = base + self._size
+
+    def info(self) -> StoreInfo:
+        """Quick: reads the heads of the files and the records of the last segment."""
+        times = Checkpoint(str(self._root / "checkpoint"))
+        times.load()
+        first, last = LogScanner(verify_crc=False), LogScanner(verify_crc=False)
+        if self._segments:
+            base, path = self._segments[0]
+            first.scan(self._map(path), base, base, base + 1)
+            base, path = self._segments[self._last_used()]
+            last.scan(self._map(path), base, base)
+        index = self._root / "index"
+        return StoreInfo(
+            root=str(self._root),
+            clean=not (self._root / "abort").exists(),
+            segment_size=self._size,
+            segments=len(self._segments),
+            log_begin=self._segments[0][0] if self._segments else 0,
+            log_end=last.position,
+            first_store_timestamp=first.last_store_timestamp,
+            last_store_timestamp=last.last_store_timestamp,
+            checkpoint_timestamp=times.min_timestamp,
+            index_files=len(list(index.iterdir())) if index.is_dir() else 0,
+            queues=[
+                QueueInfo(queue.topic, queue.queue_id, queue.min, queue.max)
+                for queue in self._queues()
+            ],
+            problems=self._misfits,
+        )
+
+    def _last_used(self) -> int:
+        """Number of the last segment that begins with a record; the reference has empty ones behind
+        it that it made ahead. Reads no more than the heads."""
+        for number in reversed(range(len(self._segments))):
+            base, path = self._segments[number]
+            scanner = LogScanner(verify_crc=False)
+            scanner.scan(self._map(path), base, base, base + 1)
+            if scanner.records:
+                return number
+        return 0
+
+    def verify(
+        self,
+        parking: ParkingRule | None = None,
+        *,
+        limit: int = 100,
+        progress: Callable[[int], None] | None = None,
+    ) -> VerifyReport:
+        """Reads every record with its CRC and compares every queue entry with its record.
+
+        `parking` is what the broker's settings say of parked messages; without it, what the store
+        remembers of them, or the defaults. It calls `progress` with the bytes of each segment that
+        it has read. Beside a running broker it ignores messages that come after the call.
+        """
+        log_end = self.info().log_end if is_held(str(self._root / "lock")) else None
+        known = QueueCheckpointFile(str(self._root / "congreve"), read_only=True).load()
+        queues = self._queues()
+        problems: list[str] = []
+        reported = 0
+
+        def report(problem: str) -> None:
+            nonlocal reported
+            reported += 1
+            if reported <= limit:
+                problems.append(problem)
+
+        for misfit in self._misfits:
+            report(misfit)
+        if known is not None:
+            self._check_promises(queues, known, report)
+        rules = [] if known is None else list(known.parking)
+        if parking is not None:
+            rules.insert(0, parking)
+        scanner = LogScanner(
+            queues,
+            compare=True,
+            parking=rules or [StoreConfig(root_dir=str(self._root)).parking],
+            report=report,
+        )
+        last_used = self._last_used()
+        end = 0
+        for number, (base, path) in enumerate(self._segments):
+            self._verify_segment(scanner, base, path, report, log_end, last=number >= last_used)
+            if number <= last_used:
+                end = scanner.position
+            if progress is not None:
+                progress(self._size)
+        for topic, queue_id in scanner.missing:
+            # Without our own checkpoint a deleted topic looks like a lost one.
+            if known is None or known.end_of(topic, queue_id) > 0:
+                report(f"queue {queue_id} of {topic} is missing")
+        entries = sum(_end(queue, log_end) - queue.min for queue in queues)
+        if entries != scanner.dispatched:
+            report(f"the queues have {entries} entries, the log {scanner.dispatched} messages")
+        return VerifyReport(
+            records=scanner.records,
+            bytes=end - self._segments[0][0] if self._segments else 0,
+            entries=entries,
+            problems=problems,
+            more_problems=max(reported - limit, 0),
+        )
+
+    def _check_promises(
+        self, queues: QueueTable, known: QueueCheckpoint, report: Callable[[str], None]
+    ) -> None:
+        expired = bool(self._segments) and self._segments[0][0] > known.log_begin
+        for topic, promised in known.queues.items():
+            for queue_id, promise in promised.items():
+                queue = queues.find(topic, queue_id)
+                if queue is None:
+                    continue
+                if queue.max < promise.max or (queue.min > promise.min and not expired):
+                    report(
+                        f"queue {queue_id} of {topic} has entries {queue.min} to {queue.max}, "
+                        f"the checkpoint promises {promise.min} to {promise.max}"
+                    )
+
+    def _verify_segment(
+        self,
+        scanner: LogScanner,
+        base: int,
+        path: Path,
+        report: Callable[[str], None],
+        log_end: int | None,
+        *,
+        last: bool,
+    ) -> None:
+        if log_end is not None and base >= log_end:
+            return
+        data = self._map(path)
+        why = scanner.scan(data, base, base, log_end)
+        while why == scan.BAD or (why == scan.END and not last):
+            bad = scanner.position
+            found = scanner.resync(data, base, bad + 1)
+            where = "the rest of the segment" if found is None else f"{found - bad} bytes"
+            report(f"{where} at {bad} in {path} hold no valid record")
+            if found is None:
+                return
+            why = scanner.scan(data, base, found, log_end)
+
+    def _queues(self) -> QueueTable:
+        folder = self._root / "consumequeue"
+        sizes = Counter(path.stat().st_size for path in folder.glob("*/*/" + "[0-9]" * 20))
+        queues = QueueTable(
+            folder, max(sizes, key=lambda size: (sizes[size], size), default=6_000_000)
+        )
+        queues.load()
+        begin = self._segments[0][0] if self._segments else 0
+        for queue in queues:
+            queue.correct_min_offset(begin)
+        return queues
+
+    def _map(self, path: Path) -> Mapping | bytes:
+        size = min(path.stat().st_size, self._size)
+        if not size:
+            return b""
+        try:
+            return Mapping(str(path), size, writable=False)
+        except BackendError as error:
+            raise StoreError(str(error)) from error
+
+
+def _end(queue: ConsumeQueue, log_end: int | None) -> int:
+    """Offset behind the last entry whose record ends at or before `log_end`."""
+    return queue.max if log_end is None else min(queue.first_behind(log_end), queue.max)
+
+
+def _numbered(folder: Path) -> Iterator[Segment]:
+    for name in sorted(os.listdir(folder)):
+        if SEGMENT_NAME.fullmatch(name) and (folder / name).is_file():
+            yield int(name), folder / name

@@ -1,0 +1,572 @@
+"""Consume queues: for each queue of a topic, where in the log its messages lie."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from bisect import bisect_right
+
+import numpy
+
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
+from congreve.engine.queue.queue_files cimport MappingBudget, MappingCache, QueueFiles
+from congreve.io_backends.atomic cimport store_release
+from congreve.io_backends.mapping cimport Mapping
+from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
+
+from congreve.engine.errors import StoreFormatError
+from congreve.engine.format import CONSUME_QUEUE_ENTRY
+from congreve.io_backends.errors import BackendError
+
+cdef int64_t STRETCH_MIN = 4096     # reserved at once: small for idle queues,
+cdef int64_t STRETCH_GROWTH = 8     # so many times what a file holds for others:
+cdef int64_t STRETCH_MAX = 65536    # thousands that fill alike are all at the end of theirs at once
+
+
+cdef void write_entry(uint8_t *at, int64_t physical_offset, int32_t size,
+                      int64_t tags_code) noexcept nogil:
+    store_i64(at, physical_offset)
+    store_i32(at + CQ_AT_SIZE, size)
+    store_i64(at + CQ_AT_TAGS_CODE, tags_code)
+
+
+cdef int64_t count_valid(const uint8_t *data, int64_t entries, int64_t *end) noexcept nogil:
+    # Leading entries that can be true: sizes positive, records in log order (D7). Filler counts
+    # but says nothing of the log (D9). `end` becomes the end of the last record named.
+    cdef int64_t i, physical
+    cdef int32_t size
+    for i in range(entries):
+        physical = load_i64(data)
+        size = load_i32(data + CQ_AT_SIZE)
+        if size <= 0 or physical < 0:
+            return i
+        if size != CQ_FILLER_SIZE:
+            if physical < end[0]:
+                return i
+            end[0] = physical + size
+        data += CQ_ENTRY
+    return entries
+
+
+# Unmaps the queues that got no entry for the longest, after a queue was mapped for writing.
+cdef spend(MappingBudget budget, ConsumeQueue queue):
+    queue.max_seen = -1
+    if not queue.counted:
+        queue.counted = True
+        budget.queues.append(queue)
+    save(budget, budget.limit)
+
+
+# Leaves at most `most` queues mapped; whether one was unmapped. It skips a queue once that got
+# entries since its last turn. Readers lose nothing: the mapping lives as long as references to it.
+cdef bint save(MappingBudget budget, Py_ssize_t most) except -1:
+    cdef ConsumeQueue queue
+    cdef bint saved = False
+    while len(budget.queues) > most:
+        queue = budget.queues.popleft()
+        if queue.active is not None and queue.max_seen != queue.max_offset:
+            queue.max_seen = queue.max_offset
+            budget.queues.append(queue)
+        else:
+            queue.give_back()
+            saved = True
+    return saved
+
+
+def newest_of(queues):
+    """The queue whose last record has the greatest physical offset, None without queues."""
+    cdef ConsumeQueue queue, newest = None
+    for queue in queues:
+        if newest is None or queue.max_physical > newest.max_physical:
+            newest = queue
+    return newest
+
+
+def forget_entries(queues):
+    """Make these queues empty; their files and mappings stay."""
+    cdef ConsumeQueue queue
+    for queue in queues:
+        queue.next, queue.free_entries, queue.reserved = NULL, 0, 0
+        queue.min_offset = queue.max_offset = queue.flushed = queue.max_physical = 0
+
+
+cdef class ConsumeQueue:
+    """One queue of one topic: 20-byte entries that say where messages lie in the log.
+
+    RocketMQ: ConsumeQueue. One thread appends; others may read and flush. Its methods raise
+    BackendError where the disk fails, StoreFormatError where files or offsets cannot be right.
+
+    The first entry creates `folder`. `file_size` is in bytes, rounded up to whole entries.
+    """
+
+    def __init__(self, str folder, str topic, int32_t queue_id, int64_t file_size=6_000_000,
+                 MappingCache cache=None, MappingBudget budget=None):
+        if file_size < CQ_ENTRY:
+            raise StoreFormatError(f"a consume queue file needs {CQ_ENTRY} bytes, not {file_size}")
+        self.topic, self.queue_id = topic, queue_id
+        self.file_size = (file_size + CQ_ENTRY - 1) // CQ_ENTRY * CQ_ENTRY
+        self.on_disk = QueueFiles(
+            folder, self.file_size, MappingCache() if cache is None else cache
+        )
+        self.budget = MappingBudget() if budget is None else budget
+
+    @property
+    def min(self):
+        """First offset that can be read (getMinOffsetInQueue)."""
+        return self.min_offset
+
+    @property
+    def max(self):
+        """Offset of the next entry (getMaxOffsetInQueue)."""
+        return self.max_offset
+
+    @property
+    def max_physical_offset(self):
+        """Where the last entry's record ends in the log; 0 without an entry, filler not counted."""
+        return self.max_physical
+
+    @property
+    def files(self):
+        """Paths of the files, oldest first."""
+        return [f"{self.on_disk.folder}/{base:020d}" for base in self.on_disk.bases]
+
+    @property
+    def dirty_pages(self):
+        """4 KiB pages that a flush would write."""
+        return ((self.max_offset - self.flushed) * CQ_ENTRY + 4095) // 4096
+
+    # --- writing
+
+    cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil:
+        write_entry(self.next, physical_offset, size, tags_code)
+        self.max_physical = physical_offset + size
+        self.free_entries -= 1
+        self.next = self.next + CQ_ENTRY if self.free_entries else NULL
+        store_release(&self.max_offset, self.max_offset + 1)
+
+    cpdef make_room(self):
+        """Open the next file, or reserve the next part of this one, where no entry fits."""
+        cdef int64_t position = self.max_offset * CQ_ENTRY
+        cdef int64_t base = position - position % self.file_size
+        cdef int64_t end
+        cdef int64_t wanted = self.max_offset + self.wanted
+        self.wanted = 0
+        if self.free_entries == 0:
+            if self.active is None or base != self.active_base:
+                self.active = self.file_for(base)
+                self.active_base = base
+                self.ahead = None
+                spend(self.budget, self)
+            position -= base
+            end = position + max(STRETCH_MIN, min(STRETCH_GROWTH * position, STRETCH_MAX))
+            if self.reserved > self.max_offset:
+                end = self.reserved * CQ_ENTRY - base
+            end = min(end, self.file_size)
+            if self.reserved <= self.max_offset:
+                self.active.reserve(position, end)
+            self.free_entries = (end - position) // CQ_ENTRY
+            self.next = self.active.data + position
+            self.reserved = max(self.reserved, self.max_offset + self.free_entries)
+        if self.reserved < wanted:
+            self.reserve_upto(wanted)
+
+    cdef Mapping file_for(self, int64_t base):
+        if self.ahead is not None and self.ahead_base == base:
+            return self.ahead
+        try:
+            return self.on_disk.writable(base)
+        except BackendError as error:
+            # Other code of the process uses the mappings that the budget leaves.
+            if error.errno != ENOMEM or not save(self.budget, self.budget.mapped // 2):
+                raise
+        return self.on_disk.writable(base)
+
+    cdef void give_back(self):
+        self.active, self.ahead, self.next = None, None, NULL
+        self.free_entries = 0
+        self.counted = False
+
+    cdef reserve_upto(self, int64_t offset):
+        cdef int64_t position, base, end
+        cdef Mapping mapping
+        while self.reserved < offset:
+            position = self.reserved * CQ_ENTRY
+            base = position - position % self.file_size
+            end = min(offset * CQ_ENTRY, base + self.file_size)
+            mapping = self.active if base == self.active_base else self.file_for(base)
+            mapping.reserve(position - base, end - base)
+            if mapping is not self.active:
+                self.ahead, self.ahead_base = mapping, base
+            else:
+                self.free_entries = end // CQ_ENTRY - self.max_offset
+                self.next = mapping.data + self.max_offset * CQ_ENTRY - base
+            self.reserved = end // CQ_ENTRY
+
+    def start_at(self, int64_t offset):
+        """Let an empty queue begin at `offset`, with Java's filler entries in front of it."""
+        cdef int64_t base = offset * CQ_ENTRY - offset * CQ_ENTRY % self.file_size
+        if self.max_offset != 0 or self.on_disk.bases:
+            raise StoreFormatError(
+                f"queue {self.queue_id} of {self.topic} cannot start at {offset}: "
+                f"it holds entries up to {self.max_offset}"
+            )
+        self.max_offset = self.flushed = base // CQ_ENTRY
+        self._fill_to(offset)
+        self.min_offset = offset
+
+    def _fill_to(self, int64_t offset):
+        while self.max_offset < offset:
+            self.make_room()
+            write_entry(self.next, 0, CQ_FILLER_SIZE, 0)
+            self.free_entries -= 1
+            self.next = self.next + CQ_ENTRY if self.free_entries else NULL
+            store_release(&self.max_offset, self.max_offset + 1)
+
+    cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
+                      int64_t tags_code) except -1:
+        """Add the entry of a record that was found in the log (putMessagePositionInfo, defect D8).
+
+        Returns False where the queue has it already. It fills a gap with filler entries, and raises
+        StoreFormatError for one that is larger than a file.
+        """
+        if physical_offset + size <= self.max_physical or queue_offset < self.max_offset:
+            return False
+        if queue_offset > self.max_offset:
+            if not self.on_disk.bases:
+                self.start_at(queue_offset)
+            elif queue_offset - self.max_offset > self.file_size // CQ_ENTRY:
+                raise StoreFormatError(
+                    f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}, the record "
+                    f"at {physical_offset} claims {queue_offset}: the log is damaged"
+                )
+            else:
+                self._fill_to(queue_offset)
+        self.make_room()
+        self.put(physical_offset, size, tags_code)
+        return True
+
+    # --- reading
+
+    cdef Mapping mapping_at(self, int64_t base):
+        if self.active is not None and base == self.active_base:
+            return self.active
+        return self.on_disk.mapped(base)
+
+    cdef bint entry(self, int64_t offset, int64_t *physical_offset, int32_t *size,
+                    int64_t *tags_code) except? -1:
+        cdef int64_t position = offset * CQ_ENTRY
+        cdef Mapping mapping
+        cdef const uint8_t *at
+        if not self.min_offset <= offset < self.max_offset:
+            return False
+        mapping = self.mapping_at(position - position % self.file_size)
+        if mapping is None:
+            return False
+        at = mapping.data + position % self.file_size
+        physical_offset[0] = load_i64(at)
+        size[0] = load_i32(at + CQ_AT_SIZE)
+        tags_code[0] = load_i64(at + CQ_AT_TAGS_CODE)
+        return True
+
+    cdef bint names_lately(self, int64_t offset, int64_t physical_offset) noexcept nogil:
+        cdef int64_t position = offset * CQ_ENTRY - self.active_base
+        return (
+            self.active is not None and offset < self.max_offset
+            and 0 <= position < self.file_size
+            and load_i64(self.active.data + position) == physical_offset
+        )
+
+    cdef int64_t next_file_offset(self, int64_t offset):
+        bases = self.on_disk.bases
+        cdef Py_ssize_t at = bisect_right(bases, offset * CQ_ENTRY)
+        return bases[at] // CQ_ENTRY if at < len(bases) else self.max_offset
+
+    def __getitem__(self, int64_t offset):
+        """(physical offset, size, tags code) of one entry; IndexError outside [min, max)."""
+        cdef int64_t physical_offset, tags_code
+        cdef int32_t size
+        if not self.entry(offset, &physical_offset, &size, &tags_code):
+            raise IndexError(
+                f"entry {offset} of queue {self.queue_id} of {self.topic} is not in "
+                f"[{self.min_offset}, {self.max_offset})"
+            )
+        return physical_offset, size, tags_code
+
+    def entries(self, int64_t start, int64_t stop):
+        """Entries of [start, stop) as format.CONSUME_QUEUE_ENTRY, clipped to [min, max).
+
+        A view of the mapped file where one file holds them all, else a copy.
+        """
+        cdef int64_t each = self.file_size // CQ_ENTRY
+        cdef int64_t base, first
+        start, stop = max(start, self.min_offset), min(stop, self.max_offset)
+        pieces = []
+        while start < stop:
+            first = start - start % each
+            base = first * CQ_ENTRY
+            mapping = self.mapping_at(base)
+            if mapping is not None:
+                whole = mapping.array(CONSUME_QUEUE_ENTRY)
+                pieces.append(whole[start - first:min(stop - first, each)])
+            start = first + each
+        if len(pieces) == 1:
+            return pieces[0]
+        return numpy.concatenate(pieces) if pieces else numpy.empty(0, CONSUME_QUEUE_ENTRY)
+
+    def release_before(self, int64_t offset):
+        """Unmap files that hold only entries before `offset`; they are mapped again when read."""
+        for base in self.on_disk.bases:
+            if base + self.file_size > offset * CQ_ENTRY:
+                break
+            self.on_disk.forget(base)
+
+    def offset_at_time(self, int64_t timestamp, store_time_of):
+        """The offset stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
+
+        `store_time_of(physical_offset, size)` gives a record's store time, -1 where it cannot be
+        read. An equal time wins, else the nearer neighbour, of two the earlier; before all the
+        first entry, after all the last; `min` when the queue is empty.
+        """
+        cdef int64_t low = self.min_offset, high = self.max_offset, middle
+        cdef int64_t time, before
+        if low >= high:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self._store_time(middle, store_time_of) < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.max_offset:
+            return low - 1
+        time = self._store_time(low, store_time_of)
+        if time == timestamp or low == self.min_offset:
+            return low
+        before = self._store_time(low - 1, store_time_of)
+        return low if timestamp - before > time - timestamp or before < 0 else low - 1
+
+    def _store_time(self, int64_t offset, store_time_of):
+        physical_offset, size, _ = self[offset]
+        return -1 if size == CQ_FILLER_SIZE else store_time_of(physical_offset, size)
+
+    # --- recovery and cleaning
+
+    def load(self, int64_t end=-1):
+        """List the files and find the last valid entry; changes nothing on disk (defect D7).
+
+        It skips files that are not the queue's, and those of another size, with a warning (D27).
+        Raises BackendError where all files have another size. `min` is the begin of the first file
+        until correct_min_offset() is called. With an `end` it reads no entry: `max` is `end`, or
+        the number of entries that the files hold.
+        """
+        self.active, self.ahead, self.next, self.sums = None, None, NULL, None
+        self.free_entries, self.reserved = 0, 0
+        self.max_offset = self.max_physical = 0
+        bases = self.on_disk.scan()
+        self.min_offset = bases[0] // CQ_ENTRY if bases else 0
+        if end >= 0:
+            self._end_at(bases, end)
+        elif not bases and self.on_disk.misfits:
+            Mapping(self.on_disk.misfits[0], self.file_size, writable=False)  # says what is wrong
+        else:
+            self._find_end(bases)
+        self.flushed = self.max_offset
+        self.on_disk.bases = [base for base in bases if base <= self.max_offset * CQ_ENTRY]
+
+    def _end_at(self, list bases, int64_t end):
+        # At `end`, or where the files that follow each other end before it.
+        cdef int64_t reach = self.min_offset * CQ_ENTRY
+        cdef int64_t base
+        for base in bases:
+            if base != reach:
+                break
+            reach += self.file_size
+        self.max_offset = max(min(end, reach // CQ_ENTRY), self.min_offset)
+        self.max_physical = self._end_of_last_record()
+        behind = self.stored(self.max_offset, self.max_offset + 1)
+        self.has_more = (behind is not None and any(behind)) or (
+            bool(bases) and bases[len(bases) - 1] > self.max_offset * CQ_ENTRY
+        )
+        for base in bases:
+            self.on_disk.forget(base)
+
+    def _find_end(self, list bases):
+        cdef int64_t each = self.file_size // CQ_ENTRY
+        cdef int64_t valid, base
+        cdef Mapping mapping
+        for base in reversed(bases):
+            mapping = self.on_disk.mapped(base)
+            with nogil:
+                valid = count_valid(mapping.data, each, &self.max_physical)
+            self.on_disk.forget(base)
+            if valid > 0 or base == bases[0]:
+                self.max_offset = base // CQ_ENTRY + valid
+                break
+
+    def truncate_from(self, int64_t physical_offset):
+        """Remove the entries of records that end behind `physical_offset`; for recovery."""
+        self.truncate_to(self._first_not_below(physical_offset, True))
+
+    def truncate_to(self, int64_t offset):
+        """Remove the entries from `offset` on: zero and sync their bytes, remove later files."""
+        cdef int64_t position = offset * CQ_ENTRY
+        cdef int64_t base = position - position % self.file_size
+        cdef Mapping mapping
+        if offset > self.max_offset:
+            raise StoreFormatError(
+                f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}: "
+                f"it cannot be cut at {offset}"
+            )
+        self.active, self.ahead, self.next = None, None, NULL
+        self.free_entries, self.reserved = 0, 0
+        if offset < self.summed:
+            self.sums = None
+        last = base if position > base or self._only_file(base) else base - self.file_size
+        for later in [found for found in self.on_disk.scan() if found > last]:
+            self.on_disk.remove(later)
+        if last == base and base in self.on_disk.bases:
+            mapping = self.on_disk.writable(base)
+            if self.on_disk.has_data_behind(mapping, position - base):
+                mapping.zero_from(position - base)
+        self.max_offset = offset
+        self.flushed = min(self.flushed, offset)
+        self.max_physical = self._end_of_last_record()
+
+    def first_behind(self, int64_t physical_offset):
+        """The first entry of a record that ends behind `physical_offset`; `max` without one."""
+        return self._first_not_below(physical_offset, True)
+
+    def begin_at(self, int64_t offset):
+        """Set `min` to `offset`: all entries before it have expired."""
+        self.min_offset = min(max(self.min_offset, offset), self.max_offset)
+
+    def fill_to(self, int64_t offset):
+        """Append filler up to `offset`, for messages whose records the log lost."""
+        self._fill_to(offset)
+
+    def stored(self, int64_t start, int64_t stop):
+        """The bytes of entries [start, stop), of one file; None where there is no such file."""
+        cdef int64_t base = start * CQ_ENTRY - start * CQ_ENTRY % self.file_size
+        cdef Mapping mapping = self.mapping_at(base)
+        if mapping is None:
+            return None
+        return memoryview(mapping)[start * CQ_ENTRY - base:stop * CQ_ENTRY - base]
+
+    def rewrite(self, int64_t start, entries):
+        """Replace the entries from `start` on, all in one file; they are durable afterwards.
+
+        `entries` is an array of format.CONSUME_QUEUE_ENTRY.
+        """
+        cdef int64_t at = start * CQ_ENTRY % self.file_size
+        cdef int64_t base = start * CQ_ENTRY - at
+        cdef Mapping mapping = self.active if base == self.active_base else None
+        data = entries.tobytes()
+        if mapping is None:
+            mapping = self.on_disk.writable(base)
+        memoryview(mapping)[at:at + len(data)] = data
+        mapping.flush(at, at + len(data))
+
+    def _end_of_last_record(self):
+        cdef int64_t offset = self.max_offset - 1
+        while offset >= self.min_offset:
+            physical_offset, size, _ = self[offset]
+            if size != CQ_FILLER_SIZE:
+                return physical_offset + size
+            offset -= 1
+        return 0
+
+    def _first_not_below(self, int64_t physical_offset, bint by_end=False):
+        # First entry whose record begins at or behind `physical_offset` (or ends behind it).
+        cdef int64_t low = self.min_offset, high = self.max_offset, middle, found
+        cdef int64_t physical = 0
+        cdef int32_t size = 0
+        while low < high:
+            middle = (low + high) // 2
+            found = self._next_record(middle, high, &physical, &size)
+            if found < high and (physical + size <= physical_offset if by_end
+                                 else physical < physical_offset):
+                low = found + 1
+            else:
+                high = middle
+        return self._next_record(low, self.max_offset, &physical, &size)
+
+    cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
+                              int32_t *size) except -1:
+        # First entry at or behind `offset` that is no filler; `end` where there is none before it.
+        cdef int64_t tags_code
+        while offset < end and self.entry(offset, physical_offset, size, &tags_code):
+            if size[0] != CQ_FILLER_SIZE:
+                return offset
+            offset += 1
+        return end
+
+    def correct_min_offset(self, int64_t min_physical):
+        """Set `min` to the first entry whose record lies at or behind `min_physical`."""
+        self.min_offset = self._first_not_below(min_physical)
+
+    def delete_expired(self, int64_t min_physical):
+        """Correct `min` and remove files that lie before it, never the last; their number."""
+        cdef int64_t removed = 0
+        cdef int64_t each = self.file_size // CQ_ENTRY
+        self.correct_min_offset(min_physical)
+        for base in self.on_disk.bases[:len(self.on_disk.bases) - 1]:
+            if base // CQ_ENTRY + each > self.min_offset:
+                break
+            self.on_disk.remove(base)
+            removed += 1
+        return removed
+
+    def flush(self, int64_t least_pages=0):
+        """msync the entries appended since the last flush; False where there was too little."""
+        cdef int64_t end = self.max_offset * CQ_ENTRY
+        cdef int64_t start = self.flushed * CQ_ENTRY
+        cdef int64_t base, stop
+        cdef Mapping mapping
+        if start == end or self.dirty_pages < least_pages:
+            return False
+        while start < end:
+            base = start - start % self.file_size
+            stop = min(base + self.file_size, end)
+            if self.active is not None and base == self.active_base:
+                mapping = self.active
+                mapping.flush(start - base, stop - base)
+            else:
+                self.on_disk.sync(base)
+            start = stop
+        self.on_disk.sync_folder()
+        self.flushed = end // CQ_ENTRY
+        return True
+
+    def note_flushed(self, int64_t offset):
+        """Record that a sync of the whole file system covered the entries below `offset`."""
+        self.flushed = max(self.flushed, offset)
+
+    def close(self):
+        """Flush and unmap. A file that never got an entry is removed."""
+        cdef int64_t base
+        unused = []
+        if self.active is not None:
+            unused = [base for base in self.on_disk.bases if base >= self.max_offset * CQ_ENTRY]
+        self.flush()
+        self.active, self.ahead, self.next = None, None, NULL
+        self.free_entries, self.reserved = 0, 0
+        for base in unused:
+            if not self._only_file(base):
+                self.on_disk.remove(base)
+
+    def _only_file(self, int64_t base):
+        # Whether only the name of this file shows where the queue ends.
+        return base > 0 and self.on_disk.bases == [base]
+
+    def unmap(self):
+        """Release the mappings for writing; for a queue after forget_entries()."""
+        self.give_back()
+        self.sums = None
+
+    def destroy(self):
+        """Remove the queue's files and folder; the queue is empty afterwards."""
+        self.active, self.ahead, self.next, self.sums = None, None, NULL, None
+        self.free_entries, self.reserved = 0, 0
+        for base in self.on_disk.scan():
+            self.on_disk.remove(base)
+        self.min_offset = self.max_offset = self.flushed = self.max_physical = 0
+        self.on_disk.remove_folder()

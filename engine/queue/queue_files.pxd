@@ -1,0 +1,52 @@
+from libc.stdint cimport int64_t
+from congreve.io_backends.mapping cimport Mapping
+
+
+cdef class MappingCache:
+    # Read-only mappings of queue files, least recently used first out: queues may have more files
+    # than a process may have maps.
+    cdef readonly int limit
+    """Number of mappings at most."""
+    cdef object mappings        # OrderedDict of (folder, base): Mapping
+
+    cdef Mapping get(self, str folder, int64_t base, int64_t size)
+    cdef void drop(self, str folder, int64_t base)
+    # Gives up those of all folders below one.
+    cpdef drop_below(self, str folder)
+
+
+cdef class MappingBudget:
+    # How many queues may have their newest file mapped for writing; the others are mapped again
+    # when they get an entry. One thread appends, and it alone takes mappings away.
+    cdef readonly int limit
+    """Number of queues that may have a file mapped for writing."""
+    cdef object queues          # deque of ConsumeQueue, in the order in which they were mapped
+
+
+cdef class QueueFiles:
+    # The files of one queue. A base is the byte offset in the queue that a file is named after.
+    cdef readonly str folder
+    """The folder of the queue's files."""
+    cdef readonly int64_t size
+    """Bytes of each file."""
+    cdef readonly list misfits
+    """Paths of the files of another size that scan() found."""
+    cdef list bases                 # of the files on disk, ordered; replaced, never edited in place
+    cdef MappingCache cache
+    cdef bint folder_dirty          # files came or went since the folder was last synced
+
+    # Lists the folder anew, skipping (with a warning) what is no queue file.
+    cdef list scan(self)
+    # For reading; None when there is no such file.
+    cdef Mapping mapped(self, int64_t base)
+    # For writing; made where there is none.
+    cdef Mapping writable(self, int64_t base)
+    cdef bint has_data_behind(self, Mapping mapping, int64_t start) except -1
+    # Drops the mapping for reading: a queue without readers needs none.
+    cdef void forget(self, int64_t base)
+    cdef remove(self, int64_t base)
+    # The file as it is now is on disk afterwards, the same of the folder.
+    cdef sync(self, int64_t base)
+    cdef sync_folder(self)
+    # The folder itself goes, unless others put files there.
+    cdef remove_folder(self)

@@ -1,0 +1,1 @@
+"""Recovery of the log after a stop or a crash."""

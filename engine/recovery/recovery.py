@@ -1,0 +1,334 @@
+"""After a stop of any kind: log, consume queues and checkpoint brought to one consistent end.
+
+The log is the truth. Our own checkpoint says up to which record the queues are complete on disk,
+so that only what was written behind it is read again. Without one (a store that another broker
+wrote) the whole log is read once. Damage in the part that is known to have been complete costs
+the damaged records; damage behind it ends the log there.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.queue.repair import QueueRepair, UncheckedFile
+from congreve.engine.queue.sums import is_sound, parts
+from congreve.engine.recovery import scan
+from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueuePromise
+from congreve.io_backends.backend import Segment
+from congreve.records.message.topics import LIGHT_PREFIX
+
+#: Entries of queues that a start compares with their checksums; the others are for later.
+CHECKED_AT_START = 4_000_000
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What recovery read and decided; offsets are physical."""
+
+    reason: str
+    start: int
+    end: int
+    records: int
+    durable: int  # known to be on disk up to here
+    damaged: int  # stretches that were passed over
+    last_record: int  # -1 without one
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reason}: read {self.records} records from {self.start} to {self.end} "
+            f"in {self.seconds:.2f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    reason: str
+    rebuild: int  # queues that lack entries get them from here to `start`
+    start: int  # all queues get theirs from here on
+    trusted: int  # damage before this is passed over, damage behind it ends the log
+
+
+class _LostQueues:
+    """Only the queues that lack entries: the walk must not bring back a deleted topic."""
+
+    def __init__(self, queues: Iterable[ConsumeQueue]) -> None:
+        self._queues = {(queue.topic, queue.queue_id): queue for queue in queues}
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue; None for one that is to be skipped."""
+        return self._queues.get((topic, queue_id))
+
+
+class _NewQueues:
+    """All queues, emptied: recovery does not trust their files."""
+
+    def __init__(self, queues: QueueTable) -> None:
+        self._queues = queues
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The emptied queue; the walk calls this once, at the queue's first record."""
+        queue = self._queues.get(topic, queue_id)
+        queue.destroy()
+        return queue
+
+
+class Recovery:
+    """RocketMQ: CommitLog.recoverNormally and recoverAbnormally, with defects D5 to D9, D12, D14.
+
+    `known` is our checkpoint, None without one; `clean`: the last stop was a clean one.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        *,
+        times: Checkpoint,
+        known: QueueCheckpoint | None,
+        clean: bool,
+        repair: QueueRepair,
+    ) -> None:
+        self.unchecked: list[UncheckedFile] = []
+        """Files that are not checked yet: queue, start, stop, CRC-32 (queue/sums.py)."""
+        self._config = config
+        self._log = commit_log
+        self._queues = queues
+        self._times = times
+        self._known = known
+        self._clean = clean
+        self._repair = repair
+        self._lost: dict[ConsumeQueue, QueuePromise] = {}
+        self._to_check = CHECKED_AT_START
+        self._damaged = 0
+
+    def run(self) -> RecoveryReport:
+        """Recover log and queues. Raises StoreError or BackendError where the disk fails."""
+        began = time.monotonic()
+        segments = self._log.segments
+        if not segments:
+            return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, 0.0)
+        plan = self._plan()
+        records = 0
+        if self._lost:
+            some = self._scanner(_LostQueues(self._lost))
+            self._walk(some, plan.rebuild, plan.trusted, plan.start)
+            self._check_rebuilt()
+            records = some.records
+        scanner = self._scanner(_NewQueues(self._queues) if self._known is None else self._queues)
+        end = self._walk(scanner, plan.start, plan.trusted)
+        self._log.set_end(end, plan.start)
+        for queue in self._queues:
+            if queue.max_physical_offset > end:
+                queue.truncate_from(end)
+            if self._known is None or self._log.min_offset > self._known.log_begin:
+                queue.correct_min_offset(self._log.min_offset)
+        last_record = scanner.last_record
+        if not scanner.records and self._known is not None:
+            last_record = self._known.last_record
+        return RecoveryReport(
+            reason=plan.reason,
+            start=plan.rebuild,
+            end=end,
+            records=records + scanner.records,
+            durable=plan.start,
+            damaged=self._damaged,
+            last_record=last_record,
+            seconds=time.monotonic() - began,
+        )
+
+    def _scanner(self, queues: QueueTable | _LostQueues | _NewQueues) -> LogScanner:
+        # Delay levels are known before the first record is dispatched (D5).
+        return LogScanner(
+            queues,
+            verify_crc=self._config.check_crc_on_recover,
+            parking=self._repair.parking,
+        )
+
+    def _plan(self) -> _Plan:
+        if self._known is not None:
+            if self._names_this_log(self._known):
+                return self._from_checkpoint(self._known)
+            logger.warning("the checkpoint of the queues is of another state of the log: not used")
+            self._known = None
+            self._queues.load()
+        first = self._log.segments[0].base_offset
+        if self._clean:
+            # Every queue was complete: the last record that any of them knows was in the log.
+            seen = max(
+                (
+                    queue.max_physical_offset
+                    for queue in self._queues
+                    if self._repair.leads(queue, queue.max - 1)
+                ),
+                default=0,
+            )
+            trusted = max(seen, self._newest_segment_begun_by(None))
+            return _Plan("first opening of a store", first, first, trusted)
+        trusted = self._newest_segment_begun_by(self._times.min_timestamp)
+        return _Plan("abnormal stop of another broker", first, first, trusted)
+
+    def _names_this_log(self, known: QueueCheckpoint) -> bool:
+        if known.queue_file_size != self._queues.file_size:
+            return False
+        if known.last_record < 0:
+            return known.log_begin == self._log.segments[0].base_offset
+        segment = self._log.segment_at(known.last_record)
+        if segment is None:
+            return False
+        probe = LogScanner(verify_crc=False)
+        probe.scan(segment, segment.base_offset, known.last_record, known.last_record + 1)
+        if probe.records != 1 or probe.last_store_timestamp != known.last_store_timestamp:
+            return False
+        return probe.position == known.log_end
+
+    def _from_checkpoint(self, known: QueueCheckpoint) -> _Plan:
+        resume = known.log_end
+        for topic, promised in known.queues.items():
+            if topic.startswith(LIGHT_PREFIX):
+                continue
+            for queue_id, promise in promised.items():
+                queue = self._queues.get(topic, queue_id)
+                resume = min(resume, self._complete_up_to(queue, promise, known))
+        for queue in self._queues:
+            if queue.queue_id not in known.queues.get(queue.topic, {}):
+                queue.destroy()  # made behind the checkpoint, as those records say once more
+            elif not self._clean or queue.has_more:
+                # Behind the checkpoint some of a queue's pages may be on disk and others not.
+                queue.truncate_to(queue.max)
+        reason = "queues are incomplete" if self._lost else "from the checkpoint"
+        return _Plan(reason, resume, known.log_end, known.log_end)
+
+    def _complete_up_to(
+        self, queue: ConsumeQueue, promise: QueuePromise, known: QueueCheckpoint
+    ) -> int:
+        """Up to where in the log this queue has its promised entries (D14)."""
+        begin = self._log.segments[0].base_offset
+        # Segments may have gone since; then a queue's begin has moved with them.
+        expired = begin > known.log_begin
+        if promise.min == promise.max == 0:
+            return known.log_end
+        if queue.min > promise.min and not expired:
+            self._lose(queue, promise, promise.min, queue.min)
+            queue.destroy()
+            return begin
+        if queue.max < promise.max:
+            queue.begin_at(promise.min)
+            end = self._repair.sound_end(queue)
+            self._lose(queue, promise, end, promise.max)
+            if end > queue.min:
+                queue.truncate_to(end)
+            else:
+                queue.destroy()
+            return max(queue.max_physical_offset, begin)
+        queue.begin_at(promise.min)
+        self._check_sums(queue, promise)
+        return known.log_end
+
+    def _lose(self, queue: ConsumeQueue, promise: QueuePromise, start: int, end: int) -> None:
+        self._lost[queue] = promise
+        self._tell_lost(queue, start, end)
+
+    def _check_sums(self, queue: ConsumeQueue, promise: QueuePromise) -> None:
+        """Repair files that are not as the checkpoint left them; large ones are checked later."""
+        queue.sums, queue.summed = list(promise.sums), promise.max
+        sound = queue.max_physical_offset == promise.max_physical
+        for start, stop, crc in parts(queue, promise.sums, promise.max):
+            if sound and self._to_check <= 0:
+                self.unchecked.append((queue, start, stop, crc))
+            elif not is_sound(queue, start, stop, crc):
+                self._repair.repair(queue, start, stop)
+                if not is_sound(queue, start, stop, crc):
+                    queue.sums = None
+                queue.truncate_to(queue.max)
+            self._to_check -= stop - start
+        if not sound and not promise.sums:
+            self._repair.repair(queue, promise.max - 1, promise.max)
+            queue.truncate_to(queue.max)
+
+    def _check_rebuilt(self) -> None:
+        """Fill queues to their promised end: a queue offset is never assigned twice."""
+        for queue, promise in self._lost.items():
+            if queue.max < promise.max:
+                logger.error(
+                    "the log has no records for %d to %d of queue %d of %s",
+                    *(queue.max, promise.max - 1, queue.queue_id, queue.topic),
+                )
+                if queue.files:
+                    queue.fill_to(promise.max)
+                else:
+                    queue.start_at(promise.max)
+
+    def _tell_lost(self, queue: ConsumeQueue, start: int, end: int) -> None:
+        logger.warning(
+            "queue %d of %s lost its entries %d to %d: rebuilt from the log",
+            queue.queue_id,
+            queue.topic,
+            start,
+            end,
+        )
+
+    def _newest_segment_begun_by(self, time_ms: int | None) -> int:
+        """Base of the newest segment with a record, stored at `time_ms` at the latest."""
+        for segment in reversed(self._log.segments):
+            probe, _ = _first_record(segment)
+            if probe.records and (time_ms is None or probe.last_store_timestamp <= time_ms):
+                return segment.base_offset
+        return self._log.segments[0].base_offset
+
+    def _walk(self, scanner: LogScanner, start: int, trusted: int, end: int | None = None) -> int:
+        """Dispatch all records from `start`, up to `end` or the end of the log; where that is."""
+        position = start
+        last = self._log.segments[-1]
+        for segment in self._log.segments:
+            segment_end = segment.base_offset + segment.size
+            if position >= segment_end:
+                continue
+            why = scanner.scan(segment, segment.base_offset, position, end)
+            while why in (scan.BAD, scan.END) and scanner.position < trusted:
+                found = scanner.resync(segment, segment.base_offset, scanner.position + 1)
+                self._damaged += 1
+                logger.error(
+                    "the log is damaged at %d in %s; the next good record is at %s",
+                    scanner.position,
+                    segment.path,
+                    "the next segment" if found is None else found,
+                )
+                if found is None:
+                    break
+                why = scanner.scan(segment, segment.base_offset, found, end)
+            if end is not None and scanner.position >= end:
+                return end
+            cut_here = why in (scan.BAD, scan.END) and scanner.position >= trusted
+            if cut_here or segment is last:
+                self._tell_cut(scanner.position, why)
+                return scanner.position
+            position = segment_end
+        return position
+
+    def _tell_cut(self, end: int, why: int) -> None:
+        last = self._log.segments[-1]
+        behind = [segment for segment in self._log.segments if segment.base_offset > end]
+        # One that was made ahead, and never written to, is no loss.
+        if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in behind):
+            logger.warning(
+                "the log ends at %d: what stood behind it was torn and is cut off (up to %d bytes)",
+                end,
+                last.base_offset + last.size - end,
+            )
+
+
+def _first_record(segment: Segment) -> tuple[LogScanner, int]:
+    """A scanner that has passed the segment's first record, if there is one, and why it stopped."""
+    base = segment.base_offset
+    probe = LogScanner(verify_crc=False)
+    return probe, probe.scan(segment, base, base, base + 1)

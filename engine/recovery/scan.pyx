@@ -1,0 +1,335 @@
+"""The walk over the log of recovery and verification: check each record, then dispatch it."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+import logging
+
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.format cimport CQ_FILLER_SIZE
+from congreve.engine.queue.queue_map cimport KnownQueue, QueueMap
+from congreve.records cimport layout, record
+from congreve.records.byte_compare cimport is_text
+from congreve.records.cursor cimport load_i32, load_i64
+from congreve.records.message.properties cimport DELAY, TIMER_OUT_MS
+from congreve.records.message.topics cimport TIMER_TOPIC
+from congreve.records.record cimport RecordView
+from congreve.records.restore cimport decimal
+
+from congreve.engine.errors import StoreFormatError
+from congreve.engine.queue.queue_map import is_delayed, is_topic
+from congreve.records.message.parked import ParkingRule
+
+logger = logging.getLogger(__name__)
+
+cdef enum Stop:
+    STOP_LIMIT = 0
+    STOP_BLANK = 1
+    STOP_END = 2
+    STOP_BAD = 3
+    STOP_QUEUE_UNKNOWN = 4      # these two never leave scan()
+    STOP_QUEUE_ASKS = 5
+
+LIMIT = STOP_LIMIT
+BLANK = STOP_BLANK
+END = STOP_END
+BAD = STOP_BAD
+
+# The due time of a parked message is computed a moment before its store time is taken.
+cdef int64_t DUE_SLACK_MS = 1000
+
+
+# True when the entry is in the queue afterwards; False when put() alone cannot do it.
+cdef inline bint put_in_order(ConsumeQueue queue, const RecordView *view,
+                              int64_t tags_code) noexcept nogil:
+    if view.physical_offset + view.size <= queue.max_physical:
+        return True
+    if view.queue_offset != queue.max_offset or queue.free_entries == 0:
+        return False
+    queue.put(view.physical_offset, view.size, tags_code)
+    return True
+
+
+cdef class LogScanner:
+    """Walks the log record by record, without the GIL, and adds missing entries to consume queues.
+
+    RocketMQ: CommitLog.checkMessageAndReturnSize with the build of DispatchRequests. Offsets are
+    physical. The walk stops where the log cannot be trusted any further; the caller decides what
+    that means.
+
+    Without `queues` it only checks records. With `compare` it compares their queue entries, with
+    `collect` it stores in `found` what the entries should be. `parking` holds the rules of parked
+    messages' entries, the current one first; `compare` and agrees() accept an entry by any of them.
+
+    Otherwise it appends missing entries: a queue that begins later gets filler, and a record that
+    its queue has already is skipped. It calls `report` with a sentence about each problem; the
+    default logs it as a warning.
+    """
+
+    cdef readonly int64_t position              # of the first record that was not taken
+    """Physical offset of the first record that was not processed."""
+    cdef readonly int64_t records
+    """Number of records processed."""
+    cdef readonly int64_t last_record
+    """Physical offset of the last processed record, -1 before the first."""
+    cdef readonly int64_t last_store_timestamp
+    """Store time of that record in ms."""
+    cdef readonly int64_t dispatched            # records that have an entry, or should
+    """Records that have an entry, or with `compare` should have one."""
+    cdef readonly list missing                  # (topic, queue id) that compare did not find
+    """With `compare`: (topic, queue id) of missing queues that records name."""
+    cdef readonly list found                    # of the entries that `collect` asks for
+    """With `collect`: (queue offset, physical offset, size, tags code) of each record."""
+    cdef object queues
+    cdef object report
+    cdef bint verify_crc
+    cdef bint compare
+    cdef bint collect
+    cdef QueueMap known
+    cdef list parking                           # the rule of today first
+    cdef const uint8_t *data                    # of the segment being walked, less its base offset
+    cdef int64_t segment_end
+    cdef RecordView view
+
+    def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
+                 bint collect=False, parking=(), report=logger.warning):
+        self.queues, self.verify_crc, self.compare = queues, verify_crc, compare
+        self.collect = collect
+        self.report = report
+        self.known = QueueMap()
+        self.missing, self.found = [], []
+        self.parking = list(parking)
+        self.last_record = -1
+
+    def scan(self, segment, int64_t base_offset, int64_t start, end=None):
+        """Walk one segment from the record at `start`, at most to `end`; returns why it stopped.
+
+        LIMIT: at `end`, or the segment's last byte. BLANK: the rest of the segment is empty by
+        design. END: zeros. BAD: no valid record, or one of an impossible topic or queue. `position`
+        is where. Raises BackendError where a queue cannot grow.
+        """
+        cdef bint dispatching = self.queues is not None
+        cdef int64_t limit
+        cdef Stop stop
+        cdef Py_buffer buffer
+        PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
+        try:
+            limit = base_offset + buffer.len
+            self.data = <const uint8_t *> buffer.buf - base_offset
+            self.segment_end = limit
+            self.position = start
+            if end is not None:
+                limit = min(limit, end)
+            while True:
+                with nogil:
+                    stop = self.walk(limit, dispatching)
+                if stop == STOP_QUEUE_UNKNOWN:
+                    if not self.meet_queue():
+                        return BAD
+                elif stop == STOP_QUEUE_ASKS:
+                    self.settle()
+                    self.step()
+                else:
+                    return <int> stop
+        finally:
+            PyBuffer_Release(&buffer)
+
+    def resync(self, segment, int64_t base_offset, int64_t start):
+        """Offset of the first whole valid record at or behind `start` in this segment."""
+        cdef int64_t found
+        cdef Py_buffer buffer
+        PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
+        self.data = <const uint8_t *> buffer.buf - base_offset
+        self.segment_end = base_offset + buffer.len
+        with nogil:
+            found = self.next_record(start)
+        PyBuffer_Release(&buffer)
+        return None if found < 0 else found
+
+    cdef Stop walk(self, int64_t limit, bint dispatching) noexcept nogil:
+        cdef record.RecordCheck found
+        cdef KnownQueue *stream
+        while self.position < limit:
+            found = record.check(self.data + self.position, self.segment_end - self.position,
+                                 self.position, self.verify_crc, &self.view)
+            if found == record.RECORD_BLANK:
+                return STOP_BLANK
+            if found == record.RECORD_END:
+                return STOP_END
+            if found != record.RECORD_OK or self.torn_behind_the_body():
+                return STOP_BAD
+            if dispatching and not self.view.sys_flag & layout.SYS_TRANSACTION_PREPARED:
+                stream = self.known.find(self.view.topic, self.view.topic_length,
+                                         self.view.queue_id)
+                if stream.topic == NULL:
+                    return STOP_QUEUE_UNKNOWN
+                if stream.queue != NULL and (
+                    self.compare or self.collect or stream.delayed
+                    or not put_in_order(<ConsumeQueue> stream.queue, &self.view, self.tags_code())
+                ):
+                    return STOP_QUEUE_ASKS
+                self.dispatched += stream.queue != NULL
+            self.step()
+        return STOP_LIMIT
+
+    # No CRC covers the properties. Where they end in zeros and nothing follows, they were torn.
+    cdef bint torn_behind_the_body(self) noexcept nogil:
+        cdef int64_t end = self.position + self.view.size
+        cdef int32_t length = self.view.properties_length
+        if length == 0 or self.view.properties[length - 1] != 0:
+            return False
+        return end + layout.BLANK_MIN > self.segment_end or load_i64(self.data + end) == 0
+
+    cdef inline void step(self) noexcept nogil:
+        self.records += 1
+        self.last_record = self.position
+        self.last_store_timestamp = self.view.store_timestamp
+        self.position += self.view.size
+
+    cdef inline int64_t tags_code(self) noexcept nogil:
+        return record.tags_code(self.view.properties, self.view.properties_length)
+
+    cdef bint meet_queue(self) except -1:
+        # False for a queue that cannot be: the header is damaged where no CRC covers it.
+        cdef bytes topic = self.view.topic[:self.view.topic_length]
+        cdef object queue
+        if not is_topic(topic) or self.view.queue_id < 0:
+            return False
+        if self.compare:
+            queue = self.queues.find(topic.decode(), self.view.queue_id)
+        else:
+            queue = self.queues.get(topic.decode(), self.view.queue_id)
+        if queue is None:
+            self.missing.append((topic.decode(), self.view.queue_id))
+        self.known.add(topic, self.view.queue_id, queue)
+        return True
+
+    cdef settle(self):
+        """One record that needs more than an entry put in order."""
+        cdef KnownQueue *stream = self.known.find(self.view.topic, self.view.topic_length,
+                                                  self.view.queue_id)
+        cdef ConsumeQueue queue = <ConsumeQueue> stream.queue
+        cdef int64_t tags_code = self.tags_code()
+        if stream.delayed:
+            tags_code = self.deliver_time(tags_code)
+        if self.collect:
+            self.found.append((self.view.queue_offset, self.view.physical_offset, self.view.size,
+                               tags_code))
+        elif self.compare:
+            self.compare_entry(queue, tags_code)
+        elif self.view.physical_offset + self.view.size > queue.max_physical:
+            self.dispatched += self.append(queue, tags_code)
+        else:
+            self.dispatched += 1
+
+    cdef bint append(self, ConsumeQueue queue, int64_t tags_code) except -1:
+        if self.view.queue_offset == 0 and queue.max_offset > 0:
+            self.report(f"queue {queue.queue_id} of {queue.topic} begins anew at {self.position}: "
+                        "it was deleted there once")
+            queue.destroy()
+        try:
+            if queue.append(self.view.queue_offset, self.view.physical_offset, self.view.size,
+                            tags_code):
+                return True
+            problem = f"queue {queue.queue_id} of {queue.topic} ends at {queue.max_offset}"
+        except StoreFormatError as error:
+            problem = str(error)
+        self.report(f"the record at {self.position} claims queue offset {self.view.queue_offset}, "
+                    f"but {problem}: passed over")
+        return False
+
+    def agrees(self, segment, int64_t base_offset, ConsumeQueue queue, int64_t offset):
+        """Whether the segment holds the record that this entry of `queue` describes."""
+        cdef int64_t physical_offset = -1, tags_code = 0
+        cdef int32_t size = 0
+        cdef Py_buffer buffer
+        cdef record.RecordCheck found
+        if (
+            not queue.entry(offset, &physical_offset, &size, &tags_code)
+            or physical_offset < base_offset
+        ):
+            return False
+        PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
+        try:
+            self.position = physical_offset
+            found = record.check(<const uint8_t *> buffer.buf + (physical_offset - base_offset),
+                                 base_offset + buffer.len - physical_offset, physical_offset,
+                                 self.verify_crc, &self.view)
+            return (
+                found == record.RECORD_OK and self.view.size == size
+                and self.view.queue_offset == offset and self.view.queue_id == queue.queue_id
+                and self.view.topic[:self.view.topic_length] == queue.topic.encode()
+                and self.may_have(queue.topic.encode(), tags_code)
+            )
+        finally:
+            PyBuffer_Release(&buffer)
+
+    cdef bint may_have(self, bytes topic, int64_t tags_code) except -1:
+        """Whether a record's entry may have this tags code, by the rules of any time."""
+        cdef int64_t expected = self.tags_code()
+        if not is_delayed(topic):
+            return tags_code == expected
+        for rule in self.parking or [None]:
+            if -DUE_SLACK_MS <= tags_code - self.deliver_time(expected, rule) <= DUE_SLACK_MS:
+                return True
+        return False
+
+    cdef compare_entry(self, ConsumeQueue queue, int64_t tags_code):
+        cdef int64_t physical_offset = -1, found_tags_code = 0
+        cdef int32_t size = 0
+        if (
+            queue.entry(queue.min_offset, &physical_offset, &size, &found_tags_code)
+            and size != CQ_FILLER_SIZE and self.position < physical_offset
+        ):
+            return  # of an earlier queue of this name, which was deleted
+        self.dispatched += 1
+        physical_offset = -1
+        queue.entry(self.view.queue_offset, &physical_offset, &size, &found_tags_code)
+        if (
+            physical_offset == self.view.physical_offset and size == self.view.size
+            and self.may_have(queue.topic.encode(), found_tags_code)
+        ):
+            return
+        self.report(
+            f"entry {self.view.queue_offset} of queue {queue.queue_id} of {queue.topic} is "
+            f"({physical_offset}, {size}, {found_tags_code}), the log says "
+            f"({self.view.physical_offset}, {self.view.size}, {tags_code})")
+
+    cdef int64_t deliver_time(self, int64_t tags_code, rule=None):
+        """What a parked message has for a tags code (RocketMQ: checkMessageAndReturnSize)."""
+        cdef int32_t length = 0
+        cdef const uint8_t *at
+        if rule is None:
+            rule = self.parking[0] if self.parking else ParkingRule((), 0)
+        if is_text(self.view.topic, self.view.topic_length, TIMER_TOPIC):
+            at = record.property_of(&self.view, TIMER_OUT_MS, &length)
+            if at == NULL:
+                return 0
+            return rule.timer_wake(max(decimal(at, length), 0), self.view.store_timestamp)
+        at = record.property_of(&self.view, DELAY, &length)
+        level = 0 if at == NULL else decimal(at, length)
+        if level <= 0 or not rule.delays_ms:
+            return tags_code
+        return rule.level_due(level, self.view.store_timestamp)
+
+    cdef int64_t next_record(self, int64_t start) noexcept nogil:
+        # A record is known by its magic and by naming its own place.
+        cdef int64_t end = self.segment_end
+        cdef const uint8_t *at
+        cdef int64_t position = start
+        while position + layout.RECORD_FIXED <= end:
+            at = <const uint8_t *> memchr(self.data + position + layout.AT_MAGIC, 0xDA,
+                                          end - position - layout.RECORD_FIXED + 1)
+            if at == NULL:
+                return -1
+            position = at - self.data - layout.AT_MAGIC
+            if (
+                load_i32(at) == layout.RECORD_MAGIC
+                and load_i64(self.data + position + layout.AT_PHYSICAL_OFFSET) == position
+                and record.check(self.data + position, end - position, position, True,
+                                 &self.view) == record.RECORD_OK
+            ):
+                return position
+            position += 1
+        return -1

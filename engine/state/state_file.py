@@ -1,0 +1,186 @@
+"""Small text files that are replaced as a whole and survive a power cut at any moment."""
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.errors import CongreveError
+from congreve.io_backends.backend import sync_folder
+
+# sync_folder is here for the broker, too, which does not know the I/O backends.
+__all__ = ["DAMAGED_MAX", "StateFile", "sync_folder"]
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+DAMAGED_MAX = 9  # damaged files kept beside each file; the last one is replaced by further ones
+
+# What a parser says of a text that it cannot use.
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    msgspec.MsgspecError,
+    CongreveError,
+)
+# These say nothing about the file: the next try may read it.
+_NOT_THE_FILE = frozenset(
+    (
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN),
+        *(errno.EACCES, errno.EPERM),  # the file's owner or mode is wrong, not what it holds
+    )
+)
+
+
+class StateFile:
+    """One state file with its predecessor beside it as NAME.bak (RocketMQ: ConfigManager).
+
+    At every moment NAME holds a whole old or a whole new text: the new one is written, synced and
+    read back as NAME.tmp, then renamed, then the folder is synced.
+    """
+
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
+        """`read_only`: load() leaves a damaged file where it is; replace() raises StoreError."""
+        self.path = path
+        self._read_only = read_only
+        self.backup_path = path + ".bak"
+        self.was_damaged = False
+        """NAME could not be used when it was loaded."""
+        self.source: str | None = None
+        """The file that load() took, None where it took none."""
+        self._in_the_way = False  # and is still there: it must not push a good .bak away
+
+    def load(self, parse: Callable[[str], T]) -> T | None:
+        """What `parse` makes of the file, else of its .bak; None where neither can be used.
+
+        A file that cannot be used is kept aside as NAME.damaged-N (but for `read_only`), and the
+        log says so. `parse` raises ValueError, TypeError, KeyError, msgspec's or our errors for
+        such a text. Raises StoreError where a shortage (descriptors, memory) or its permissions
+        keep the file from being read.
+        """
+        for path in (self.path, self.backup_path):
+            try:
+                text = _read(path)
+                value = parse(text)
+            except FileNotFoundError:
+                continue
+            except (OSError, *_UNUSABLE) as error:
+                if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
+                    raise StoreError(f"cannot read {path}: {error.strerror}") from error
+                self.was_damaged |= path == self.path
+                if self._read_only:
+                    logger.error("%s is damaged (%s)", path, error)
+                else:
+                    self._keep_aside(path, error)
+                continue
+            if path == self.backup_path:
+                logger.warning("%s is not there or damaged; its backup %s is used", self.path, path)
+            self.source = path
+            return value
+        if self.was_damaged:
+            logger.error("%s is damaged and has no usable backup: going on without it", self.path)
+        return None
+
+    def replace(self, text: str) -> None:
+        """Replace the text; it is durable when this returns.
+
+        Raises StoreError, and then the old text stays.
+        """
+        if self._read_only:
+            raise StoreError(f"cannot write {self.path}: it was opened to be read only")
+        temporary = self.path + ".tmp"
+        try:
+            data = text.encode()
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            with open(temporary, "w+b", opener=self._open_alike) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                file.seek(0)
+                if file.read() != data:
+                    raise StoreError(f"cannot write {self.path}: what was written reads otherwise")
+            if not self._in_the_way:
+                self._keep_backup()
+            os.replace(temporary, self.path)
+            self._in_the_way = False
+            sync_folder(os.path.dirname(self.path))
+        except (OSError, UnicodeEncodeError, StoreError) as error:
+            with suppress(OSError):
+                os.unlink(temporary)
+            if isinstance(error, StoreError):
+                raise
+            why = error.strerror if isinstance(error, OSError) else error
+            raise StoreError(f"cannot write {self.path}: {why}") from error
+
+    def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
+        """replace() for a text of which `is_same` says that it reads as what it was made of.
+
+        StoreFormatError, and the old text stays, where it does not.
+        """
+        try:
+            same = is_same(text)
+        except _UNUSABLE as error:
+            raise StoreFormatError(
+                f"{self.path} is not written: its text cannot be read back ({error})"
+            ) from error
+        if not same:
+            raise StoreFormatError(
+                f"{self.path} is not written: its text reads back as something else"
+            )
+        self.replace(text)
+
+    def _keep_aside(self, path: str, why: Exception) -> None:
+        kept = next(
+            (
+                name
+                for number in range(1, DAMAGED_MAX)
+                if not os.path.lexists(name := f"{path}.damaged-{number}")
+            ),
+            f"{path}.damaged-{DAMAGED_MAX}",
+        )
+        try:
+            os.replace(path, kept)
+        except OSError as error:
+            self._in_the_way |= path == self.path
+            logger.error(
+                "%s is damaged (%s) and cannot be kept as %s: %s", path, why, kept, error.strerror
+            )
+        else:
+            logger.error("%s is damaged (%s): kept as %s", path, why, kept)
+
+    def _open_alike(self, path: str, flags: int) -> int:
+        # The new file gets the mode of the old one: it may hold secrets.
+        descriptor = os.open(path, flags, 0o666)
+        with suppress(FileNotFoundError):
+            os.fchmod(descriptor, stat.S_IMODE(os.stat(self.path).st_mode))
+        return descriptor
+
+    def _keep_backup(self) -> None:
+        # A second name for the old text, moved into place in one step.
+        link = self.backup_path + ".tmp"
+        with suppress(FileNotFoundError):
+            os.unlink(link)
+        try:
+            os.link(self.path, link)
+        except FileNotFoundError:
+            return
+        os.replace(link, self.backup_path)
+
+
+def _read(path: str) -> str:
+    """The whole text; OSError, ValueError for one that is empty or no UTF-8."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if not text.strip("\0 \t\r\n"):
+        raise ValueError("it is empty")
+    return text

@@ -1,0 +1,62 @@
+"""The result of `congreve tune` for a store's disk, which ioBackend=auto follows."""
+
+import os
+
+import msgspec
+
+from congreve.engine.config import IO_BACKENDS
+from congreve.engine.errors import StoreConfigError
+from congreve.engine.state.state_file import StateFile
+
+SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A backend, and why."""
+
+    io_backend: str
+    reason: str
+
+
+class Tuned(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The recommendation, under the keys of broker.conf, and why; the choice for the other policy.
+
+    A file of an earlier version has no choice for ASYNC_FLUSH: it measured for SYNC_FLUSH alone.
+    """
+
+    io_backend: str
+    flush_disk_type: str
+    reason: str
+    async_flush: Choice | None = None
+
+    def choice(self, flush_disk_type: str) -> Choice | None:
+        """The choice for this flush policy; None without one."""
+        if flush_disk_type == self.flush_disk_type:
+            return Choice(io_backend=self.io_backend, reason=self.reason)
+        return self.async_flush if flush_disk_type == ASYNC else None
+
+
+def tuned_path(root: str) -> str:
+    """The file under a store's root."""
+    return os.path.join(root, "congreve", "tuned.json")
+
+
+def load_tuned(root: str) -> Tuned | None:
+    """The saved result; None without one or where the file is damaged. Raises StoreError."""
+    return StateFile(tuned_path(root)).load(_parse)
+
+
+def _parse(text: str) -> Tuned:
+    tuned = msgspec.json.decode(text.encode(), type=Tuned)
+    for choice in (tuned.choice(SYNC), tuned.choice(ASYNC)):
+        if choice is not None and (
+            choice.io_backend not in IO_BACKENDS or choice.io_backend == "auto"
+        ):
+            raise StoreConfigError(f"ioBackend is {choice.io_backend!r}; run `congreve tune` again")
+    return tuned
+
+
+def save_tuned(root: str, tuned: Tuned) -> None:
+    """Replace the file. Raises StoreError."""
+    text = msgspec.json.format(msgspec.json.encode(tuned)).decode()
+    StateFile(tuned_path(root)).replace(text + "\n")

@@ -1,0 +1,1 @@
+"""Delayed and timed messages: the timer index and redelivery."""

@@ -1,0 +1,20 @@
+from array import array
+from collections.abc import Callable
+from typing import Self, final
+
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.queue_table import QueueTable
+
+@final
+class DeliveryScan:
+    def __new__(cls, log: CommitLog, queues: QueueTable) -> Self: ...
+    def levels(self, start: int, offsets: dict[int, int]) -> dict[int, int]: ...
+    def timed(self, start: int, queue: ConsumeQueue) -> array[int]: ...
+    def sound_to(
+        self,
+        queue: ConsumeQueue,
+        start: int,
+        stop: int,
+        leads: Callable[[ConsumeQueue, int], bool],
+    ) -> int: ...

@@ -1,0 +1,357 @@
+"""When which timed message is due: sorted runs on disk, the newest entries in memory.
+
+The timer topic's consume queue is the journal: an entry of it says when its message is to be looked
+at (its tags code) and where it lies. Entries are taken into memory; when those are many they are
+written as one sorted run, so that memory does not grow with what is pending, and the runs are
+merged as their times come. Everything here can be made anew from the queue.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+
+import msgspec
+import numpy
+from numpy import int64
+from numpy.typing import NDArray
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
+from congreve.engine.format import FILLER_SIZE
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.queue.repair import QueueRepair
+from congreve.engine.state.state_file import StateFile
+from congreve.engine.timer.cursor import TimerCursor
+from congreve.engine.timer.deliveries import DeliveryScan
+from congreve.engine.timer.run import Merge, Run, RunReader, merged_blocks, write_run
+from congreve.io_backends.errors import BackendError
+from congreve.records.message.topics import TIMER_QUEUE_ID, TIMER_TOPIC
+
+MEMORY_MAX = 1 << 18  # entries in memory before a run is written
+INGEST_MAX = 1 << 11  # entries of the queue taken at once: the event loop waits for them
+RUNS_MAX = 48  # more of them are merged
+READ_MAX = 256 << 20  # bytes of the log that a start reads again, before it is said anew
+DURABLE_LIMIT_S = 60.0
+SUFFIX = ".run"
+
+Publish = Callable[[], None]
+logger = logging.getLogger(__name__)
+
+
+class TimerState(msgspec.Struct, kw_only=True, rename="camel"):
+    """`ROOT/congreve/timer.json`: queue entries before `inserted` are in the runs.
+
+    `cursor` says what was dealt with, but for what the log says behind `log_end`; -1 where the log
+    is not to be asked, as no version that wrote this did.
+    """
+
+    log_end: int = -1
+    inserted: int
+    runs: list[tuple[str, int]]  # name, number of pairs
+    cursor: list[tuple[int, int, int]]
+
+
+class TimerIndex:
+    """The due times of timed messages, sorted; no counterpart in RocketMQ 4.9.
+
+    The thread that appends owns it; another thread may do the work of a job.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        queues: QueueTable,
+        commit_log: CommitLog,
+        *,
+        repair: QueueRepair,
+        wait_durable: Callable[[int, float], bool],
+        memory_max: int = MEMORY_MAX,
+        runs_max: int = RUNS_MAX,
+    ) -> None:
+        """Read nothing before open()."""
+        self.damaged: int | None = None
+        """Entry of the queue that is to be repaired before ingest() can go on."""
+        self._repair = repair
+        self._folder = os.path.join(config.own_dir, "timer")
+        self._file = StateFile(os.path.join(config.own_dir, "timer.json"))
+        self.queue = queues.get(TIMER_TOPIC, TIMER_QUEUE_ID)
+        self._scan = DeliveryScan(commit_log, queues)
+        self._log = commit_log
+        self._wait_durable = wait_durable
+        self._memory_max = memory_max
+        self._runs_max = runs_max
+        self._merge = Merge()
+        self._cursor = TimerCursor()
+        self._runs: list[Run] = []
+        self._inserted = 0  # entries of the queue before it are in runs
+        self._next = 0  # entry of the queue that comes next
+        self._done = numpy.empty(0, int64)  # offsets, in order, that the log calls dealt with
+        self._done_left = 0  # of them still in the index
+        self._log_end = 0  # what lies behind it in the log is not in the cursor, but in `done`
+        self._busy = False
+        self._dirty = False
+
+    # --- life
+
+    def open(self) -> None:
+        """Load the saved state, or rebuild it from the queue. Raises StoreError."""
+        state = self._load_state()
+        if state is not None and state.log_end > self._log.max_offset:
+            logger.warning("the timer index is of another state of the log: rebuilt from the queue")
+            state = None
+        if state is not None:
+            self._cursor = TimerCursor.from_rows(state.cursor)
+            self._runs = [Run(self._folder, name, count) for name, count in state.runs]
+        if (
+            state is None
+            or state.inserted > self.queue.max
+            or not all(run.whole for run in self._runs)
+        ):
+            if state is not None:
+                logger.warning("the timer index does not fit its store: rebuilt from the queue")
+            self._runs, self._next = [], self.queue.min
+        else:
+            self._next = max(state.inserted, self.queue.min)
+        self._inserted = self._next
+        self._ask_log(self._log.min_offset if state is None else state.log_end)
+        self._remove_strangers()
+        for run in self._runs:
+            self._merge.add_run(self._reader(run))
+        while self.ingest() or self._repair_damaged():
+            self.work_now()
+        self._dirty = True
+
+    def _repair_damaged(self) -> bool:
+        if self.damaged is None:
+            return False
+        try:
+            self._repair.repair(self.queue, self.damaged, self.damaged + 1)
+        except BackendError as error:
+            raise StoreError(f"the queue of timed messages is not repaired: {error}") from error
+        return True
+
+    def _ask_log(self, log_end: int) -> None:
+        """Read from the log which entries were handled behind `log_end`."""
+        self._log_end = log_end if log_end >= 0 else self._log.max_offset
+        if log_end < 0 or self.queue.min >= self.queue.max:
+            return
+        found = numpy.frombuffer(self._scan.timed(log_end, self.queue), int64).reshape(-1, 2)
+        self._done = numpy.unique(found[self._cursor.keep(found), 1])
+        self._done_left = len(self._done)
+
+    def close(self) -> None:
+        """Save the state. Raises StoreError."""
+        self._dirty = True
+        self.work_now(save=True)
+
+    def work_now(self, *, save: bool = False) -> None:
+        """Do the job that is due on this thread. Raises StoreError."""
+        job = self.job(save=save)
+        if job is not None:
+            try:
+                publish = job()
+            except BaseException:
+                self.abandon()
+                raise
+            publish()
+
+    # --- entries
+
+    @property
+    def next_wake(self) -> int:
+        """When the first entry is due, ms since 1970; 2^63 - 1 without one."""
+        return self._merge.heap.next_wake
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Entries in memory, and pairs in run files (some of them dealt with)."""
+        return self._merge.heap.memory_count, sum(run.count for run in self._runs)
+
+    def ingest(self) -> int:
+        """Take new entries of the queue into memory, up to a damaged one; how many were taken."""
+        self.damaged = None
+        if self._merge.heap.memory_count >= 4 * self._memory_max:
+            return 0  # a run is being written; the entries stay in the queue
+        start = max(self._next, self.queue.min)
+        stop = min(self.queue.max, start + INGEST_MAX)
+        sound = self._scan.sound_to(self.queue, start, stop, self._repair.leads)
+        if sound < stop:
+            self.damaged = stop = sound
+        if start >= stop:
+            return 0
+        entries = self.queue.entries(start, stop)
+        entries = entries[entries["size"] != FILLER_SIZE]
+        pairs = numpy.stack(
+            [entries["tags_code"].astype(int64), entries["physical_offset"].astype(int64)], axis=1
+        )
+        pairs = pairs[self._cursor.keep(pairs)]  # an earlier process has handled some of them
+        self._cursor.note(pairs)
+        self._merge.heap.add(*(numpy.ascontiguousarray(column) for column in pairs.T))
+        self._next = stop
+        if stop - start == INGEST_MAX:
+            self.queue.release_before(stop)  # nobody else reads here: no memory for it
+        return stop - start
+
+    def take(self, now_ms: int, limit: int) -> NDArray[int64]:
+        """Rows of due entries in order; column 1 is the record's physical offset. StoreError."""
+        while True:
+            rows = self._merge.take(now_ms, limit)
+            if not self._done_left or not len(rows):
+                return rows
+            at = self._done.searchsorted(rows[:, 1]) % len(self._done)
+            done = self._done[at] == rows[:, 1]
+            if not done[0]:
+                stop = int(done.argmax()) or len(rows)
+                self._merge.heap.give_back(rows[stop:])
+                return rows[:stop]
+            count = int((~done).argmax()) or len(rows)
+            self._done_left -= count
+            self.handled(rows, count)
+
+    def handled(self, rows: NDArray[int64], count: int) -> None:
+        """Mark the first `count` of the taken rows as handled; take() returns the others again."""
+        self._merge.heap.give_back(rows[count:])
+        if count:
+            self._cursor.move((int(rows[count - 1, 0]), int(rows[count - 1, 1])))
+            self._dirty = True
+
+    # --- jobs
+
+    def job(self, *, save: bool = False) -> Callable[[], Publish] | None:
+        """The write that is due, None without one.
+
+        Any thread may call it; the owner's thread calls what it returns. Only one job runs at a
+        time: after its StoreError, abandon() lets the next one begin.
+        """
+        work: Callable[[], Publish] | None = None
+        if self._busy:
+            return None
+        if self._merge.heap.memory_count >= self._memory_max:
+            work = self._write_memory()
+        elif len(self._runs) > self._runs_max:
+            work = self._merge_runs()
+        elif save and (self._dirty or self._log.max_offset - self._log_end > READ_MAX):
+            work = self._save()
+        self._busy = work is not None
+        return work
+
+    def abandon(self) -> None:
+        """Discard a job that failed."""
+        self._busy = False
+
+    def _write_memory(self) -> Callable[[], Publish]:
+        pairs = self._merge.heap.memory()
+        below = int(pairs[:, 1].max()) + 1
+        run = Run(self._folder, self._new_name(), len(pairs))
+        state, log_end = self._state([*self._runs, run], self._next), self._log.max_offset
+
+        def publish() -> None:
+            self._merge.heap.forget(-1, below)
+            self._publish(state, [], run)
+
+        def work() -> Publish:
+            ordered = pairs[numpy.lexsort((pairs[:, 1], pairs[:, 0]))]
+            write_run(self._folder, run.name, [ordered])
+            self._replace(state, log_end)
+            return publish
+
+        return work
+
+    def _merge_runs(self) -> Callable[[], Publish]:
+        """Merge the smaller half of the runs into one, without the handled entries."""
+        smallest = sorted(self._runs, key=lambda run: run.count)[: len(self._runs) // 2 + 1]
+        kept = [run for run in self._runs if run not in smallest]
+        cursor, inserted, name = self._cursor.copy(), self._inserted, self._new_name()
+        said_at, log_end = self._say(), self._log.max_offset
+
+        def work() -> Publish:
+            readers = [
+                RunReader(run, run.first_behind(*cursor.mark), cursor.keep) for run in smallest
+            ]
+            run = write_run(self._folder, name, merged_blocks(readers))
+            state = TimerState(
+                log_end=said_at,
+                inserted=inserted,
+                runs=[(one.name, one.count) for one in [*kept, run]],
+                cursor=cursor.rows(),
+            )
+            self._replace(state, log_end)
+            return lambda: self._publish(state, smallest, run)
+
+        return work
+
+    def _save(self) -> Callable[[], Publish]:
+        finished = [run for run in self._runs if not run.count or run.last <= self._cursor.mark]
+        kept = [run for run in self._runs if run not in finished]
+        state, log_end = self._state(kept, self._inserted), self._log.max_offset
+        self._dirty = False
+
+        def work() -> Publish:
+            self._replace(state, log_end)
+            return lambda: self._publish(state, finished, None)
+
+        return work
+
+    def _publish(self, state: TimerState, gone: list[Run], new: Run | None) -> None:
+        self._inserted = state.inserted
+        self._merge.drop_runs(gone)
+        self._runs = [run for run in self._runs if run not in gone]
+        if new is not None:
+            self._runs.append(new)
+            self._merge.add_run(self._reader(new))
+        for run in gone:
+            run.remove()
+        self._busy = False
+
+    def _state(self, runs: list[Run], inserted: int) -> TimerState:
+        return TimerState(
+            log_end=self._say(),
+            inserted=inserted,
+            runs=[(run.name, run.count) for run in runs],
+            cursor=self._cursor.rows(),
+        )
+
+    def _say(self) -> int:
+        """The physical offset from which a later start reads the log for handled entries."""
+        if self._done_left and self._done[-1] < self._log.min_offset:
+            self._done_left = 0  # their entries have expired
+        if not self._done_left:
+            self._log_end = self._log.max_offset
+        return self._log_end
+
+    def _replace(self, state: TimerState, log_end: int) -> None:
+        # A handled entry's delivery must not be lost with the log's tail.
+        if not self._wait_durable(log_end, DURABLE_LIMIT_S):
+            raise StoreError(f"the log is not durable up to {log_end}: the timer index waits")
+        self._file.replace(msgspec.json.encode(state).decode())
+
+    # --- files
+
+    def _load_state(self) -> TimerState | None:
+        try:
+            return self._file.load(lambda text: msgspec.json.decode(text, type=TimerState))
+        except StoreError as error:
+            logger.warning("%s; the timer index is rebuilt from the queue", error)
+            return None
+
+    def _reader(self, run: Run) -> RunReader:
+        start = run.first_behind(*self._cursor.mark)
+        return RunReader(run, start, self._cursor.keep)
+
+    def _new_name(self) -> str:
+        numbers = [int(run.name.removesuffix(SUFFIX)) for run in self._runs]
+        return f"{max(numbers, default=0) + 1:020d}{SUFFIX}"
+
+    def _remove_strangers(self) -> None:
+        """Remove runs that a crash left unfinished, or that the state does not name."""
+        known = {run.name for run in self._runs}
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"cannot list {self._folder}: {error.strerror}") from error
+        for name in names:
+            if name.endswith(SUFFIX) and name not in known:
+                Run(self._folder, name, 0).remove()

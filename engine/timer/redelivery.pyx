@@ -1,0 +1,306 @@
+"""Moves due messages, many at a time, from their parking topics to their real queues."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+import logging
+
+from congreve.engine.log.commit_log cimport (
+    APPEND_NEXT_SEGMENT, APPEND_OK, APPEND_QUEUE_ROOM, AppendStatus, CommitLog,
+)
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
+from congreve.engine.queue.queue_map cimport KnownQueue, QueueMap
+from congreve.io_backends.mapping cimport Mapping
+from congreve.records.byte_compare cimport is_text
+from congreve.records.cursor cimport load_i32, load_i64
+from congreve.records.layout cimport PROPERTIES_MAX
+from congreve.records.message.parked cimport level_due, timer_wake
+from congreve.records.message.properties cimport TIMER_OUT_MS
+from congreve.records.message.topics cimport SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from congreve.records.record cimport RECORD_OK, check, property_of
+from congreve.records.restore cimport (
+    RESTORE_DELAYED, RESTORE_OK, RESTORE_TIMED, RestoreKind, decimal, restore,
+)
+
+from congreve.engine.queue.queue_map import is_topic
+from congreve.io_backends.errors import BackendError
+
+logger = logging.getLogger(__name__)
+
+# Limits of one run in bytes and, where records must be read from the disk, in time: the thread has
+# other work too.
+cdef int64_t RUN_BYTES = 2 << 20
+cdef int64_t RUN_NS = 10_000_000
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t> t.tv_sec * 1_000_000_000 + t.tv_nsec
+
+
+@cython.final
+cdef class Redelivery:
+    """Appends parked records to their real queues (RocketMQ: messageTimeup and putMessage).
+
+    The thread that appends calls it; a run holds the GIL only to open segments and queues. It skips
+    records that it cannot read, restore or store any more.
+
+    `roll_ms`: a timed message that is due later than this is written anew by then.
+
+    A run ends about `run_ns` ns after its start, even if due messages are left.
+    """
+
+    def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS):
+        self.log = log
+        self.queues = queues
+        self.roll_ms = roll_ms
+        self.run_ns = run_ns
+        self.known = QueueMap()
+        self.buffer = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
+        if self.buffer == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.buffer)
+
+    def deliver_level(self, ConsumeQueue queue, int64_t offset, int64_t limit, *,
+                      int64_t now_ms, int64_t delay_ms, int64_t passes=INT64_MAX):
+        """Deliver due entries of a level's queue in order from `offset`, at most `limit`.
+
+        Returns the offset of the first entry that was not handled. An entry that is due later than
+        `delay_ms` from now counts as due now, as in RocketMQ: the level table has changed.
+        Damaged entries before offset `passes` (default: all) are skipped; another ends the run.
+        """
+        cdef int64_t per_file = queue.file_size // CQ_ENTRY
+        cdef int64_t stop = min(queue.max_offset, offset + limit)
+        cdef int64_t file_stop
+        cdef Mapping mapping
+        cdef const uint8_t *entries
+        cdef RedeliveryStop why = REDELIVER_NEXT
+        self.begin(RESTORE_DELAYED, now_ms)
+        self.at = offset
+        self.level_id, self.passes = queue.queue_id, passes
+        try:
+            while self.at < stop and why != REDELIVER_DONE and not self.damaged:
+                mapping = queue.mapping_at(self.at // per_file * queue.file_size)
+                if mapping is None:
+                    self.at = min(queue.next_file_offset(self.at), stop)
+                    continue
+                file_stop = min(stop, (self.at // per_file + 1) * per_file)
+                # Of entry 0 of the file, less what stands before it.
+                entries = mapping.data - self.at // per_file * queue.file_size
+                with nogil:
+                    why = self.walk(entries, file_stop, delay_ms)
+                self.resume(why, load_i64(entries + self.at * CQ_ENTRY)
+                            if why > REDELIVER_DONE else 0)
+        except BackendError as error:
+            self.failure = str(error)
+        finally:
+            self.source = None
+        return self.at
+
+    def deliver(self, offsets, *, int64_t now_ms):
+        """Deliver the timed records at these physical offsets (native int64), in this order.
+
+        Returns how many were handled. A record that is due only after `now_ms` (TIMER_OUT_MS) is
+        appended to the timer queue again.
+        """
+        cdef Py_buffer view
+        cdef const int64_t *data
+        cdef int64_t stop
+        cdef RedeliveryStop why = REDELIVER_NEXT
+        self.begin(RESTORE_TIMED, now_ms)
+        self.at = 0
+        PyObject_GetBuffer(offsets, &view, PyBUF_SIMPLE)
+        try:
+            data = <const int64_t *> view.buf
+            stop = view.len // 8
+            while self.at < stop and why != REDELIVER_DONE:
+                with nogil:
+                    why = self.walk_offsets(data, stop)
+                self.resume(why, data[self.at] if why > REDELIVER_DONE else 0)
+        except BackendError as error:
+            self.failure = str(error)
+        finally:
+            PyBuffer_Release(&view)
+            self.source = None
+        return self.at
+
+    def arrived(self):
+        """Queues that got a message in the last run and that a reader waits for."""
+        return [queue for _, queue in self.known.queues if queue is not None and queue.watched]
+
+    # --- without the GIL
+
+    cdef RedeliveryStop walk(self, const uint8_t *entries, int64_t stop,
+                             int64_t delay_ms) noexcept nogil:
+        cdef RedeliveryStop why
+        cdef const uint8_t *entry
+        cdef int64_t due
+        while self.at < stop:
+            entry = entries + self.at * CQ_ENTRY
+            if load_i32(entry + CQ_AT_SIZE) != CQ_FILLER_SIZE:
+                due = load_i64(entry + CQ_AT_TAGS_CODE)
+                if due <= INT32_MAX:
+                    # A tag's hash: the reference rebuilt this queue after a crash (D5).
+                    why = self.look(load_i64(entry))
+                    if why > REDELIVER_DONE:
+                        return why
+                    due = (level_due(&delay_ms, 1, 1, self.parked.store_timestamp)
+                           if why == REDELIVER_NEXT else 0)
+                # Due later than is possible: the table of levels has changed since.
+                if self.now_ms < due <= self.now_ms + delay_ms:
+                    self.next_due = due
+                    return REDELIVER_DONE
+                why = self.one(load_i64(entry))
+                if why != REDELIVER_NEXT:
+                    return why
+            self.at += 1
+            if self.enough():
+                return REDELIVER_DONE
+        return REDELIVER_NEXT
+
+    cdef RedeliveryStop walk_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil:
+        cdef RedeliveryStop why
+        while self.at < stop:
+            why = self.one(offsets[self.at])
+            if why != REDELIVER_NEXT:
+                return why
+            self.at += 1
+            if self.enough():
+                return REDELIVER_DONE
+        return REDELIVER_NEXT
+
+    cdef inline bint enough(self) noexcept nogil:
+        # Reading the clock costs a tenth of a message.
+        return self.log.max_offset >= self.byte_limit or (
+            self.at % 16 == 0 and monotonic_ns() >= self.time_limit
+        )
+
+    # The record at a physical offset into `parked`; DONE where there is no sound one.
+    cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil:
+        cdef int64_t at
+        if self.source is None:
+            return REDELIVER_SOURCE
+        at = physical_offset - self.source.base_offset
+        if not 0 <= at < self.source.size:
+            return REDELIVER_SOURCE
+        if check(self.source.data + at, self.source.published() - at, physical_offset, True,
+                 &self.parked) != RECORD_OK:
+            return REDELIVER_DONE
+        return REDELIVER_NEXT
+
+    cdef RedeliveryStop one(self, int64_t physical_offset) noexcept nogil:
+        cdef RedeliveryStop why = self.look(physical_offset)
+        if why == REDELIVER_SOURCE:
+            return why
+        if why == REDELIVER_NEXT and self.kind == RESTORE_TIMED and self.rolls():
+            return self.append()
+        if self.kind == RESTORE_DELAYED and (why == REDELIVER_DONE or not self.is_parked_here()):
+            if self.at >= self.passes:
+                return REDELIVER_DAMAGED
+            self.skipped += 1
+            return REDELIVER_NEXT
+        if why == REDELIVER_DONE or restore(&self.parked, self.kind, self.buffer,
+                                            &self.message) != RESTORE_OK:
+            self.skipped += 1
+            return REDELIVER_NEXT
+        return self.append()
+
+    # Whether the record is the one that this entry of the level refers to.
+    cdef bint is_parked_here(self) noexcept nogil:
+        return (
+            self.parked.queue_offset == self.at and self.parked.queue_id == self.level_id
+            and is_text(self.parked.topic, self.parked.topic_length, SCHEDULE_TOPIC)
+        )
+
+    # A message that is not due yet, but so old that it must be written anew to outlive its segment.
+    cdef bint rolls(self) noexcept nogil:
+        cdef int32_t length = 0
+        cdef const uint8_t *at = property_of(&self.parked, TIMER_OUT_MS, &length)
+        cdef int64_t due = -1 if at == NULL else decimal(at, length)
+        if due <= self.now_ms or restore(&self.parked, self.kind, self.buffer,
+                                         &self.message) != RESTORE_OK:
+            return False
+        self.message.topic = self.parked.topic
+        self.message.topic_length = self.parked.topic_length
+        self.message.queue_id = self.parked.queue_id
+        self.message.properties = self.parked.properties
+        self.message.properties_length = self.parked.properties_length
+        self.message.tags_code = timer_wake(due, self.now_ms, self.roll_ms)
+        return True
+
+    cdef RedeliveryStop append(self) noexcept nogil:
+        cdef AppendStatus status
+        cdef KnownQueue *known = self.known.find(
+            self.message.topic, self.message.topic_length, self.message.queue_id)
+        if known.topic == NULL:
+            return REDELIVER_QUEUE
+        if known.queue == NULL:
+            self.skipped += 1
+            return REDELIVER_NEXT
+        status = self.log.append(&self.message, <ConsumeQueue> known.queue,
+                                 self.log.clock.now_ms(), &self.appended)
+        if status == APPEND_NEXT_SEGMENT:
+            return REDELIVER_SEGMENT
+        if status == APPEND_QUEUE_ROOM:
+            return REDELIVER_ROOM
+        if status != APPEND_OK:
+            self.skipped += 1
+        else:
+            self.end = self.appended.end
+            self.delivered += 1
+        return REDELIVER_NEXT
+
+    # --- with it
+
+    cdef int begin(self, RestoreKind kind, int64_t now_ms) except -1:
+        self.known.clear()  # topics may have been deleted since
+        self.kind = kind
+        self.now_ms = now_ms
+        self.byte_limit = self.log.max_offset + RUN_BYTES
+        self.time_limit = monotonic_ns() + self.run_ns
+        self.delivered = self.skipped = 0
+        self.end = self.next_due = 0
+        self.passes, self.damaged = INT64_MAX, False
+        self.failure = None
+        return 0
+
+    cdef int resume(self, RedeliveryStop stop, int64_t physical_offset) except -1:
+        """Do the step that needs the GIL, so that the walk can continue."""
+        cdef KnownQueue *known
+        if stop == REDELIVER_SOURCE:
+            self.source = self.log.segment_at(physical_offset)
+            if self.source is None and self.at >= self.passes:
+                self.damaged = True
+            elif self.source is None:
+                self.skipped += 1
+                self.at += 1
+        elif stop == REDELIVER_DAMAGED:
+            self.damaged = True
+        elif stop == REDELIVER_QUEUE:
+            self.meet_queue()
+        elif stop == REDELIVER_SEGMENT:
+            self.log.next_segment()
+        elif stop == REDELIVER_ROOM:
+            known = self.known.find(self.message.topic, self.message.topic_length,
+                                    self.message.queue_id)
+            (<ConsumeQueue> known.queue).make_room()
+        return 0
+
+    cdef int meet_queue(self) except -1:
+        cdef bytes topic = self.message.topic[:self.message.topic_length]
+        queue = None
+        # A half message must not come out of a delay queue (the reference discards it, too).
+        if is_topic(topic) and topic != TRANS_HALF_TOPIC:
+            queue = self.queues.get(topic.decode(), self.message.queue_id)
+        else:
+            logger.error("the parked record at %d is for topic %r: not delivered",
+                         self.parked.physical_offset, topic)
+        self.known.add(topic, self.message.queue_id, queue)
+        return 0

@@ -1,0 +1,152 @@
+"""Sorted runs of timer entries on disk, and the merge of many of them."""
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import numpy
+from numpy import int64
+from numpy.typing import NDArray
+
+from congreve.engine.errors import StoreError
+from congreve.engine.timer.heap import TimerHeap
+
+PAIR = 16  # bytes: wake i64, physical offset i64, little endian
+BLOCK = 4_096  # pairs of a run in memory
+MERGE_BLOCK = 65_536  # pairs written at once
+
+Keep = Callable[[NDArray[int64]], NDArray[numpy.bool_]]
+
+
+class Run:
+    """A file of pairs (wake, physical offset), ascending; written once, then only read."""
+
+    def __init__(self, folder: str, name: str, count: int) -> None:
+        self.name = name
+        self.count = count
+        self.path = os.path.join(folder, name)
+
+    @cached_property
+    def last(self) -> tuple[int, int]:
+        """The greatest pair; StoreError."""
+        wake, offset = self.read(self.count - 1, 1)[0].tolist()
+        return wake, offset
+
+    @property
+    def whole(self) -> bool:
+        """Whether the file is there with all its pairs."""
+        try:
+            return os.path.getsize(self.path) == self.count * PAIR
+        except OSError:
+            return False
+
+    def first_behind(self, wake: int, offset: int) -> int:
+        """Index of the first pair greater than (wake, offset); StoreError."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            found = self.read(middle, 1)[0]
+            if (int(found[0]), int(found[1])) <= (wake, offset):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def read(self, index: int, count: int) -> NDArray[int64]:
+        """Pairs from `index` on, fewer at the end, none behind it; StoreError."""
+        try:
+            flat = numpy.fromfile(self.path, "<i8", 2 * count, offset=index * PAIR)
+        except OSError as error:
+            raise StoreError(f"cannot read {self.path}: {error.strerror}") from error
+        return flat.reshape(-1, 2).astype(int64, copy=False)
+
+    def remove(self) -> None:
+        """Remove the file where it exists. Raises StoreError."""
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StoreError(f"cannot remove {self.path}: {error.strerror}") from error
+
+
+class RunReader:
+    """Reads a run block by block; `keep` selects the pairs that are still needed."""
+
+    def __init__(self, run: Run, start: int, keep: Keep) -> None:
+        self.run = run
+        self._at = start
+        self._keep = keep
+
+    def next_block(self) -> NDArray[int64] | None:
+        """The next pairs, int64 of shape (n, 2); None at the run's end. Raises StoreError."""
+        while self._at < self.run.count:
+            pairs = self.run.read(self._at, BLOCK)
+            self._at += max(len(pairs), 1)
+            wanted = numpy.ascontiguousarray(pairs[self._keep(pairs)])
+            if len(wanted):
+                return wanted
+        return None
+
+
+class Merge:
+    """Runs and entries in memory, as one sorted stream."""
+
+    def __init__(self) -> None:
+        self.heap = TimerHeap()
+        self._readers: dict[int, RunReader] = {}
+
+    def add_run(self, reader: RunReader) -> None:
+        """Add a run to the merge. Raises StoreError."""
+        block = reader.next_block()
+        if block is not None:
+            slot = self.heap.new_slot()
+            self._readers[slot] = reader
+            self.heap.feed(slot, block)
+
+    def drop_runs(self, runs: Iterable[Run]) -> None:
+        """Remove these runs from the merge."""
+        names = {run.name for run in runs}
+        for slot in [s for s, reader in self._readers.items() if reader.run.name in names]:
+            del self._readers[slot]
+            self.heap.forget(slot)
+
+    def take(self, now: int, limit: int) -> NDArray[int64]:
+        """Rows (wake, offset, source) that are due, at most `limit`, in order; StoreError."""
+        pieces = [self.heap.take(now, limit)]
+        while self.heap.starved >= 0:
+            slot = self.heap.starved
+            block = self._readers[slot].next_block()
+            if block is None:
+                del self._readers[slot]
+                self.heap.end(slot)
+            else:
+                self.heap.feed(slot, block)
+            pieces.append(self.heap.take(now, limit - sum(map(len, pieces))))
+        return pieces[0] if len(pieces) == 1 else numpy.concatenate(pieces)
+
+
+def write_run(folder: str, name: str, blocks: Iterable[NDArray[int64]]) -> Run:
+    """A new run of these sorted pairs, durable when it returns; StoreError."""
+    path = os.path.join(folder, name)
+    count = 0
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as file:
+            for pairs in blocks:
+                file.write(numpy.ascontiguousarray(pairs, "<i8").data)
+                count += len(pairs)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    return Run(folder, name, count)
+
+
+def merged_blocks(runs: Iterable[RunReader]) -> Iterable[NDArray[int64]]:
+    """All pairs of the runs in order, block by block."""
+    merge = Merge()
+    for reader in runs:
+        merge.add_run(reader)
+    while len(rows := merge.take(numpy.iinfo(int64).max, MERGE_BLOCK)):
+        yield rows[:, :2]

@@ -1,0 +1,150 @@
+"""Fault injection: a backend around another one that fails by a plan and records writes."""
+
+cimport cython
+from libc.errno cimport EIO
+from libc.stdint cimport int64_t
+
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.pthread cimport (
+    pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_wait,
+    pthread_mutex_lock, pthread_mutex_unlock,
+)
+
+import os
+import threading
+import time
+
+from congreve.io_backends.errors import BackendError
+from congreve.io_backends.fault.plan import Fault, Group
+
+cdef double WAIT_S = 60.0
+
+
+@cython.final
+cdef class FaultBackend(Backend):
+    """For tests: what it calls durable, and when it fails, is its plan's to say.
+
+    `inner` keeps the bytes; this one starts and stops it.
+    """
+
+    def __cinit__(self, Backend inner, plan):
+        pthread_cond_init(&self.wake, NULL)
+        self.inner, self.plan, self.prewrites = inner, plan, inner.prewrites
+        self.recorded, self.attached = [], []
+
+    def __dealloc__(self):
+        pthread_cond_destroy(&self.wake)
+
+    @property
+    def name(self):
+        return self.inner.name
+
+    # --- segments
+
+    def create(self, str path, int64_t base_offset, int64_t size):
+        error = self.plan.creates.get(self.creates, 0)
+        self.creates += 1
+        if error:
+            raise BackendError(f"cannot create {path} of {size} bytes: {os.strerror(error)}")
+        return self.inner.create(path, base_offset, size)
+
+    def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        return self.inner.open(path, base_offset, size, written)
+
+    def rename(self, Segment segment, str path, int64_t base_offset):
+        self.inner.rename(segment, path, base_offset)
+
+    def attach(self, Segment segment):
+        self.attached.append(segment)
+        self.inner.attach(segment)
+
+    # --- life
+
+    def start(self, int64_t durable_offset):
+        if self.thread is not None:
+            raise BackendError("the backend was started already: make a new one")
+        self.inner.start(durable_offset)
+        pthread_mutex_lock(&self.lock)
+        self.succeed(self.inner.durable_offset)
+        pthread_mutex_unlock(&self.lock)
+        self.thread = threading.Thread(target=self.run_groups, name="faults", daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        cdef Segment last
+        if self.thread is None or self.stopping:
+            return
+        if self.attached:
+            last = self.attached[len(self.attached) - 1]
+            self.request_durable(last.base_offset + last.published())
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        pthread_cond_signal(&self.wake)
+        pthread_mutex_unlock(&self.lock)
+        self.thread.join()
+        self.inner.stop()
+
+    # --- groups
+
+    cdef void request_durable(self, int64_t upto) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        if upto > self.target:
+            self.target = upto
+            pthread_cond_signal(&self.wake)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void reached(self, int64_t position) noexcept nogil:
+        self.inner.reached(position)
+
+    # The offset that the next group ends at; -1 when the thread is to end.
+    cdef int64_t await_request(self) noexcept nogil:
+        cdef int64_t upto
+        pthread_mutex_lock(&self.lock)
+        while (self.failure != 0 or self.target <= self.durable) and not self.stopping:
+            pthread_cond_wait(&self.wake, &self.lock)
+        upto = self.target if self.failure == 0 and self.target > self.durable else -1
+        pthread_mutex_unlock(&self.lock)
+        return upto
+
+    def run_groups(self):
+        """The body of the thread; start() runs it."""
+        cdef int64_t upto
+        while True:
+            with nogil:
+                upto = self.await_request()
+            if upto < 0:
+                return
+            self.pass_group(upto)
+
+    def pass_group(self, int64_t upto):
+        """Make one group durable, or fail as the plan says."""
+        fault = self.plan.groups.get(self.groups, Fault())
+        self.groups += 1
+        time.sleep(fault.delay_s)
+        if self.plan.record:
+            self.recorded.append(Group(self.durable, self.written_between(self.durable, upto)))
+        if fault.error:
+            self.finish(upto, fault.error)
+        elif fault.lost or self.inner.wait_durable(upto, WAIT_S):
+            self.finish(upto, 0)
+        else:
+            self.finish(upto, self.inner.failure_errno or EIO)
+
+    cdef object finish(self, int64_t upto, int error):
+        pthread_mutex_lock(&self.lock)
+        if error:
+            self.fail(error)
+        else:
+            self.succeed(upto)
+        pthread_mutex_unlock(&self.lock)
+
+    def written_between(self, int64_t start, int64_t end):
+        """What was appended there; physical offsets."""
+        cdef Segment segment
+        pieces = []
+        for segment in self.attached:
+            first = max(start - segment.base_offset, 0)
+            last = min(end - segment.base_offset, segment.size)
+            if first < last:
+                pieces.append(bytes(memoryview(segment)[first:last]))
+        return b"".join(pieces)

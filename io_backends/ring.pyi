@@ -1,1 +1,0 @@
-"""Nothing for Python: `uring.UringBackend` is what writes through a ring."""

@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class ColumnBuffer:
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...

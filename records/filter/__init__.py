@@ -1,0 +1,1 @@
+"""SQL92 filters: syntax, compiled program, evaluation."""

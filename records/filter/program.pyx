@@ -1,0 +1,401 @@
+"""SQL92 filters as a program for a small stack machine, with the reference's rules for types.
+
+Property values are strings. Compared with a number they are read as one of its class; two strings
+are equal or not, but have an order only as numbers. What Java would throw at is OUTCOME_ERROR, and
+that only where Java comes to it: the skips are those of its evaluation.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+
+from congreve.records.filter.numbers cimport compare_reals, read_integer, read_real
+from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from congreve.records.filter.record_filter cimport RecordFilter
+
+import enum
+import sys
+
+cdef Py_ssize_t BYTES_HEAD = sys.getsizeof(b"")
+
+cdef enum:
+    BITS_INTEGER = 32
+    BITS_LONG = 64
+    WORK_OF_INSTRUCTION = 8
+    SHORT_VALUE = 64
+
+# Fits no order; what Java's comparison says of classes that cannot be compared.
+cdef int INCOMPARABLE = -1
+
+
+class Op(enum.IntEnum):
+    """Instructions of a FilterProgram, and the argument that each one takes.
+
+    The first eight push a value, the next five replace the top of the stack, those up to OR the two
+    on top; the last three look at the top, leave it and may skip the next `int` instructions.
+    INTEGER takes an int of 32 bits, LONG one of 64, DOUBLE a float; STRING takes UTF-8 bytes and
+    PROPERTY a property's name as such; IN and NOT_IN take a tuple of UTF-8 bytes. CAST turns all
+    that is no boolean into false (RocketMQ: UnaryExpression.createBooleanCast).
+    """
+
+    NOTHING = OP_NULL
+    FALSE = OP_FALSE
+    TRUE = OP_TRUE
+    INTEGER = OP_INTEGER
+    LONG = OP_LONG
+    DOUBLE = OP_DOUBLE
+    STRING = OP_STRING
+    PROPERTY = OP_PROPERTY
+    NEGATE = OP_NEGATE
+    NOT = OP_NOT
+    CAST = OP_CAST
+    IN = OP_IN
+    NOT_IN = OP_NOT_IN
+    EQUAL = OP_EQUAL
+    GREATER = OP_GREATER
+    GREATER_EQUAL = OP_GREATER_EQUAL
+    LESS = OP_LESS
+    LESS_EQUAL = OP_LESS_EQUAL
+    AND = OP_AND
+    OR = OP_OR
+    SKIP_IF_NULL = OP_SKIP_IF_NULL
+    SKIP_IF_FALSE = OP_SKIP_IF_FALSE
+    SKIP_IF_TRUE = OP_SKIP_IF_TRUE
+
+
+class Outcome(enum.IntEnum):
+    """The result of an expression; only TRUE lets a message pass. ERROR: Java would throw."""
+
+    FALSE = OUTCOME_FALSE
+    TRUE = OUTCOME_TRUE
+    UNKNOWN = OUTCOME_UNKNOWN
+    ERROR = OUTCOME_ERROR
+
+
+@cython.final
+cdef class FilterProgram(RecordFilter):
+    """An SQL92 expression over the properties of a message (org.apache.rocketmq.filter).
+
+    It runs over the bytes of stored records without the GIL, one evaluation at a time. `code` is a
+    sequence of (Op, argument) and leaves one boolean or null on a stack that never holds more than
+    `depth` values.
+    """
+
+    def __cinit__(self, code, Py_ssize_t depth):
+        cdef list texts = []
+        cdef dict names = {}
+        cdef Py_ssize_t i
+        cdef int op
+        self.text_bytes = []
+        self.length = <int32_t> len(code)
+        self.code = <Instruction *> PyMem_Calloc(self.length + 1, sizeof(Instruction))
+        self.stack = <Value *> PyMem_Calloc(depth + 1, sizeof(Value))
+        if self.code == NULL or self.stack == NULL:
+            raise MemoryError()
+        for i in range(self.length):
+            op, argument = code[i]
+            if op == OP_PROPERTY:
+                names[argument] = 0
+        for i, argument in enumerate(sorted(names, key=search_key)):
+            names[argument] = i  # in order: they are searched by halves
+        for i in range(self.length):
+            op, argument = code[i]
+            self.encode(&self.code[i], op, argument, texts, names)
+        self.name_count = <int32_t> len(names)
+        self.names = <Value *> PyMem_Calloc(len(names) + 1, sizeof(Value))
+        self.slots = <Value *> PyMem_Calloc(len(names) + 1, sizeof(Value))
+        self.texts = <Value *> PyMem_Calloc(len(texts) + 1, sizeof(Value))
+        if self.names == NULL or self.slots == NULL or self.texts == NULL:
+            raise MemoryError()
+        for name, i in names.items():
+            self.names[i] = self.text_value(name)
+        for i, text in enumerate(texts):
+            self.texts[i] = self.text_value(text)
+        self.size = (
+            self.length * sizeof(Instruction)
+            + (depth + 2 * len(names) + len(texts)) * sizeof(Value)
+            + sum(BYTES_HEAD + len(text) for text in self.text_bytes)
+        )
+
+    def __dealloc__(self):
+        PyMem_Free(self.code)
+        PyMem_Free(self.stack)
+        PyMem_Free(self.names)
+        PyMem_Free(self.slots)
+        PyMem_Free(self.texts)
+
+    cdef int encode(self, Instruction *at, int op, object argument, list texts,
+                    dict names) except -1:
+        cdef Value *value = &at.value
+        at.op = <OpCode> op
+        if op == OP_FALSE or op == OP_TRUE:
+            value.kind = KIND_BOOLEAN
+            value.number = op == OP_TRUE
+        elif op == OP_INTEGER or op == OP_LONG:
+            value.kind = KIND_INTEGER if op == OP_INTEGER else KIND_LONG
+            value.number = argument
+        elif op == OP_DOUBLE:
+            value.kind = KIND_DOUBLE
+            value.real = argument
+        elif op == OP_STRING:
+            at.value = self.text_value(argument)
+        elif op == OP_PROPERTY:
+            value.number = names[argument]
+        elif op == OP_IN or op == OP_NOT_IN:
+            value.number = len(texts)
+            texts.extend(sorted(set(argument), key=search_key))
+            at.count = <int32_t> (len(texts) - value.number)
+        elif op >= OP_SKIP_IF_NULL:
+            value.number = argument
+        return 0
+
+    cdef Value text_value(self, bytes text):
+        cdef Value value
+        self.text_bytes.append(text)
+        value.kind = KIND_STRING
+        value.text = PyBytes_AS_STRING(text)
+        value.length = <int32_t> len(text)
+        value.number = 0
+        value.real = 0
+        return value
+
+    def evaluate(self, bytes properties not None):
+        """The Outcome for the encoded properties of a record."""
+        self.take_properties(properties, <int32_t> len(properties))
+        return Outcome(self.run())
+
+    cdef bint accepts_properties(self, const uint8_t *properties, int32_t length) noexcept nogil:
+        self.take_properties(properties, length)
+        self.work += length + WORK_OF_INSTRUCTION * self.length
+        if self.longest > SHORT_VALUE:
+            # It may be read as a number by each of them.
+            self.work += <int64_t> self.longest * self.length
+        return self.run() == OUTCOME_TRUE
+
+    cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil:
+        """Fill the slots; as in Java's map the last of equal names counts, an empty value not."""
+        cdef const char *at = <const char *> data
+        cdef const char *end = at + length
+        cdef const char *stop
+        cdef const char *equals
+        cdef int32_t i
+        self.longest = 0
+        for i in range(self.name_count):
+            self.slots[i].kind = KIND_NULL
+        while at < end:
+            stop = <const char *> memchr(at, PROPERTY_SEPARATOR, end - at)
+            if stop == NULL:
+                stop = end
+            equals = <const char *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+            if equals != NULL and equals > at and equals + 1 < stop:
+                self.take_property(at, equals - at, equals + 1, stop - equals - 1)
+            at = stop + 1
+
+    cdef void take_property(self, const char *name, Py_ssize_t name_length, const char *text,
+                            Py_ssize_t length) noexcept nogil:
+        cdef int32_t i = position_of(name, name_length, self.names, self.name_count)
+        if i >= 0:
+            self.slots[i].kind = KIND_STRING
+            self.slots[i].text = text
+            self.slots[i].length = <int32_t> length
+            self.longest = max(self.longest, self.slots[i].length)
+
+    cdef OutcomeCode run(self) noexcept nogil:
+        cdef Value *top = self.stack - 1
+        cdef Instruction *at = self.code
+        cdef Instruction *end = at + self.length
+        while at < end:
+            if at.op <= OP_STRING:
+                top += 1
+                top[0] = at.value
+            elif at.op == OP_PROPERTY:
+                top += 1
+                top[0] = self.slots[at.value.number]
+            elif at.op == OP_IN or at.op == OP_NOT_IN:
+                if top.kind != KIND_NULL:
+                    set_boolean(top, self.is_in(top, at) != (at.op == OP_NOT_IN))
+            elif at.op <= OP_CAST:
+                replace_top(at.op, top)
+            elif at.op <= OP_OR:
+                top -= 1
+                if not combine(at.op, top, top + 1):
+                    return OUTCOME_ERROR
+            elif skips(at.op, top):
+                at += at.value.number
+            at += 1
+        if top.kind == KIND_NULL:
+            return OUTCOME_UNKNOWN
+        return OUTCOME_TRUE if top.number else OUTCOME_FALSE
+
+    cdef bint is_in(self, Value *value, const Instruction *at) noexcept nogil:
+        return position_of(value.text, value.length, self.texts + at.value.number, at.count) >= 0
+
+
+cdef tuple search_key(bytes text):
+    return len(text), text
+
+
+cdef int32_t position_of(const char *text, Py_ssize_t length, const Value *ordered,
+                         int32_t count) noexcept nogil:
+    """Where a text stands among those in the order of search_key(); -1 where it does not."""
+    cdef int32_t low = 0
+    cdef int32_t high = count
+    cdef int32_t middle
+    cdef int64_t order
+    while low < high:
+        middle = low + (high - low) // 2
+        order = ordered[middle].length - length
+        if order == 0:
+            order = memcmp(ordered[middle].text, text, length)
+            if order == 0:
+                return middle
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return -1
+
+
+cdef void set_boolean(Value *value, bint truth) noexcept nogil:
+    value.kind = KIND_BOOLEAN
+    value.number = truth
+
+
+cdef bint same_text(const Value *a, const Value *b) noexcept nogil:
+    return a.length == b.length and memcmp(a.text, b.text, a.length) == 0
+
+
+cdef bint skips(OpCode op, const Value *top) noexcept nogil:
+    if op == OP_SKIP_IF_NULL:
+        return top.kind == KIND_NULL
+    return top.kind == KIND_BOOLEAN and top.number == (op == OP_SKIP_IF_TRUE)
+
+
+cdef void replace_top(OpCode op, Value *top) noexcept nogil:
+    """NEGATE, NOT and CAST."""
+    if top.kind == KIND_NULL:
+        return
+    if op == OP_NOT:
+        top.number = not top.number
+    elif op == OP_CAST:
+        if top.kind != KIND_BOOLEAN:
+            set_boolean(top, False)
+    elif top.kind == KIND_DOUBLE:
+        top.real = -top.real
+    elif top.kind == KIND_LONG:
+        top.number = <int64_t> (-(<unsigned long long> top.number))
+    elif top.kind == KIND_INTEGER:
+        top.number = <int32_t> (-top.number)
+    else:
+        top.kind = KIND_NULL
+
+
+cdef bint combine(OpCode op, Value *left, Value *right) noexcept nogil:
+    """What two values come to, into `left`; False where Java throws."""
+    cdef int order = 0
+    if op == OP_AND or op == OP_OR:
+        combine_logic(op == OP_OR, left, right)
+        return True
+    if op == OP_EQUAL:
+        return combine_equal(left, right)
+    if left.kind == KIND_NULL or right.kind == KIND_NULL:
+        left.kind = KIND_NULL
+        return True
+    if left.kind == KIND_STRING and right.kind == KIND_STRING:
+        # Strings have an order only as numbers.
+        if not (real_of_text(left) and real_of_text(right)):
+            return False
+    if not compare(left, right, &order):
+        return False
+    if op == OP_GREATER:
+        set_boolean(left, order > 0)
+    elif op == OP_GREATER_EQUAL:
+        set_boolean(left, order >= 0)
+    elif op == OP_LESS:
+        set_boolean(left, order < 0)
+    else:
+        set_boolean(left, order <= 0)
+    return True
+
+
+cdef void combine_logic(bint decisive, Value *left, const Value *right) noexcept nogil:
+    """AND (false decides) and OR (true does); a decisive left was skipped over before."""
+    if right.kind == KIND_BOOLEAN and right.number == decisive:
+        left[0] = right[0]
+    elif left.kind == KIND_NULL or right.kind == KIND_NULL:
+        left.kind = KIND_NULL
+
+
+cdef bint combine_equal(Value *left, Value *right) noexcept nogil:
+    """Null equals null; null = something is unknown, something = null is not."""
+    cdef int order = 0
+    if left.kind == KIND_NULL:
+        if right.kind == KIND_NULL:
+            set_boolean(left, True)
+    elif right.kind == KIND_NULL:
+        set_boolean(left, False)
+    elif left.kind == KIND_STRING and right.kind == KIND_STRING:
+        set_boolean(left, same_text(left, right))
+    elif compare(left, right, &order):
+        set_boolean(left, order == 0)
+    else:
+        return False
+    return True
+
+
+cdef bint compare(Value *left, Value *right, int *order) noexcept nogil:
+    """Order of two values, not both strings, in one class (RocketMQ: __compare)."""
+    order[0] = INCOMPARABLE
+    if left.kind == KIND_STRING:
+        if not text_as(left, right.kind):
+            return False
+    elif right.kind == KIND_STRING:
+        # There Java casts the boolean to a string.
+        if left.kind == KIND_BOOLEAN or not text_as(right, left.kind):
+            return False
+    if (left.kind == KIND_BOOLEAN) != (right.kind == KIND_BOOLEAN):
+        return True
+    if left.kind == KIND_DOUBLE or right.kind == KIND_DOUBLE:
+        order[0] = compare_reals(real_of(left), real_of(right))
+    else:
+        order[0] = (left.number > right.number) - (left.number < right.number)
+    return True
+
+
+cdef double real_of(const Value *value) noexcept nogil:
+    return value.real if value.kind == KIND_DOUBLE else <double> value.number
+
+
+cdef bint text_as(Value *value, Kind kind) noexcept nogil:
+    """Turn a string into that class; False where it is none of it."""
+    if kind == KIND_BOOLEAN:
+        set_boolean(value, is_true(value.text, value.length))
+        return True
+    if kind == KIND_DOUBLE:
+        return real_of_text(value)
+    if not read_integer(value.text, value.length,
+                        BITS_INTEGER if kind == KIND_INTEGER else BITS_LONG, &value.number):
+        return False
+    value.kind = kind
+    return True
+
+
+cdef bint real_of_text(Value *value) noexcept nogil:
+    if not read_real(value.text, value.length, &value.real):
+        return False
+    value.kind = KIND_DOUBLE
+    return True
+
+
+cdef bint is_true(const char *text, int32_t length) noexcept nogil:
+    """"true" in any case (Java: Boolean.valueOf)."""
+    cdef const char *wanted = b"true"
+    cdef int32_t i
+    if length != 4:
+        return False
+    for i in range(4):
+        if (text[i] | 0x20) != wanted[i]:
+            return False
+    return True

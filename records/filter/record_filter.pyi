@@ -1,0 +1,2 @@
+class RecordFilter:
+    size: int

@@ -1,1 +1,0 @@
-"""Nothing for Python; see filternumbers.pxd."""

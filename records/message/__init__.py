@@ -1,0 +1,1 @@
+"""A message as Python sees it: properties, flags."""

@@ -1,0 +1,32 @@
+"""A message as Python sees it."""
+
+import msgspec
+
+Host = tuple[str, int]
+
+UNKNOWN_HOST: Host = ("0.0.0.0", 0)
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """One message with all fields of its record (RocketMQ: MessageExt).
+
+    Timestamps are milliseconds since 1970; offsets are 0 until the store assigns them.
+    `body` is as stored: compressed where `sys_flag` says so.
+    """
+
+    topic: str
+    body: bytes
+    properties: dict[str, str] = {}
+    queue_id: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: Host = UNKNOWN_HOST
+    store_host: Host = UNKNOWN_HOST
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+    store_timestamp: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    body_crc: int = 0
+    size: int = 0

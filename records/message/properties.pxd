@@ -1,0 +1,70 @@
+# What properties.py says, as far as compiled code needs it (tests/records/message holds the two
+# equal), and how a property is found and written. The compiler folds the lengths of the names.
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memcpy, strlen
+
+from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+cdef extern from *:
+    """
+    #define CONGREVE_KEYS "KEYS"
+    #define CONGREVE_TAGS "TAGS"
+    #define CONGREVE_WAIT "WAIT"
+    #define CONGREVE_UNIQ_KEY "UNIQ_KEY"
+    #define CONGREVE_CLUSTER "CLUSTER"
+    #define CONGREVE_DELAY "DELAY"
+    #define CONGREVE_REAL_TOPIC "REAL_TOPIC"
+    #define CONGREVE_REAL_QUEUE_ID "REAL_QID"
+    #define CONGREVE_TIMER_PREFIX "TIMER_"
+    #define CONGREVE_TIMER_DELIVER_MS "TIMER_DELIVER_MS"
+    #define CONGREVE_TIMER_DELAY_MS "TIMER_DELAY_MS"
+    #define CONGREVE_TIMER_DELAY_SEC "TIMER_DELAY_SEC"
+    #define CONGREVE_TIMER_OUT_MS "TIMER_OUT_MS"
+    #define CONGREVE_TRANSACTION_PREPARED "TRAN_MSG"
+    #define CONGREVE_PRODUCER_GROUP "PGROUP"
+    #define CONGREVE_TRANSACTION_PREPARED_QUEUE_OFFSET "TRAN_PREPARED_QUEUE_OFFSET"
+    #define CONGREVE_TRANSACTION_CHECK_TIMES "TRANSACTION_CHECK_TIMES"
+    #define CONGREVE_INNER_MULTI_DISPATCH "INNER_MULTI_DISPATCH"
+    """
+    const char *KEYS "CONGREVE_KEYS"
+    const char *TAGS "CONGREVE_TAGS"
+    const char *WAIT "CONGREVE_WAIT"
+    const char *UNIQ_KEY "CONGREVE_UNIQ_KEY"
+    const char *CLUSTER "CONGREVE_CLUSTER"
+    const char *DELAY "CONGREVE_DELAY"
+    const char *REAL_TOPIC "CONGREVE_REAL_TOPIC"
+    const char *REAL_QUEUE_ID "CONGREVE_REAL_QUEUE_ID"
+    const char *TIMER_PREFIX "CONGREVE_TIMER_PREFIX"
+    const char *TIMER_DELIVER_MS "CONGREVE_TIMER_DELIVER_MS"
+    const char *TIMER_DELAY_MS "CONGREVE_TIMER_DELAY_MS"
+    const char *TIMER_DELAY_SEC "CONGREVE_TIMER_DELAY_SEC"
+    const char *TIMER_OUT_MS "CONGREVE_TIMER_OUT_MS"
+    const char *TRANSACTION_PREPARED "CONGREVE_TRANSACTION_PREPARED"
+    const char *PRODUCER_GROUP "CONGREVE_PRODUCER_GROUP"
+    const char *TRANSACTION_PREPARED_QUEUE_OFFSET "CONGREVE_TRANSACTION_PREPARED_QUEUE_OFFSET"
+    const char *TRANSACTION_CHECK_TIMES "CONGREVE_TRANSACTION_CHECK_TIMES"
+    const char *INNER_MULTI_DISPATCH "CONGREVE_INNER_MULTI_DISPATCH"
+
+
+cdef inline bint is_property(const uint8_t *at, const uint8_t *end,
+                             const char *name) noexcept nogil:
+    """Whether the property at `at` has this name, and something follows the separator."""
+    cdef Py_ssize_t length = <Py_ssize_t> strlen(name)
+    return (
+        end - at > length + 1 and at[length] == NAME_VALUE_SEPARATOR
+        and memcmp(at, name, length) == 0
+    )
+
+
+cdef inline uint8_t *put_name(uint8_t *out, const char *name) noexcept nogil:
+    """The name and the separator behind it."""
+    cdef size_t length = strlen(name)
+    memcpy(out, name, length)
+    out[length] = NAME_VALUE_SEPARATOR
+    return out + length + 1
+
+
+cdef inline uint8_t *put_next_name(uint8_t *out, const char *name) noexcept nogil:
+    """The same behind another property."""
+    out[0] = PROPERTY_SEPARATOR
+    return put_name(out + 1, name)

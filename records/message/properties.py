@@ -1,0 +1,64 @@
+"""Names of message properties that the broker and its clients agree on (RocketMQ: MessageConst)."""
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+UNIQ_KEY = "UNIQ_KEY"
+CLUSTER = "CLUSTER"
+
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+
+# A deliver time of a message's own (RocketMQ 5): given by its sender in one of three ways, and
+# what the broker made of it.
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_DEL_UNIQUE_KEY = "TIMER_DEL_UNIQKEY"
+
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIMESTAMP = "CONSUME_START_TIME"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+
+TRANSACTION_PREPARED = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+REPLY_TTL = "TTL"
+REPLY_MESSAGE_ARRIVE_TIME = "ARRIVE_TIME"
+MESSAGE_TYPE = "MSG_TYPE"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+
+INSTANCE_ID = "INSTANCE_ID"
+TRACE_SWITCH = "TRACE_ON"
+MSG_REGION = "MSG_REGION"
+
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+
+NAMES = frozenset(value for name, value in tuple(globals().items()) if name.isupper())
+"""All of these, which users cannot have."""
+
+# What all names of deliver times begin with.
+TIMER_PREFIX = "TIMER_"
+# Several keys stand in KEYS with this between them.
+KEY_SEPARATOR = " "
+
+_MAX_DIGITS = 18
+
+
+def natural(text: str) -> int | None:
+    """The number that a property holds, None where it is no decimal one of at most 18 digits."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) if is_number else None

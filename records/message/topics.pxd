@@ -1,0 +1,19 @@
+# What topics.py says, as far as compiled code needs it; tests/records/message holds the two equal.
+
+cdef extern from *:
+    """
+    #define CONGREVE_SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
+    #define CONGREVE_TIMER_TOPIC "rmq_sys_wheel_timer"
+    #define CONGREVE_TRANS_HALF_TOPIC "RMQ_SYS_TRANS_HALF_TOPIC"
+    #define CONGREVE_TRANS_OP_HALF_TOPIC "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    #define CONGREVE_RETRY_PREFIX "%RETRY%"
+    """
+    const char *SCHEDULE_TOPIC "CONGREVE_SCHEDULE_TOPIC"
+    const char *TIMER_TOPIC "CONGREVE_TIMER_TOPIC"
+    const char *TRANS_HALF_TOPIC "CONGREVE_TRANS_HALF_TOPIC"
+    const char *TRANS_OP_HALF_TOPIC "CONGREVE_TRANS_OP_HALF_TOPIC"
+    const char *RETRY_PREFIX "CONGREVE_RETRY_PREFIX"
+
+cdef enum:
+    TIMER_QUEUE_ID = 0          # the one queue of the timer topic
+    TRANS_QUEUE_ID = 0          # the one queue of each topic of transactions

@@ -1,7 +1,0 @@
-from libc.stdint cimport int32_t, uint8_t
-
-
-cdef class RecordFilter:
-    # Says whether a message passes. Made to be derived from: accepts_properties decides.
-    cdef bint accepts(self, const uint8_t *record, int32_t size) noexcept nogil
-    cdef bint accepts_properties(self, const uint8_t *properties, int32_t length) noexcept nogil

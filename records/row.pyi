@@ -1,1 +1,0 @@
-"""Nothing for Python; records.columns uses it."""

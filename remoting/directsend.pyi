@@ -1,1 +1,0 @@
-"""Bytes straight into a socket in which nothing else waits. For compiled code only."""

@@ -1,1 +1,0 @@
-"""Nothing for Python: `headerdecoder.HeaderDecoder` shows what is read here."""

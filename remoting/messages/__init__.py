@@ -1,0 +1,1 @@
+"""Requests and responses: codes, typed headers and bodies."""

@@ -1,0 +1,1 @@
+"""Connections, servers and clients."""

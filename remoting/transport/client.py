@@ -1,0 +1,164 @@
+"""Requests to any address over one connection each (RocketMQ: NettyRemotingClient)."""
+
+import asyncio
+import ssl as tls
+from collections.abc import Callable, Mapping
+
+from congreve.remoting.errors import ConnectError, ConnectionLostError, RequestTimeoutError
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.blocking_client import BlockingClient
+from congreve.remoting.transport.connection import Connection, ConnectionLimits, Handler, PeerLog
+from congreve.remoting.transport.frame_reader import CommandSink
+from congreve.remoting.transport.read_buffer import ReadBuffer
+
+
+class RemotingClient:
+    """Connects at the first request to an address, and again after a connection was lost.
+
+    `handlers` serve requests of servers, ``{code: handler}``. All coroutines belong to one event
+    loop. `timeout_s` limits the wait for an answer, `connect_timeout_s` that for a connection; with
+    `ssl` all connections are encrypted. It calls `before_request` with each request before sending.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 3.0,
+        connect_timeout_s: float = 3.0,
+        handlers: Mapping[int, Handler] | None = None,
+        limits: ConnectionLimits | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        ssl: tls.SSLContext | None = None,
+        before_request: Callable[[RemotingCommand], None] | None = None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.connect_timeout_s = connect_timeout_s
+        self._handlers = handlers or {}
+        self._limits = limits or ConnectionLimits()
+        self._on_close = on_close
+        self._ssl = ssl
+        self._before_request = before_request
+        self._sink = CommandSink()
+        self._read_buffer = ReadBuffer()
+        self._peer_log = PeerLog()
+        self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._open: dict[str, Connection] = {}
+        self._closed = False
+
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        """Send ``host:port`` a request and wait for the answer.
+
+        Raises ConnectError, RequestTimeoutError, ConnectionLostError, TooManyRequestsError or
+        FrameError.
+        """
+        connection = await self.connection(address)
+        return await connection.invoke(command, self.timeout_s if timeout_s is None else timeout_s)
+
+    async def call(
+        self, address: str, command: RemotingCommand, deadline: float
+    ) -> RemotingCommand:
+        """invoke() with a deadline in the loop's time in place of a timeout."""
+        connection = self._ready(address) or await self._writable(address, deadline)
+        return await connection.call(command, deadline)
+
+    async def tell(self, address: str, command: RemotingCommand, deadline: float) -> None:
+        """oneway() with a deadline, in the loop's time, for the connection."""
+        connection = self._ready(address) or await self._writable(address, deadline)
+        connection.oneway(command)
+
+    async def oneway(self, address: str, command: RemotingCommand) -> None:
+        """Send ``host:port`` a request without an answer. Raises ConnectError or FrameError."""
+        (await self.connection(address)).oneway(command)
+
+    def _ready(self, address: str) -> Connection | None:
+        """The open and writable connection to an address, None without one."""
+        connection = self._open.get(address)
+        if connection is None or connection.closed or not connection.is_writable:
+            return None
+        return connection
+
+    async def _writable(self, address: str, deadline: float) -> Connection:
+        """Wait for a writable connection to an address; `deadline` is the loop's time.
+
+        Raises ConnectError or RequestTimeoutError.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self.connection(address)
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"no connection to {address} in time") from error
+        if not connection.is_writable:
+            await connection.wait_writable(deadline - asyncio.get_running_loop().time())
+        return connection
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address, made anew where there is none. Raises ConnectError."""
+        if self._closed:
+            raise ConnectionLostError(f"no request to {address}: this client is closed")
+        task = self._connections.get(address)
+        if task is None or (task.done() and _is_over(task)):
+            task = asyncio.create_task(self._connect(address))
+            self._connections[address] = task
+        return task.result() if task.done() else await asyncio.shield(task)
+
+    def blocking(self) -> BlockingClient:
+        """A client with these settings for threads without an event loop."""
+        return BlockingClient(
+            connect_timeout_s=self.connect_timeout_s,
+            ssl=self._ssl,
+            before_request=self._before_request,
+        )
+
+    async def close(self) -> None:
+        """Close all connections; requests that wait for an answer raise ConnectionLostError."""
+        self._closed = True
+        tasks = list(self._connections.values())
+        self._connections.clear()
+        for task in tasks:
+            task.cancel()
+        made = await asyncio.gather(*tasks, return_exceptions=True)
+        open_ones = [each for each in made if isinstance(each, Connection) and not each.closed]
+        for connection in open_ones:
+            connection.cancel()
+            connection.close()
+        await asyncio.gather(*(connection.finish() for connection in open_ones))
+
+    async def _connect(self, address: str) -> Connection:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConnectError(f"{address!r} is no address: write host:port")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    self._connection, host.strip("[]"), int(port), ssl=self._ssl
+                )
+        except TimeoutError as error:
+            raise ConnectError(
+                f"no connection to {address} within {self.connect_timeout_s:g} s"
+            ) from error
+        except (OSError, OverflowError) as error:
+            raise ConnectError(f"no connection to {address}: {error}") from error
+        self._open[address] = connection
+        return connection
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._handlers,
+            self._sink,
+            self._read_buffer,
+            limits=self._limits,
+            on_close=self._on_close or _ignore,
+            peer_log=self._peer_log,
+            before_request=self._before_request,
+        )
+
+
+def _is_over(task: asyncio.Task[Connection]) -> bool:
+    return task.cancelled() or task.exception() is not None or task.result().closed
+
+
+def _ignore(connection: Connection) -> None:
+    """Nobody wants to know that this connection ended."""

@@ -1,0 +1,29 @@
+from libc.stdint cimport uint8_t
+
+
+cdef class FrameReader
+
+
+cdef class FrameSink:
+    # Takes frames from a connection. take() is given all bytes at hand, consumes whole frames and
+    # returns how many bytes that were; it raises FrameError where the stream cannot be framed.
+    # The bytes are the reader's again as soon as it returns.
+    cdef Py_ssize_t take(
+        self, FrameReader connection, const uint8_t *data, Py_ssize_t available
+    ) except -1
+
+
+cdef class FrameReader:
+    cdef FrameSink sink
+    cdef object read_buffer
+    cdef object poll
+    cdef object stash
+    cdef object view            # of the read buffer's bytes,
+    cdef const uint8_t *shared  # and where they are
+    cdef public bint active
+    """Whether bytes have come since a caller last set this to False."""
+    cdef public bint reading_paused
+    """Whether reading is paused because the peer is ahead: a sink takes no frame then."""
+
+    cdef int take(self, const uint8_t *data, Py_ssize_t available) except -1
+    cdef int take_stashed(self, object data, Py_ssize_t available) except -1

@@ -1,0 +1,123 @@
+"""The reading half of a connection: it passes received bytes to a sink of frames."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
+
+from congreve.remoting.errors import FrameError
+
+
+cdef class FrameSink:
+    """Takes whole frames from connections' bytes (RocketMQ: NettyDecoder, NettyServerHandler)."""
+
+    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
+                         Py_ssize_t available) except -1:
+        raise NotImplementedError(f"{type(self).__name__} takes no frames")
+
+
+@cython.final
+cdef class CommandSink(FrameSink):
+    """Passes every frame to the connection's on_frame; none while its reading pauses."""
+
+    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
+                         Py_ssize_t available) except -1:
+        cdef Frame frame
+        cdef FrameStatus status
+        cdef Py_ssize_t taken = 0
+        while not connection.reading_paused:
+            status = next_frame(data + taken, available - taken, &frame)
+            if status == FRAME_PARTIAL:
+                break
+            if status == FRAME_BAD:
+                head = data[taken:min(taken + 8, available)]
+                raise FrameError(f"bytes that are no frame: {head.hex()}")
+            connection.on_frame(PyBytes_FromStringAndSize(<const char *> frame.data, frame.size))
+            taken += frame.size
+        return taken
+
+
+cdef class FrameReader:
+    """The reading half of a connection: the read callbacks of asyncio.BufferedProtocol, and the
+    stash of an incomplete frame. A connection adds `on_frame`, `on_unframeable` and `rest`.
+    """
+
+    def __init__(self, FrameSink sink not None, read_buffer, poll=None):
+        cdef Py_buffer buffer
+        self.sink = sink
+        self.read_buffer = read_buffer
+        self.poll = poll
+        self.active = True
+        self.view = read_buffer.view
+        PyObject_GetBuffer(self.view, &buffer, PyBUF_WRITABLE)
+        self.shared = <const uint8_t *> buffer.buf
+        # The view holds the bytes where they are.
+        PyBuffer_Release(&buffer)
+
+    def get_buffer(self, sizehint):
+        """The memory that the event loop reads the next bytes into."""
+        if self.stash is None:
+            return self.view
+        return self.stash.free_part(self.read_buffer)
+
+    def buffer_updated(self, Py_ssize_t nbytes):
+        """Pass the `nbytes` that were read to the sink, which takes the whole frames."""
+        self.active = True
+        if self.stash is None:
+            self.take(self.shared, nbytes)
+        else:
+            data, end = self.stash.arrived(self.read_buffer, nbytes)
+            self.take_stashed(data, end)
+        if self.poll is not None:
+            self.poll.chunk_served(nbytes)
+
+    def on_frame(self, bytes frame):
+        """Take one whole frame."""
+        raise NotImplementedError(f"{type(self).__name__} takes no frames")
+
+    def on_unframeable(self, error):
+        """Handle a FrameError: the stream cannot be split into frames any more."""
+        raise error
+
+    def rest(self):
+        """Stop reading what has arrived until the next turn of the loop."""
+        raise NotImplementedError(f"{type(self).__name__} has no turns")
+
+    def read_stash(self):
+        """After a pause, pass the frames that arrived before it to the sink."""
+        if self.stash is not None:
+            data, end = self.stash.held()
+            self.take_stashed(data, end)
+
+    def drop_stash(self):
+        """Drop the received bytes."""
+        if self.stash is not None:
+            self.stash = None
+            self.read_buffer.drop(self)
+
+    cdef int take(self, const uint8_t *data, Py_ssize_t available) except -1:
+        cdef Py_ssize_t taken
+        try:
+            taken = self.sink.take(self, data, available)
+        except FrameError as error:
+            self.drop_stash()
+            self.on_unframeable(error)
+            return 0
+        if taken == available:
+            self.drop_stash()
+        elif taken or self.stash is None or not self.stash.has_own_buffer:
+            # What goes on to arrive in a buffer of its own stays there: a copy for each piece would
+            # be megabytes for a byte.
+            self.stash = self.read_buffer.stash(self, data[taken:available], same_frame=taken == 0)
+        if self.stash is not None:
+            self.read_buffer.shed()
+        return 0
+
+    cdef int take_stashed(self, object data, Py_ssize_t available) except -1:
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self.take(<const uint8_t *> view.buf, available)
+        finally:
+            PyBuffer_Release(&view)

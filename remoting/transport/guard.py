@@ -1,0 +1,121 @@
+"""Limits over all connections together, and which connection is closed beyond them."""
+
+import logging
+import resource
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from congreve.limited_log import LimitedLog
+from congreve.remoting.transport.connection import Connection, PeerLog
+from congreve.remoting.transport.read_buffer import ReadBuffer
+
+logger = logging.getLogger(__name__)
+
+RESERVED_DESCRIPTORS = 1024
+"""Descriptors that connections leave to files; at most half of all."""
+CONNECTIONS_MAX = 1 << 20
+LOOK_S = 0.25
+
+
+def most_connections() -> int:
+    """The number of connections that the limit of open files (RLIMIT_NOFILE) allows."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return min(max(soft - min(RESERVED_DESCRIPTORS, soft // 2), 1), CONNECTIONS_MAX)
+
+
+class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of all connections together."""
+
+    connections: int = 0
+    """Open connections at most, further ones are closed at once; 0: most_connections()."""
+    unfinished_bytes: int = 256 * 1024 * 1024
+    """Bytes of memory for incomplete frames."""
+    unread_bytes: int = 512 * 1024 * 1024
+    """Bytes of answers that peers have not read yet."""
+    frame_timeout_s: float = 30.0
+    """Seconds in which a frame must be complete, plus one for each `frame_bytes_per_s` of it."""
+    frame_bytes_per_s: int = 32 * 1024
+
+
+class ConnectionGuard:
+    """Counts what the servers of one event loop share, and cuts the connections that hold most.
+
+    `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        limits: SharedLimits | None = None,
+        *,
+        read_buffer: int = 512 * 1024,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits = limits or SharedLimits()
+        self.connections_max = self._limits.connections or most_connections()
+        self.connections: set[Connection] = set()
+        self.refused_count = 0
+        self.unread_cut_count = 0
+        self.unread = 0
+        self.read_buffer = ReadBuffer(
+            read_buffer, stashed_max=self._limits.unfinished_bytes, clock=clock
+        )
+        self._clock = clock
+        self._next_look = 0.0
+        self._log = LimitedLog(logger, clock=clock)
+        self.peer_log = PeerLog()
+
+    def admits(self) -> bool:
+        """Whether one more connection is allowed; counts the connection that it refuses."""
+        if len(self.connections) < self.connections_max:
+            return True
+        self.refused_count += 1
+        self._log.warning(
+            "%d connections are open, more are closed at once: raise maxConnections and the"
+            " limit of open files, or look for a client that opens too many",
+            self.connections_max,
+        )
+        return False
+
+    def counts(self) -> dict[str, int]:
+        """Open connections and held bytes now; refused and cut connections since the start."""
+        return {
+            "connections": len(self.connections),
+            "maxConnections": self.connections_max,
+            "refusedConnections": self.refused_count,
+            "unfinishedFrameBytes": self.read_buffer.stashed,
+            "cutUnfinishedFrames": self.read_buffer.cut_count,
+            "unreadAnswerBytes": self.unread,
+            "cutUnreadAnswers": self.unread_cut_count,
+        }
+
+    def look(self) -> None:
+        """Close connections with a late frame or too many unread bytes; servers call it often."""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        limits = self._limits
+        self.read_buffer.cut_late(limits.frame_timeout_s, limits.frame_bytes_per_s)
+        self.unread = sum(connection.unread for connection in self.connections)
+        if self.unread > limits.unread_bytes:
+            self._shed_unread()
+
+    def _shed_unread(self) -> None:
+        wanted = self._limits.unread_bytes - self._limits.unread_bytes // 8
+        for connection in sorted(self.connections, key=lambda connection: -connection.unread):
+            if self.unread <= wanted:
+                return
+            self._log.warning(
+                "%r: %d bytes of answers wait for their readers, %d of them for this one: "
+                "closing it",
+                connection,
+                self.unread,
+                connection.unread,
+            )
+            self.unread -= connection.unread
+            self.unread_cut_count += 1
+            connection.abort()

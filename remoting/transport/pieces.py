@@ -1,0 +1,73 @@
+"""Long work on an event loop, in short pieces."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from time import perf_counter
+from typing import TypeVar
+
+from congreve.remoting.messages.body import Body
+
+T = TypeVar("T")
+
+PIECE_S = 0.002
+
+
+class Pieces:
+    """Runs long work of one event loop in pieces of PIECE_S, and gives the loop a turn after each.
+
+    Only one piece runs in a turn, however many requests need long work at the same time. Work is a
+    generator: it yields wherever it can be interrupted, and returns its result.
+    """
+
+    def __init__(self, piece_s: float = PIECE_S, clock: Callable[[], float] = perf_counter) -> None:
+        self._piece_s = piece_s
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    async def run(self, work: Generator[object, None, T]) -> T:
+        """Run the work; return its result or raise its error.
+
+        After several pieces it returns in a turn of its own.
+        """
+        pieces = 1
+        while True:
+            async with self._turn:
+                end = self._clock() + self._piece_s
+                try:
+                    while True:
+                        next(work)
+                        if self._clock() >= end:
+                            break
+                except StopIteration as done:
+                    result: T = done.value
+                    if pieces > 1:  # it may be large, and what is done with it takes time
+                        await asyncio.sleep(0)
+                    return result
+                pieces += 1
+                await asyncio.sleep(0)  # the next piece of any work waits for this turn
+
+
+class EncodedUntilChanged:
+    """The encoded bytes of a body, encoded again only when `version` returns another value.
+
+    Callers that come while it is being encoded get the same bytes. `body` returns a copy.
+    """
+
+    def __init__(
+        self, pieces: Pieces, version: Callable[[], object], body: Callable[[], Body]
+    ) -> None:
+        self._pieces = pieces
+        self._version = version
+        self._body = body
+        self._encoding = asyncio.Lock()
+        self._encoded_version: object = None
+        self._bytes: bytes | None = None
+
+    async def get(self) -> bytes:
+        """The encoded body, no older than this call."""
+        async with self._encoding:
+            version = self._version()
+            if self._bytes is None or version != self._encoded_version:
+                self._bytes = await self._pieces.run(self._body().encode_steps())
+                self._encoded_version = version
+            return self._bytes

@@ -1,0 +1,28 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.remoting.wire.slices cimport Slice
+
+# A whole response frame to a send, in the request's serialize type; returns bytes written (below
+# SEND_RESPONSE_MAX + message_id_length + more.length). `more` is the constant ext fields MSG_REGION
+# and TRACE_ON, prepared by send_response_constants() for that serialize type.
+cdef enum:
+    SEND_RESPONSE_MAX = 512
+
+cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                     const char *message_id, int32_t message_id_length,
+                                     int32_t queue_id, int64_t queue_offset,
+                                     Slice more) noexcept nogil
+
+# A whole response frame that only says success; returns bytes written (below SEND_RESPONSE_MAX).
+cdef Py_ssize_t encode_success(uint8_t *out, int32_t serialize_type, int32_t opaque) noexcept nogil
+
+# Frame head and header of a response to a pull; the body of `body_length` bytes follows it. The
+# remark (none: length 0) is cut at PULL_REMARK_MAX; what is not plain ASCII in it becomes '?'.
+cdef enum:
+    PULL_RESPONSE_MAX = 512
+    PULL_REMARK_MAX = 128
+
+cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                     int32_t code, Slice remark, int64_t suggest_broker_id,
+                                     int64_t next_offset, int64_t min_offset, int64_t max_offset,
+                                     int32_t body_length) noexcept nogil

@@ -1,0 +1,50 @@
+from libc.stdint cimport int8_t, int32_t, int64_t
+
+from congreve.remoting.wire.frame cimport Header
+from congreve.remoting.wire.slices cimport Slice
+
+cdef enum:
+    SEND_MESSAGE = 10
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    SEND_FIELDS = 13            # short names a to m
+
+cdef struct SendHeader:         # docs/formats/frame.md, long and short names alike
+    Slice producer_group
+    Slice topic
+    Slice default_topic
+    Slice properties
+    int32_t default_topic_queues
+    int32_t queue_id
+    int32_t sys_flag
+    int32_t flag
+    int32_t reconsume_times
+    int64_t born_timestamp
+    bint batch
+    bint complete               # every required field was there and was a number where it must be
+
+cdef struct PullHeader:         # docs/formats/frame.md
+    Slice consumer_group
+    Slice topic
+    Slice subscription
+    Slice expression_type
+    int32_t queue_id
+    int32_t max_count
+    int32_t sys_flag
+    int64_t queue_offset
+    int64_t commit_offset
+    int64_t suspend_timeout_ms
+    int64_t sub_version
+    bint complete
+
+
+cdef inline bint is_send(int32_t code) noexcept nogil:
+    return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
+
+
+# Where in `header.fields` the field of each short name is; -1: nowhere. The last of a name counts.
+cdef void send_places(const Header *header, int8_t *places) noexcept nogil
+# From the values of the short names; no data: the header has no such field.
+cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil
+cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil
+cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil

@@ -1,0 +1,149 @@
+"""The typed headers of sends and pulls, read from a decoded header without a Python object.
+
+A missing field, or a number in another form than Java's, leaves a header not `complete`: Python
+decodes it.
+"""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memset
+
+from congreve.remoting.wire.json_text cimport parse_int32, parse_integer
+
+
+cdef inline bint equals(Slice text, const char *wanted, int32_t length) noexcept nogil:
+    return text.length == length and memcmp(text.data, wanted, length) == 0
+
+
+cdef inline bint is_true(Slice value) noexcept nogil:
+    return (value.length == 4 and value.data[0] | 0x20 == c"t" and value.data[1] | 0x20 == c"r"
+            and value.data[2] | 0x20 == c"u" and value.data[3] | 0x20 == c"e")
+
+
+cdef inline uint8_t short_name(Slice key) noexcept nogil:
+    """The short name (4.1) of a long one; 0 for a field that a send does not have."""
+    if key.length == 5:
+        if memcmp(key.data, b"topic", 5) == 0:
+            return c"b"
+        return c"m" if memcmp(key.data, b"batch", 5) == 0 else 0
+    if key.length == 7:
+        if memcmp(key.data, b"queueId", 7) == 0:
+            return c"e"
+        return c"f" if memcmp(key.data, b"sysFlag", 7) == 0 else 0
+    if key.length == 13:
+        if memcmp(key.data, b"producerGroup", 13) == 0:
+            return c"a"
+        return c"g" if memcmp(key.data, b"bornTimestamp", 13) == 0 else 0
+    if equals(key, b"flag", 4):
+        return c"h"
+    if equals(key, b"properties", 10):
+        return c"i"
+    if equals(key, b"defaultTopic", 12):
+        return c"c"
+    if equals(key, b"defaultTopicQueueNums", 21):
+        return c"d"
+    if equals(key, b"reconsumeTimes", 14):
+        return c"j"
+    return c"l" if equals(key, b"maxReconsumeTimes", 17) else 0
+
+
+cdef void send_places(const Header *header, int8_t *places) noexcept nogil:
+    cdef bint short_names = header.code != SEND_MESSAGE
+    cdef int32_t i
+    cdef uint8_t name
+    memset(places, -1, SEND_FIELDS)
+    for i in range(header.count):
+        if not short_names:
+            name = short_name(header.fields[i].key)
+        else:
+            name = header.fields[i].key.data[0] if header.fields[i].key.length == 1 else 0
+        if c"a" <= name < c"a" + SEND_FIELDS:
+            places[name - c"a"] = <int8_t> i
+
+
+cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil:
+    cdef int32_t ignored
+    send.producer_group = values[0]
+    send.topic = values[1]
+    send.default_topic = values[2]
+    send.properties = values[8]
+    send.reconsume_times = 0
+    send.batch = values[12].data != NULL and is_true(values[12])
+    send.complete = (
+        values[0].data != NULL and values[1].data != NULL and values[2].data != NULL
+        and parse_int32(values[3], &send.default_topic_queues)
+        and parse_int32(values[4], &send.queue_id)
+        and parse_int32(values[5], &send.sys_flag)
+        and parse_integer(values[6], &send.born_timestamp)
+        and parse_int32(values[7], &send.flag)
+        and (values[9].data == NULL or parse_int32(values[9], &send.reconsume_times))
+        and (values[11].data == NULL or parse_int32(values[11], &ignored))
+    )
+
+
+cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil:
+    cdef int8_t places[SEND_FIELDS]
+    cdef Slice values[SEND_FIELDS]
+    cdef int32_t i
+    send_places(header, places)
+    memset(values, 0, sizeof(values))
+    for i in range(SEND_FIELDS):
+        if places[i] >= 0:
+            values[i] = header.fields[places[i]].value
+    fill_send_header(values, send)
+
+
+cdef enum PullField:
+    PULL_GROUP = 1
+    PULL_TOPIC = 2
+    PULL_QUEUE_ID = 4
+    PULL_QUEUE_OFFSET = 8
+    PULL_MAX_COUNT = 16
+    PULL_SYS_FLAG = 32
+    PULL_COMMIT_OFFSET = 64
+    PULL_SUSPEND = 128
+    PULL_SUB_VERSION = 256
+    PULL_REQUIRED = 511
+
+
+cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil:
+    cdef int32_t i
+    cdef Slice key
+    cdef Slice value
+    cdef bint good = True
+    cdef int32_t seen = 0
+    memset(pull, 0, sizeof(PullHeader))
+    for i in range(header.count):
+        key = header.fields[i].key
+        value = header.fields[i].value
+        if equals(key, b"consumerGroup", 13):
+            pull.consumer_group = value
+            seen |= PULL_GROUP
+        elif equals(key, b"topic", 5):
+            pull.topic = value
+            seen |= PULL_TOPIC
+        elif equals(key, b"queueId", 7):
+            good &= parse_int32(value, &pull.queue_id)
+            seen |= PULL_QUEUE_ID
+        elif equals(key, b"queueOffset", 11):
+            good &= parse_integer(value, &pull.queue_offset)
+            seen |= PULL_QUEUE_OFFSET
+        elif equals(key, b"maxMsgNums", 10):
+            good &= parse_int32(value, &pull.max_count)
+            seen |= PULL_MAX_COUNT
+        elif equals(key, b"sysFlag", 7):
+            good &= parse_int32(value, &pull.sys_flag)
+            seen |= PULL_SYS_FLAG
+        elif equals(key, b"commitOffset", 12):
+            good &= parse_integer(value, &pull.commit_offset)
+            seen |= PULL_COMMIT_OFFSET
+        elif equals(key, b"suspendTimeoutMillis", 20):
+            good &= parse_integer(value, &pull.suspend_timeout_ms)
+            seen |= PULL_SUSPEND
+        elif equals(key, b"subVersion", 10):
+            good &= parse_integer(value, &pull.sub_version)
+            seen |= PULL_SUB_VERSION
+        elif equals(key, b"subscription", 12):
+            pull.subscription = value
+        elif equals(key, b"expressionType", 14):
+            pull.expression_type = value
+    pull.complete = good and seen == PULL_REQUIRED

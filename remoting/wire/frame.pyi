@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def split(data: Buffer) -> tuple[list[bytes], int, bool]: ...

@@ -1,0 +1,91 @@
+"""The rates that statsAll, clusterList and brokerStatus show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from congreve.broker.admin.stats import (
+    GROUP_GET_NUMS,
+    SAMPLE_INTERVAL_S,
+    TOPIC_PUT_NUMS,
+    BrokerStats,
+)
+from congreve.engine.clock import ManualClock
+from congreve.steps import at_once
+
+DAY_MS = 86_400_000
+
+
+@dataclass
+class Queue:
+    """As much of a consume queue as is counted."""
+
+    topic: str
+    max: int
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_700_000_000_000)
+
+
+@pytest.fixture
+def uptime():
+    return ManualClock(5_000)
+
+
+@pytest.fixture
+def queues():
+    return [Queue("old", 100)]
+
+
+@pytest.fixture
+def stats(clock, uptime, queues):
+    started = BrokerStats(clock, lambda: queues, lambda: uptime.now() / 1000)
+    started.sample()
+    return started
+
+
+def test_the_first_messages_of_a_new_topic_count(stats, uptime, queues):
+    queues.append(Queue("new", 5))
+    stats.pull_counter("g", "new").add(3, 300)
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    put, got = stats.view(TOPIC_PUT_NUMS, "new"), stats.view(GROUP_GET_NUMS, "new@g")
+    assert (put.stats_minute.sum, put.stats_minute.tps, put.stats_day.sum) == (5, 0.5, 5)
+    assert (got.stats_minute.sum, got.stats_hour.sum) == (3, 3)
+    assert stats.group_get_tps("g", "new") == 0.3
+
+
+def test_what_a_topic_held_before_the_start_is_not_counted(stats, uptime, queues):
+    queues[0].max = 107
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    assert stats.view(TOPIC_PUT_NUMS, "old").stats_minute.sum == 7
+    now = at_once(stats.total_steps()).put
+    assert (now - stats.put_today_morning, stats.put_yesterday_morning) == (7, 100)
+
+
+def test_a_new_day_begins_with_what_the_last_one_left(stats, clock, queues):
+    queues[0].max = 107
+    clock.advance(DAY_MS)
+    stats.sample()
+    queues[0].max = 108
+    now = at_once(stats.total_steps()).put
+    assert now - stats.put_today_morning == 1
+    assert stats.put_today_morning - stats.put_yesterday_morning == 7
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_changes_no_rate(stats, clock, uptime, queues, jump_ms):
+    queues[0].max = 107
+    clock.advance(jump_ms)
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    assert stats.view(TOPIC_PUT_NUMS, "old").stats_minute.tps == 0.7
+    queues[0].max = 117
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    now = at_once(stats.total_steps())
+    assert stats.averages(lambda totals: totals.put, now).split()[0] == "1.0"

@@ -1,0 +1,81 @@
+"""What is parked until when, and which times are refused."""
+
+import pytest
+
+from congreve.broker.delay.parking import park
+from congreve.broker.errors import RefusedError
+from congreve.engine.config import StoreConfig
+from congreve.records.message.message import Record
+
+NOW = 1_700_000_000_000
+DAY_MS = 86_400_000
+CONFIG = StoreConfig(root_dir="unused")
+
+
+def message(**properties: str) -> Record:
+    return Record(topic="T", body=b"b", queue_id=3, properties={"TAGS": "a", **properties})
+
+
+@pytest.mark.parametrize(
+    ("properties", "due"),
+    [
+        ({"TIMER_DELIVER_MS": str(NOW + 1)}, NOW + 1),
+        ({"TIMER_DELAY_MS": "1500"}, NOW + 1_500),
+        ({"TIMER_DELAY_SEC": "2"}, NOW + 2_000),
+        ({"TIMER_DELAY_SEC": "2", "TIMER_DELAY_MS": "9", "TIMER_DELIVER_MS": "9"}, NOW + 2_000),
+        ({"TIMER_DELAY_MS": "+9", "TIMER_DELIVER_MS": str(NOW + 1)}, NOW + 9),
+        ({"TIMER_DELIVER_MS": str(NOW + 40 * DAY_MS)}, NOW + 40 * DAY_MS),
+        ({"DELAY": "0", "TIMER_DELAY_MS": "7"}, NOW + 7),
+    ],
+)
+def test_a_deliver_time_is_taken_from_the_first_property_of_three(properties, due):
+    parked = park(message(**properties), CONFIG, NOW)
+    assert (parked.topic, parked.queue_id) == ("rmq_sys_wheel_timer", 0)
+    added = {"TIMER_OUT_MS": str(due), "REAL_TOPIC": "T", "REAL_QID": "3"}
+    assert parked.properties == {"TAGS": "a", **properties, **added}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"TIMER_DELIVER_MS": str(NOW)},
+        {"TIMER_DELIVER_MS": "-5"},
+        {"TIMER_DELAY_SEC": "0"},
+        {"TIMER_DELAY_MS": "-1"},
+        {"TIMER_OUT_MS": str(NOW + 10)},
+    ],
+)
+def test_a_time_that_has_passed_delivers_at_once(properties):
+    assert park(message(**properties), CONFIG, NOW) == message()
+
+
+def test_a_delay_level_goes_before_a_time():
+    parked = park(message(DELAY="2", TIMER_DELAY_MS="7", TIMER_OUT_MS="8"), CONFIG, NOW)
+    assert (parked.topic, parked.queue_id) == ("SCHEDULE_TOPIC_XXXX", 1)
+    added = {"DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "3"}
+    assert parked.properties == {"TAGS": "a", **added}
+
+
+@pytest.mark.parametrize(
+    ("properties", "code", "named"),
+    [
+        ({"TIMER_DELIVER_MS": str(NOW + 40 * DAY_MS + 1)}, 13, "3456000000ms"),
+        ({"TIMER_DELAY_SEC": "3456001"}, 13, "TIMER_DELAY_SEC=3456001"),
+        ({"TIMER_DELIVER_MS": "tomorrow"}, 13, "'tomorrow'"),
+        ({"TIMER_DELAY_MS": "1.5"}, 13, "'1.5'"),
+        ({"TIMER_DELAY_MS": "9" * 19}, 13, "999"),
+        ({"TIMER_DEL_UNIQKEY": "id", "TIMER_DELAY_MS": "7"}, 13, "TIMER_DEL_UNIQKEY"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused_and_named(properties, code, named):
+    with pytest.raises(RefusedError) as refused:
+        park(message(**properties), CONFIG, NOW)
+    assert refused.value.code == code and named in str(refused.value)
+
+
+def test_times_can_be_switched_off():
+    config = StoreConfig(root_dir="unused", timer_wheel_enable=False)
+    with pytest.raises(RefusedError, match="timerWheelEnable is false") as refused:
+        park(message(TIMER_DELAY_MS="7"), config, NOW)
+    assert refused.value.code == 1
+    assert park(message(), config, NOW) == message()

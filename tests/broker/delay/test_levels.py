@@ -1,0 +1,396 @@
+"""Delay levels: delivered in order, when due and not before, and once across every restart."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.delay.levels import ScheduleMessageService
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record
+from congreve.remoting.messages import fastjson
+
+NOW = 1_700_000_000_000
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+
+
+class Bench:
+    """A store and the service on it, opened and left as a broker does, or as a crash does."""
+
+    def __init__(self, root: Path, levels: str = "1s 5s 10s") -> None:
+        self.clock = ManualClock(NOW)
+        self.config = StoreConfig(
+            root_dir=str(root),
+            flush_disk_type="ASYNC_FLUSH",
+            message_delay_level=levels,
+            mapped_file_size_commit_log=64 << 10,
+            max_hash_slot_num=100,
+            max_index_num=400,
+        )
+        self.number = 0
+        self.saved = ""
+        self.open()
+
+    def open(self) -> None:
+        self.store = MessageStore(self.config, clock=self.clock, on_arrival=self.arrived)
+        self.store.start()
+        self.told: list[str] = []
+        self.service = ScheduleMessageService(self.store, self.clock)
+        if self.saved:
+            self.service.load(self.saved)
+        self.service.recover()
+
+    def arrived(self, queue) -> None:
+        self.told.append(queue.topic)
+        if queue.topic == SCHEDULE:
+            self.service.arrived(queue)
+
+    def save(self) -> None:
+        self.saved = fastjson.dumps_pretty(self.service.said())
+
+    def close(self) -> None:
+        self.service.stop()
+        self.store.close()
+
+    def park(self, level: int, count: int = 1) -> None:
+        for _ in range(count):
+            properties = {"DELAY": str(level), "REAL_TOPIC": "T", "REAL_QID": "0"}
+            body = b"%d" % self.number
+            self.store.put(
+                Record(topic=SCHEDULE, queue_id=level - 1, body=body, properties=properties)
+            )
+            self.number += 1
+
+    def delivered(self) -> list[int]:
+        entries = self.store.queues.get("T", 0).entries(0, 1 << 40)
+        return [
+            int(decode_record(self.store.read(at)).body)
+            for at in entries["physical_offset"].tolist()
+        ]
+
+
+@pytest.fixture
+def bench(tmp_path: Path):
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+def rounds(bench: Bench) -> float | None:
+    """As the timer would, but without waiting; what the last round said."""
+    wait = 0.0
+    while wait == 0.0:
+        wait = bench.service.deliver_due()
+    return wait
+
+
+async def test_each_level_delivers_when_it_is_due(bench):
+    bench.service.start()
+    bench.park(3)
+    bench.park(1)
+    bench.park(2)
+    assert rounds(bench) == 1.0 and bench.delivered() == []
+    bench.clock.advance(999)
+    assert rounds(bench) == 0.001 and bench.delivered() == []
+    bench.clock.advance(1)
+    rounds(bench)
+    assert bench.delivered() == [1]
+    bench.clock.advance(4_000)
+    rounds(bench)
+    assert bench.delivered() == [1, 2]
+    bench.clock.advance(5_000)
+    assert rounds(bench) is None
+    assert bench.delivered() == [1, 2, 0]
+    assert bench.service.offset_table == {1: 1, 2: 1, 3: 1}
+
+
+async def test_many_due_messages_keep_their_order(bench):
+    bench.service.start()
+    bench.park(1, 9_500)
+    bench.clock.advance(1_000)
+    assert bench.service.deliver_due() == 0.0
+    assert 0 < len(bench.delivered()) < 9_500
+    rounds(bench)
+    assert bench.delivered() == list(range(9_500))
+
+
+async def test_the_timer_wakes_it_without_being_asked(tmp_path):
+    bench = Bench(tmp_path, "0s")
+    bench.service.start()
+    await asyncio.sleep(0)
+    bench.park(1)
+    for _ in range(200):
+        if bench.delivered():
+            break
+        await asyncio.sleep(0.005)
+    assert bench.delivered() == [0]
+    bench.close()
+
+
+async def test_an_idle_service_sets_no_timer(bench):
+    bench.service.start()
+    await asyncio.sleep(0.01)
+    assert not bench.service._timer.is_set
+    bench.park(2)
+    assert bench.service._timer.is_set
+
+
+async def test_consumers_that_wait_are_told(bench):
+    bench.service.start()
+    bench.park(1)
+    bench.store.queues.get("T", 0).watched = True
+    bench.clock.advance(1_000)
+    rounds(bench)
+    assert bench.told == [SCHEDULE, "T"]
+
+
+async def test_a_restart_goes_on_where_it_was(bench):
+    bench.service.start()
+    bench.park(1, 5)
+    bench.clock.advance(1_000)
+    rounds(bench)
+    bench.park(1, 5)
+    bench.save()
+    bench.close()
+    bench.open()
+    bench.service.start()
+    rounds(bench)
+    assert bench.delivered() == [0, 1, 2, 3, 4]
+    bench.clock.advance(1_000)
+    rounds(bench)
+    assert bench.delivered() == list(range(10))
+
+
+@pytest.mark.parametrize("saved", ["before", "never"])
+async def test_d23_what_was_delivered_after_the_last_save_is_not_delivered_again(bench, saved):
+    bench.service.start()
+    bench.park(1, 5)
+    bench.clock.advance(1_000)
+    if saved == "before":
+        rounds(bench)
+        bench.save()
+        bench.park(1, 5)
+        bench.clock.advance(1_000)
+    rounds(bench)
+    before = bench.delivered()
+    for _ in range(2):
+        bench.close()  # without save(): as if it was killed
+        bench.open()
+        bench.service.start()
+        rounds(bench)
+    assert bench.delivered() == before
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 19, 20])
+async def test_what_was_delivered_counts_as_far_as_the_log_has_it(bench, kept):
+    """A kill over pool or io_uring, or a power cut: the log's tail was not on disk."""
+    bench.service.start()
+    bench.park(1, 30)
+    bench.clock.advance(1_000)
+    bench.park(2, 1)
+    bench.service._deliver(1, bench.store.queues.get(SCHEDULE, 0), bench.clock.now())
+    entries = bench.store.queues.get("T", 0).entries(0, 30)
+    end = int(entries["physical_offset"][kept])
+    bench.close()
+    for name in sorted(os.listdir(bench.store.log.folder)):
+        with open(os.path.join(bench.store.log.folder, name), "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.truncate(min(max(end - int(name), 0), size))
+            file.truncate(size)
+    os.unlink(os.path.join(bench.config.own_dir, "queues.json"))
+    bench.open()
+    assert len(bench.delivered()) == kept
+    assert bench.service.offset_table.get(1, 0) == kept
+    bench.service.start()
+    rounds(bench)
+    assert bench.delivered() == list(range(30))
+
+
+async def test_a_statement_about_a_log_that_lost_its_tail_is_not_believed(bench):
+    bench.service.start()
+    bench.park(1, 3)
+    bench.clock.advance(1_000)
+    rounds(bench)
+    bench.save()
+    bench.saved = bench.saved.replace(
+        f'"logEnd":{bench.store.log.max_offset}', f'"logEnd":{1 << 40}'
+    ).replace("1:3", "1:2")
+    bench.close()
+    bench.open()
+    bench.service.start()
+    rounds(bench)
+    assert bench.delivered() == [0, 1, 2]
+
+
+async def test_offsets_of_the_reference_count_as_they_are(bench):
+    """They name no end of the log, and it may have delivered again what it had delivered."""
+    bench.service.start()
+    bench.park(1, 4)
+    bench.clock.advance(1_000)
+    rounds(bench)
+    bench.saved = '{"offsetTable":{1:2}}'
+    bench.close()
+    bench.open()
+    bench.service.start()
+    rounds(bench)
+    assert bench.delivered() == [0, 1, 2, 3, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x":1}',
+        '{"offsetTable":{}}',
+        '{"offsetTable":{2:1}}',
+        '{"logEnd":END,"offsevTable":{1:1}}',
+    ],
+)
+async def test_a_file_that_does_not_name_a_level_has_the_log_asked(bench, text):
+    bench.service.start()
+    bench.park(1, 20)
+    bench.park(2)
+    bench.clock.advance(5_000)
+    rounds(bench)
+    assert len(bench.delivered()) == 21
+    bench.park(1)
+    bench.saved = text.replace("END", str(bench.store.log.max_offset))
+    bench.close()
+    bench.open()
+    bench.service.start()
+    bench.clock.advance(1_000)
+    rounds(bench)
+    assert sorted(bench.delivered()) == list(range(22))
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":{}}', '{"offsetTable":{2:1}}'])
+async def test_a_level_whose_messages_expired_keeps_no_broker_from_starting(bench, text):
+    bench.park(1, 2)
+    for _ in range(200):
+        bench.store.put(Record(topic="Other", body=bytes(1_000)))
+    bench.saved = text
+    bench.close()
+    for segment in sorted(Path(bench.config.commit_log_dir).iterdir())[:-1]:
+        segment.unlink()
+    bench.open()
+    queue = bench.store.queues.get(SCHEDULE, 0)
+    assert queue.min == queue.max == 2
+    bench.service.start()
+    assert bench.service.offset_table[1] == 2
+
+
+async def test_the_file_is_written_anew_before_a_start_would_read_much(bench, monkeypatch):
+    bench.service.start()
+    bench.save()
+    assert not bench.service.dirty
+    monkeypatch.setattr("congreve.broker.delay.levels.READ_MAX", 1_000)
+    bench.store.put(Record(topic="T", body=bytes(2_000)))
+    assert bench.service.dirty
+
+
+@pytest.mark.parametrize("offset", [-3, 99])
+async def test_an_offset_outside_of_the_queue_is_corrected(bench, offset):
+    bench.park(1, 3)
+    bench.saved = f'{{"offsetTable":{{1:{offset},7:4}}}}'
+    bench.close()
+    bench.open()
+    bench.service.start()
+    assert bench.service.offset_table == {1: 3 if offset > 0 else 0, 7: 4}
+
+
+async def test_a_shorter_table_delivers_at_once_what_was_parked_for_longer(bench):
+    bench.park(3, 2)
+    bench.close()
+    bench.config.message_delay_level = "1s 2s 3s"
+    bench.open()
+    bench.service.start()
+    rounds(bench)
+    assert bench.delivered() == [0, 1]
+
+
+async def test_a_level_that_the_table_has_no_more_waits_for_it(bench):
+    bench.park(3)
+    bench.clock.advance(60_000)
+    bench.close()
+    bench.config.message_delay_level = "1s"
+    bench.open()
+    bench.service.start()
+    assert rounds(bench) is None and bench.delivered() == []
+
+
+async def test_messages_wait_for_a_store_that_takes_none(bench, caplog):
+    bench.service.start()
+    bench.park(1)
+    bench.clock.advance(1_000)
+    bench.store.health.set_disk_full("the disk is full")
+    assert bench.service.deliver_due() > 0
+    assert bench.delivered() == [] and "the disk is full" in caplog.text
+    bench.store.health.set_disk_full(None)
+    rounds(bench)
+    assert bench.delivered() == [0]
+
+
+async def test_a_disk_without_room_costs_no_message(bench, caplog):
+    bench.service.start()
+    bench.park(1, 800)
+    bench.clock.advance(1_000)
+    folder = bench.store.log.folder
+    base = bench.store.log.segments[-1].base_offset + (64 << 10)
+    blocked = os.path.join(folder, f"{base:020d}")
+    try:
+        os.mkdir(blocked)
+    except FileExistsError:  # the next one was made ahead
+        blocked = os.path.join(folder, f"{base + (64 << 10):020d}")
+        os.mkdir(blocked)
+    assert rounds(bench) == 10.0
+    assert "waits for the disk" in caplog.text
+    early = bench.delivered()
+    assert 0 < len(early) < 800
+    os.rmdir(blocked)
+    rounds(bench)
+    assert bench.delivered() == list(range(800))
+
+
+@pytest.mark.parametrize("damaged", [0, 3, 9])
+async def test_a_delayed_message_behind_a_damaged_entry_is_not_lost(bench, damaged):
+    bench.park(1, 10)
+    queue = bench.store.queues.get(SCHEDULE, 0)
+    with open(queue.files[0], "r+b") as file:
+        file.seek(damaged * 20)
+        file.write(b"\x01")  # the high byte of the physical offset: beyond the log
+    bench.service.start()
+    bench.clock.advance(1_000)
+    while bench.service.deliver_due() is not None:
+        await asyncio.sleep(0.001)
+    assert bench.delivered() == list(range(10))
+
+
+@pytest.mark.parametrize("leads_to", [2, 7])
+async def test_an_entry_that_leads_to_a_neighbours_record_doubles_no_delayed_message(
+    bench, leads_to
+):
+    bench.park(1, 10)
+    queue = bench.store.queues.get(SCHEDULE, 0)
+    with open(queue.files[0], "r+b") as file:
+        file.seek(5 * 20)
+        file.write(queue[leads_to][0].to_bytes(8, "big"))
+    bench.service.start()
+    bench.clock.advance(1_000)
+    while bench.service.deliver_due() is not None:
+        await asyncio.sleep(0.001)
+    assert bench.delivered() == list(range(10))
+
+
+async def test_a_delayed_message_whose_record_is_gone_holds_no_other_one(bench, caplog):
+    bench.park(1, 10)
+    with open(bench.store.log.segments[0].path, "r+b") as file:
+        file.seek(bench.store.queues.get(SCHEDULE, 0)[4][0] + 4)
+        file.write(bytes(4))
+    bench.service.start()
+    bench.clock.advance(1_000)
+    while bench.service.deliver_due() is not None:
+        await asyncio.sleep(0.001)
+    assert bench.delivered() == [number for number in range(10) if number != 4]

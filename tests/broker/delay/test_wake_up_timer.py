@@ -1,0 +1,31 @@
+"""Wake-ups, on the event loop of asyncio and on uvloop's, which differ in what they promise."""
+
+import asyncio
+
+import pytest
+import uvloop
+
+from congreve.broker.delay.wake_up_timer import WakeUpTimer
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+LATER_S = 3600.0
+
+
+@pytest.mark.parametrize("loop", list(LOOPS))
+def test_an_earlier_wish_wins_and_a_later_one_changes_nothing(loop: str) -> None:
+    rang = asyncio.Event()
+
+    async def ring() -> None:
+        timer = WakeUpTimer(rang.set)
+        for wishes in ((LATER_S, 0.0, LATER_S), (0.0, 0.0), (0.0, 0.001), (0.001, LATER_S)):
+            for seconds in wishes:
+                timer.set(seconds)
+            await asyncio.wait_for(rang.wait(), 10)
+            assert not timer.is_set
+            rang.clear()
+        timer.set(LATER_S)
+        timer.stop()
+        assert not timer.is_set
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(ring())

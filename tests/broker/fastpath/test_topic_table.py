@@ -1,0 +1,32 @@
+"""The fast path's topic table against a dict."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from congreve.broker.fastpath.topic_table import TopicTable
+
+names = st.text(alphabet="abcT_%", min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(st.booleans(), names)))
+def test_table_holds_what_a_set_would_hold(operations: list[tuple[bool, str]]) -> None:
+    table, model = TopicTable(), set()
+    for add, name in operations:
+        if add:
+            table.put(name, 4, 4)
+            model.add(name)
+        else:
+            table.remove(name)
+            model.discard(name)
+    assert len(table) == len(model)
+    assert all((name in table) == (name in model) for _, name in operations)
+
+
+def test_names_survive_growth_and_removal_of_their_neighbours() -> None:
+    table = TopicTable()
+    for i in range(1000):
+        table.put(f"topic-{i}", 1, 1)
+    for i in range(0, 1000, 2):
+        table.remove(f"topic-{i}")
+    assert len(table) == 500
+    assert all((f"topic-{i}" in table) == bool(i % 2) for i in range(1000))

@@ -1,0 +1,51 @@
+"""Leases and silence go by a clock that nobody sets; the reference's go by the system's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
+from congreve.broker.group.locks import LEASE_MS
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.remoting.messages.bodies import ConsumerData, MessageQueue
+from congreve.steps import at_once
+
+from ..tool import local_config
+
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+GROUP = ConsumerData(
+    group_name="G",
+    consume_type="CONSUME_PASSIVELY",
+    message_model="CLUSTERING",
+    consume_from_where="CONSUME_FROM_LAST_OFFSET",
+)
+
+
+@pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
+async def test_a_clock_that_is_set_keeps_no_lock_and_expels_nobody(
+    tmp_path: Path, connection: Any, another_connection: Any, jump_ms: int
+) -> None:
+    wall, uptime = ManualClock(NOW_MS), ManualClock(7_000)
+    store = StoreConfig(root_dir=str(tmp_path), max_hash_slot_num=1000, max_index_num=4000)
+    config = local_config(store=store)
+    queue = MessageQueue(topic="T", broker_name="b", queue_id=0)
+    broker = Broker(config, clock=wall, monotonic=lambda: uptime.now() / 1000)
+    async with broker:
+        managers = broker.managers
+        managers.consumers.register(GROUP, ClientChannel(connection, "c1", "JAVA", 401), True)
+        managers.producers.register("P", ClientChannel(another_connection, "c2", "JAVA", 401))
+        assert managers.locks.lock("G", [queue], "c1") == [queue]
+        wall.advance(jump_ms)
+        await managers.close_silent()
+        at_once(managers.locks.expiry_steps())
+        assert not connection.closed and not another_connection.closed, "both were just heard"
+        assert managers.locks.lock("G", [queue], "c2") == [], "its holder lives"
+        uptime.advance(LEASE_MS + 1)
+        assert managers.locks.lock("G", [queue], "c2") == [queue], "its holder is dead"
+        uptime.advance(CHANNEL_EXPIRED_S * 1000)
+        await managers.close_silent()
+        assert connection.closed and another_connection.closed

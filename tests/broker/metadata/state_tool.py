@@ -1,0 +1,125 @@
+"""A running broker and the requests that change its saved state."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.engine.config import StoreConfig
+from congreve.engine.state.state_file import StateFile
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import SendMessageRequestHeader
+from congreve.remoting.transport.client import RemotingClient
+
+GROUP = b'{"groupName":"G","retryMaxTimes":3}'
+CREATE = {
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "2",
+    "writeQueueNums": "2",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+}
+
+
+def send_fields(topic: str) -> dict[str, str]:
+    return SendMessageRequestHeader(
+        producer_group="P",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+    ).fields()
+
+
+def pull_fields(topic: str, group: str = "TOOLS_CONSUMER") -> dict[str, str]:
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+
+
+def commit_fields(offset: int, group: str = "G", topic: str = "T") -> dict[str, str]:
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": "0",
+        "commitOffset": str(offset),
+    }
+
+
+def heartbeat(group: str) -> bytes:
+    consumer = {"groupName": group, "subscriptionDataSet": []}
+    return fastjson.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode()
+
+
+class Tool:
+    """A client of one broker, each request over its own connection's turn."""
+
+    def __init__(self, broker: Broker, client: RemotingClient) -> None:
+        self.broker = broker
+        self.client = client
+
+    async def ask(
+        self, code: int, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        command = RemotingCommand(code=code, ext_fields=dict(fields or {}), body=body)
+        return await self.client.invoke(f"127.0.0.1:{self.broker.port}", command)
+
+
+@asynccontextmanager
+async def running(root: Path, **settings: object) -> AsyncIterator[Tool]:
+    config = BrokerConfig(
+        broker_name="b",
+        broker_ip1="127.0.0.1",
+        bind_address="127.0.0.1",
+        listen_port=0,
+        store=StoreConfig(
+            root_dir=str(root),
+            io_backend="mmap",
+            flush_disk_type="ASYNC_FLUSH",
+            mapped_file_size_commit_log=1 << 20,
+            mapped_file_size_consume_queue=20 * 300,
+            max_hash_slot_num=100,
+            max_index_num=400,
+        ),
+        **settings,
+    )
+    async with Broker(config) as broker:
+        client = RemotingClient()
+        try:
+            yield Tool(broker, client)
+        finally:
+            await client.close()
+
+
+@contextmanager
+def held_back(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
+    """A disk that writes the file of this name only when the event is set."""
+    free = threading.Event()
+    replace = StateFile.replace
+
+    def slow(file: StateFile, text: str) -> None:
+        if file.path.endswith(name):
+            assert free.wait(20)
+        replace(file, text)
+
+    monkeypatch.setattr(StateFile, "replace", slow)
+    yield free
+    free.set()

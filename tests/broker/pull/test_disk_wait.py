@@ -1,0 +1,187 @@
+"""Pulls of what only the disk has: fetched by a thread, answered whole, in pieces where it must."""
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.pull.disk_wait import DiskWait
+from congreve.engine.config import StoreConfig
+from congreve.engine.log.cold_reads import ColdReads
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+from congreve.records.record import decode_records
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
+
+from ..tool import local_config
+
+MESSAGES = 1_000
+BODY = 50_000  # so that most of the log lies before the 32 MiB that are always in memory
+
+
+class Pull:
+    """A held pull, as far as DiskWait looks at it."""
+
+    def __init__(self, connection) -> None:
+        self.connection = connection
+
+
+class Disk:
+    """Fetches when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.done = []
+        self.answered: list[Pull] = []
+        self.dismissed: list[Pull] = []
+        self.pulls = DiskWait(
+            fetch=self.fetch, answer=self.answered.append, dismiss=self.dismissed.append
+        )
+
+    def fetch(self, offset, done) -> bool:
+        self.asked.append(offset)
+        self.done.append(done)
+        return offset >= 0
+
+
+async def test_pulls_of_the_same_place_wait_for_one_read(connection, turn):
+    disk = Disk()
+    pulls = [Pull(connection), Pull(connection), Pull(connection)]
+    assert disk.pulls.suspend(pulls[0], 100)
+    assert disk.pulls.suspend(pulls[1], 100)
+    assert disk.pulls.suspend(pulls[2], 700)
+    assert disk.asked == [100, 700]
+    threading.Thread(target=disk.done[0]).start()
+    while not disk.answered:
+        await asyncio.sleep(0.001)
+    assert disk.answered == pulls[:2]
+    assert len(disk.pulls) == 1
+
+
+async def test_a_place_that_the_log_no_longer_has_is_not_waited_for(connection):
+    disk = Disk()
+    assert not disk.pulls.suspend(Pull(connection), -1)
+    assert len(disk.pulls) == 0
+
+
+async def test_who_has_gone_meanwhile_is_not_answered(connection, turn):
+    disk = Disk()
+    disk.pulls.suspend(Pull(connection), 0)
+    connection.closed = True
+    disk.done[0]()
+    await turn()
+    assert disk.answered == []
+    assert len(disk.pulls) == 0
+
+
+async def test_a_stopping_broker_dismisses_who_waits(connection, turn):
+    disk = Disk()
+    pull = Pull(connection)
+    disk.pulls.suspend(pull, 0)
+    disk.pulls.stop()
+    disk.done[0]()
+    await turn()
+    assert disk.dismissed == [pull]
+    assert disk.answered == []
+
+
+def body_of(number: int) -> bytes:
+    return b"%08d" % number * (BODY // 8)
+
+
+@pytest.fixture
+def cold_store(tmp_path: Path) -> StoreConfig:
+    """A store whose log is on disk and not in memory."""
+    config = StoreConfig(
+        root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=16 << 20,
+        message_index_enable=False,
+        flush_disk_type="ASYNC_FLUSH",
+        io_backend="mmap",
+    )
+    with MessageStore(config, disk_use=lambda _: 0.5) as store:
+        for number in range(MESSAGES):
+            properties = {"TAGS": "odd" if number % 2 else "even"}
+            store.put(Record(topic="T", body=body_of(number), properties=properties))
+    del store
+    gc.collect()  # what is mapped stays in memory
+    for path in Path(config.commit_log_dir).iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return config
+
+
+CREATE = {
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "order": "false",
+}
+
+
+@pytest.mark.parametrize(
+    ("expression_type", "expression", "first", "step"),
+    [("TAG", "*", 0, 1), ("TAG", "odd", 1, 2), ("SQL92", "TAGS = 'odd'", 1, 2)],
+)
+async def test_old_messages_come_whole_and_are_read_by_a_thread(
+    cold_store: StoreConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    expression_type: str,
+    expression: str,
+    first: int,
+    step: int,
+) -> None:
+    fetched: list[int] = []
+    fetch = ColdReads.fetch
+
+    def noted_fetch(reads: ColdReads, offset: int, done: Callable[[], None]) -> bool:
+        fetched.append(offset)
+        return fetch(reads, offset, done)
+
+    monkeypatch.setattr(ColdReads, "fetch", noted_fetch)
+    config = local_config(enable_property_filter=True, store=cold_store)
+    async with Broker(config) as broker:
+        client = RemotingClient()
+        address = f"127.0.0.1:{broker.port}"
+        await client.invoke(address, RemotingCommand(code=17, ext_fields=dict(CREATE)))
+        bodies = await pull_all(client, address, expression_type, expression)
+        await client.close()
+    assert bodies == [body_of(number) for number in range(first, MESSAGES, step)]
+    assert len(fetched) > 10
+
+
+async def pull_all(
+    client: RemotingClient, address: str, expression_type: str, expression: str
+) -> list[bytes]:
+    bodies: list[bytes] = []
+    offset = 0
+    while True:
+        fields = {
+            "consumerGroup": "G",
+            "topic": "T",
+            "queueId": "0",
+            "queueOffset": str(offset),
+            "maxMsgNums": "32",
+            "sysFlag": "4",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": expression,
+            "subVersion": "0",
+            "expressionType": expression_type,
+        }
+        answer = await client.invoke(address, RemotingCommand(code=11, ext_fields=fields))
+        if answer.code != 0:
+            assert answer.code == 19, answer.remark
+            return bodies
+        bodies += [record.body for record in decode_records(answer.body)]
+        offset = int(answer.ext_fields["nextBeginOffset"])

@@ -1,0 +1,249 @@
+"""Held pulls: woken by their own queue, answered once, forgotten with their connection."""
+
+import asyncio
+import tracemalloc
+
+import pytest
+import uvloop
+
+from congreve.broker.pull import long_polling as hold_module
+from congreve.broker.pull.held_pull import HeldPull
+from congreve.broker.pull.long_polling import LongPolling
+from congreve.broker.pull.validated_pull import PullCounter, ValidatedPull
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.steps import at_once
+
+
+class Watch:
+    """What a pull processor would do, written down; `resumed` are those that were answered."""
+
+    def __init__(self) -> None:
+        self.matching: set[HeldPull] = set()
+        self.looked: list[HeldPull] = []
+        self.resumed: list[HeldPull] = []
+        self.dismissed: list[HeldPull] = []
+        self.long_polling = LongPolling(
+            wake=self._wake, resume=self.resumed.append, dismiss=self.dismissed.append
+        )
+
+    def _wake(self, held: HeldPull) -> bool:
+        self.looked.append(held)
+        if held in self.matching:
+            self.resumed.append(held)
+        return held in self.matching
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def queue(tmp_path) -> ConsumeQueue:
+    return ConsumeQueue(str(tmp_path / "T" / "0"), "T", 0)
+
+
+@pytest.fixture
+def other_queue(tmp_path) -> ConsumeQueue:
+    return ConsumeQueue(str(tmp_path / "T" / "1"), "T", 1)
+
+
+def validated(queue) -> ValidatedPull:
+    return ValidatedPull(
+        group=SubscriptionGroupConfig(group_name="G"),
+        topic=TopicConfig(topic_name="T"),
+        subscription=None,
+        message_model="",
+        queue=queue,
+        tags=None,
+        records=None,
+        counter=PullCounter(),
+    )
+
+
+def pull(connection, queue) -> HeldPull:
+    numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": 1}
+    return HeldPull(connection, b"a frame", validated(queue), **numbers)
+
+
+async def test_a_message_wakes_only_the_pulls_of_its_queue(
+    watch, connection, queue, other_queue, turn
+):
+    mine, theirs = pull(connection, queue), pull(connection, other_queue)
+    watch.matching = {mine, theirs}
+    for held in (mine, theirs):
+        watch.long_polling.suspend(held, 60)
+    assert queue.watched and other_queue.watched
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert watch.looked == watch.resumed == [mine]
+    assert not queue.watched
+    watch.long_polling.stop()
+
+
+async def test_a_pull_without_match_stays_held(watch, connection, queue, turn):
+    held = pull(connection, queue)
+    watch.long_polling.suspend(held, 60)
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert watch.looked == [held] and watch.resumed == []
+    assert queue.watched and len(watch.long_polling) == 1
+    watch.long_polling.stop()
+
+
+async def test_an_expired_pull_is_answered_once(watch, connection, queue, turn):
+    held = pull(connection, queue)
+    watch.matching = {held}
+    watch.long_polling.suspend(held, 0.02)
+    await asyncio.sleep(0.1)
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert watch.resumed == [held]
+    assert len(watch.long_polling) == 0
+
+
+async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, queue):
+    long, short = pull(connection, queue), pull(connection, queue)
+    watch.long_polling.suspend(long, 60)
+    watch.long_polling.suspend(short, 0.02)
+    await asyncio.sleep(0.1)
+    assert watch.resumed == [short]
+    watch.long_polling.stop()
+
+
+def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
+    """Its handle of a time that is now does not say its time."""
+
+    async def hold() -> None:
+        held = [pull(connection, queue) for _ in range(3)]
+        for each, seconds in zip(held, (0.0001, 0.0, 60), strict=True):
+            watch.long_polling.suspend(each, seconds)
+        await asyncio.sleep(0.1)
+        assert sorted(map(id, watch.resumed)) == sorted(map(id, held[:2]))
+        watch.long_polling.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hold())
+
+
+async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, queue):
+    watch.long_polling.suspend(pull(connection, queue), 0.02)
+    connection.closed = True
+    at_once(watch.long_polling.closing_steps(connection))
+    assert len(watch.long_polling) == 0 and not queue.watched
+    await asyncio.sleep(0.1)
+    assert watch.resumed == []
+
+
+async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_on(
+    watch, connection, another_connection, queue, turn
+):
+    slow, slow_too = pull(connection, queue), pull(connection, queue)
+    quick = pull(another_connection, queue)
+    watch.matching = {slow, slow_too, quick}
+    connection.reads.clear()
+    for held in (slow, slow_too, quick):
+        watch.long_polling.suspend(held, 60)
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert watch.resumed == [quick]
+    connection.reads.set()
+    await turn()
+    assert sorted(map(id, watch.resumed[1:])) == sorted(map(id, (slow, slow_too)))
+    assert len(watch.long_polling) == 0
+    watch.long_polling.stop()
+
+
+async def test_each_answer_is_given_only_while_the_client_reads(watch, connection, queue, turn):
+    watch.matching = {pull(connection, queue) for _ in range(3)}
+    connection.reads.clear()
+    for held in watch.matching:
+        watch.long_polling.suspend(held, 60)
+    watch.long_polling.arrived(queue)
+    await turn()
+    # One answer fills what the client has unread again.
+    watch.long_polling._resume = lambda held: (watch.resumed.append(held), connection.reads.clear())
+    for count in (1, 2, 3):
+        connection.reads.set()
+        await turn()
+        assert len(watch.resumed) == count
+    watch.long_polling.stop()
+
+
+async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, turn, monkeypatch):
+    monkeypatch.setattr(hold_module, "_UNREAD_MAX_S", 0.01)
+    held = pull(connection, queue)
+    watch.matching = {held}
+    connection.reads.clear()
+    watch.long_polling.suspend(held, 60)
+    watch.long_polling.arrived(queue)
+    await asyncio.sleep(0.1)
+    assert connection.closed and watch.resumed == []
+    watch.long_polling.stop()
+
+
+async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, queue, turn):
+    waiting = [pull(connection, queue) for _ in range(3)]
+    for held in waiting:
+        watch.long_polling.suspend(held, 60)
+    watch.long_polling.stop()
+    assert set(watch.dismissed) == set(waiting)
+    assert not watch.long_polling.suspend(pull(connection, queue), 60)
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert len(watch.long_polling) == 0 and watch.resumed == []
+
+
+async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):
+    monkeypatch.setattr(hold_module, "HELD_MAX", 2)
+    assert [watch.long_polling.suspend(pull(connection, queue), 60) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+    watch.long_polling.stop()
+
+
+async def test_pulls_that_were_answered_early_do_not_pile_up(watch, connection, queue, turn):
+    for _ in range(2_000):
+        held = pull(connection, queue)
+        watch.matching = {held}
+        watch.long_polling.suspend(held, 3_600)
+        watch.long_polling.arrived(queue)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(watch.resumed) == 2_000
+    assert len(watch.long_polling._by_deadline) < 200
+
+
+async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue):
+    frame = RemotingCommand(
+        code=11,
+        ext_fields={
+            "consumerGroup": "a_group_with_a_long_name",
+            "topic": "a_topic_with_a_long_name",
+            "queueId": "0",
+            "queueOffset": "123456789",
+            "maxMsgNums": "32",
+            "sysFlag": "6",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "15000",
+            "subscription": "TagA || TagB",
+            "subVersion": "1700000000000",
+            "expressionType": "TAG",
+        },
+    ).encode()
+    tracemalloc.start()
+    try:
+        checked = validated(queue)
+        for number in range(10_000):
+            numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": number}
+            held = HeldPull(connection, bytes(bytearray(frame)), checked, **numbers)
+            watch.long_polling.suspend(held, 3_600)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 50 * 1024 * 1024
+    watch.long_polling.stop()

@@ -1,0 +1,145 @@
+"""Every check of a pull, with its code and a remark that names the value."""
+
+import pytest
+
+from congreve.records.record import decode_records
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
+
+from ..send_and_pull import text
+
+
+def test_a_pull_finds_what_was_sent(bench):
+    for number in range(5):
+        bench.send(b"%d" % number)
+    answer = bench.pull(max_msg_nums=3)
+    assert (answer.code, answer.remark, answer.opaque) == (0, "FOUND", 6)
+    assert [record.body for record in decode_records(answer.body)] == [b"0", b"1", b"2"]
+    assert answer.ext_fields == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": "3",
+        "minOffset": "0",
+        "maxOffset": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "status", "next_offset"),
+    [
+        (2, 19, "OFFSET_OVERFLOW_ONE", 2),
+        (9, 21, "OFFSET_OVERFLOW_BADLY", 2),
+        (-1, 21, "OFFSET_TOO_SMALL", 0),
+    ],
+)
+def test_an_offset_outside_of_the_queue_is_corrected(bench, offset, code, status, next_offset):
+    bench.send()
+    bench.send()
+    answer = bench.pull(queue_offset=offset)
+    assert (answer.code, answer.remark) == (code, status)
+    assert answer.ext_fields["nextBeginOffset"] == str(next_offset)
+    assert answer.body == b""
+    if code == 21:
+        assert b'"offsetRequest":%d' % offset in bench.stored("OFFSET_MOVED_EVENT").body
+
+
+@pytest.mark.parametrize(("offset", "code"), [(0, 19), (7, 21)])
+def test_a_queue_without_messages_starts_at_zero(bench, offset, code):
+    bench.topics.update(TopicConfig(topic_name="T"))
+    answer = bench.pull(queue_offset=offset)
+    assert answer.code == code
+    assert answer.ext_fields["nextBeginOffset"] == "0"
+
+
+def test_tags_are_filtered_by_hash(bench):
+    for tag in ("a", "b", "a"):
+        bench.send(tag.encode(), properties=text(TAGS=tag))
+    answer = bench.pull(subscription=" b || c ")
+    assert [record.body for record in decode_records(answer.body)] == [b"b"]
+    answer = bench.pull(subscription="c")
+    assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "3")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "says"),
+    [
+        ({"topic": "nowhere"}, 17, "nowhere"),
+        ({"queue_id": 4}, 1, "queueId[4]"),
+        ({"queue_id": -1}, 1, "queueId[-1]"),
+        ({"consumer_group": "a b"}, 26, "[a b]"),
+        ({"subscription": "||"}, 23, "'||'"),
+        ({"expression_type": "SQL92", "subscription": "a > 1"}, 1, "SQL92"),
+        ({"sys_flag": 0}, 24, "[G]"),
+    ],
+)
+def test_a_bad_pull_is_refused_by_name(bench, fields, code, says):
+    bench.send()
+    answer = bench.pull(**fields)
+    assert answer.code == code
+    assert says in answer.remark
+
+
+def test_permissions_of_broker_topic_and_group_are_asked(bench):
+    bench.send()
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
+    assert bench.pull().code == 16
+    bench.groups.delete("G")
+    bench.topics.update(TopicConfig(topic_name="T", perm=2))
+    assert bench.pull().code == 16
+    bench.config.broker_permission = 2
+    assert "brokerPermission 2" in bench.pull().remark
+
+
+def test_a_pull_commits_the_offset_that_it_carries(bench):
+    bench.send()
+    bench.pull(sys_flag=4 | 1, commit_offset=1, queue_offset=1)
+    assert bench.offsets.query("G", "T", 0) == 1
+    bench.pull(sys_flag=4, commit_offset=0)
+    assert bench.offsets.query("G", "T", 0) == 1
+
+
+def test_a_pull_does_not_commit_a_negative_offset(bench):
+    bench.send()
+    bench.pull(sys_flag=4 | 1, commit_offset=-5)
+    assert bench.offsets.query("G", "T", 0) == -1
+    bench.pull(sys_flag=4 | 1, commit_offset=1, queue_offset=1)
+    bench.pull(sys_flag=4 | 1, commit_offset=-5, queue_offset=1)
+    assert bench.offsets.query("G", "T", 0) == 1
+
+
+# ---- long polling ------------------------------------------------------------------------------
+
+
+async def test_a_held_pull_is_answered_by_the_next_message(bench, connection, turn):
+    bench.send()
+    held = {"sys_flag": 4 | 2, "queue_offset": 1, "suspend_timeout_millis": 60_000}
+    assert bench.pull(**held) is None
+    assert len(bench.pulls.long_polling) == 1
+    bench.send(b"other", queue_id=1)
+    await turn()
+    assert connection.answers == []
+    bench.send(b"next")
+    await turn()
+    (answer,) = connection.answers
+    assert (answer.code, answer.opaque) == (0, 6)
+    assert [record.body for record in decode_records(answer.body)] == [b"next"]
+
+
+async def test_a_held_pull_waits_for_its_own_tag(bench, connection, turn):
+    bench.send()
+    held = {"sys_flag": 6, "queue_offset": 1, "suspend_timeout_millis": 60_000}
+    assert bench.pull(subscription="b", **held) is None
+    bench.send(b"no", properties=text(TAGS="a"))
+    await turn()
+    assert connection.answers == []
+    bench.send(b"yes", properties=text(TAGS="b"))
+    await turn()
+    assert [r.body for r in decode_records(connection.answers[0].body)] == [b"yes"]
+
+
+async def test_a_held_pull_ends_with_nothing(bench, connection):
+    import asyncio
+
+    bench.send()
+    assert bench.pull(sys_flag=6, queue_offset=1, suspend_timeout_millis=20) is None
+    await asyncio.sleep(0.1)
+    (answer,) = connection.answers
+    assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (19, "1")

@@ -1,0 +1,49 @@
+"""The compiled look at a send's properties against the codec that the Python handlers use."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from congreve.broker.send.properties import stored
+from congreve.records.record import decode_properties, string_hash
+
+pieces = st.sampled_from(
+    [
+        "TAGS\x01a",
+        "TAGS\x01\u00e4\U0001f600",
+        "KEYS\x01k 1",
+        "WAIT\x01true",
+        "\x01x",
+        "k\x01",
+        "ab",
+        "",
+        "k\x01a\x01b",
+    ]
+)
+
+
+@given(st.lists(pieces))
+def test_it_keeps_what_the_codec_keeps_but_wait(parts: list[str]) -> None:
+    text = "\x02".join(parts).encode()
+    expected = {k: v for k, v in decode_properties(text).items() if k != "WAIT"}
+    found = stored(text)
+    assert found is not None
+    assert decode_properties(found[0]) == expected
+    assert found[1] == (string_hash(expected["TAGS"]) if "TAGS" in expected else 0)
+
+
+@pytest.mark.parametrize(
+    "special", ["DELAY\x013", "TRAN_MSG\x01true", "CLUSTER\x01c", "TIMER_DELAY_SEC\x019"]
+)
+def test_messages_with_a_rule_of_their_own_are_left_to_python(special: str) -> None:
+    assert stored(f"KEYS\x01k\x02{special}\x02TAGS\x01t".encode()) is None
+
+
+def test_who_does_not_wait_for_the_disk_does_not_wait_with_others() -> None:
+    assert stored(b"WAIT\x01false", sync_flush=True) is None
+    assert stored(b"WAIT\x01false") == (b"", 0)
+
+
+def test_a_batch_keeps_wait_and_too_long_properties_are_left_to_python() -> None:
+    assert stored(b"WAIT\x01true", batch=True) == (b"WAIT\x01true", 0)
+    assert stored(b"k\x01" + b"v" * 32_766) is None

@@ -1,0 +1,122 @@
+"""Retries, dead letters, and messages that consumers send back."""
+
+import pytest
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.filters import ConsumerFilterManager
+from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record, encode_record
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    ConsumerSendMsgBackRequestHeader,
+)
+from congreve.remoting.transport.pieces import Pieces
+
+from ..send_and_pull import BODY_AT, text
+
+
+def test_a_retry_with_attempts_left_stays_in_its_topic(bench):
+    answer = bench.send(topic="%RETRY%G", reconsume_times=3, max_reconsume_times=4)
+    assert answer.code == 0
+    assert bench.stored("%RETRY%G").reconsume_times == 3
+
+
+def test_a_retry_without_attempts_left_is_a_dead_letter(bench):
+    bench.send(topic="%RETRY%G", reconsume_times=4, max_reconsume_times=4)
+    assert bench.stored("%DLQ%G").reconsume_times == 4
+    assert bench.topics.get("%DLQ%G").perm == 6
+
+
+def test_a_dead_letter_that_was_sent_with_a_delay_waits_for_it_as_with_the_reference(bench):
+    properties = text(TAGS="a", DELAY="3")
+    bench.send(topic="%RETRY%G", reconsume_times=4, max_reconsume_times=4, properties=properties)
+    parked = bench.stored("SCHEDULE_TOPIC_XXXX", 2).properties
+    assert (parked["REAL_TOPIC"], parked["REAL_QID"]) == ("%DLQ%G", "0")
+
+
+def test_a_retry_of_an_unknown_group_is_refused(bench):
+    bench.config.auto_create_subscription_group = False
+    answer = bench.send(topic="%RETRY%G")
+    assert answer.code == 26 and "G" in answer.remark
+
+
+def back(bench, **fields) -> RemotingCommand:
+    offset = bench.stored("T").physical_offset
+    values = {"offset": offset, "group": "G", "delay_level": 0} | fields
+    header = ConsumerSendMsgBackRequestHeader(**values)
+    return bench.ask(RemotingCommand(code=36, ext_fields=header.fields()))
+
+
+def test_a_message_sent_back_waits_for_its_retry(bench):
+    sent = bench.send().ext_fields["msgId"]
+    assert back(bench).code == 0
+    record = bench.stored("SCHEDULE_TOPIC_XXXX", 2)
+    assert record.reconsume_times == 1
+    assert record.properties == {
+        "TAGS": "a",
+        "KEYS": "k",
+        "CLUSTER": "C",
+        "RETRY_TOPIC": "T",
+        "ORIGIN_MESSAGE_ID": sent,
+        "WAIT": "false",
+        "DELAY": "3",
+        "REAL_TOPIC": "%RETRY%G",
+        "REAL_QID": "0",
+    }
+
+
+@pytest.mark.parametrize("fields", [{"max_reconsume_times": 0}, {"delay_level": -1}])
+def test_a_message_that_used_its_attempts_is_a_dead_letter(bench, fields):
+    bench.send()
+    assert back(bench, **fields).code == 0
+    assert bench.stored("%DLQ%G").properties["DELAY"] == "0"
+
+
+def test_a_group_without_retry_queues_drops_what_comes_back(bench):
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=0))
+    bench.send()
+    end = bench.store.log.max_offset
+    assert back(bench).code == 0
+    assert bench.store.log.max_offset == end
+
+
+def forge(bench, topic: str) -> int:
+    """Send a body that holds a whole record at its own physical offset; where that is."""
+    at = bench.store.log.max_offset + BODY_AT
+    forged = Record(topic=topic, body=b"forged", physical_offset=at, queue_offset=0)
+    assert bench.send(encode_record(forged)).code == 0
+    assert decode_record(bench.store.read(at)).body == b"forged"
+    return at
+
+
+@pytest.mark.parametrize("topic", ["T", "Other"])
+def test_a_record_forged_inside_a_body_is_not_sent_back(bench, topic):
+    bench.send()
+    answer = back(bench, offset=forge(bench, topic))
+    assert answer.code == 1
+    assert "look message by offset failed" in answer.remark
+
+
+@pytest.mark.parametrize("topic", ["T", "Other"])
+def test_a_record_forged_inside_a_body_is_not_viewed(bench, topic):
+    bench.send()
+    query = QueryMessageProcessor(
+        bench.store,
+        bench.consumers,
+        ConsumerFilterManager(BrokerConfig(), bench.clock, Pieces()),
+        Pieces(),
+    ).handlers()[33]
+    asked = RemotingCommand(code=33, ext_fields={"offset": str(forge(bench, topic))})
+    with pytest.raises(RefusedError, match="can not find message by the offset"):
+        query(asked, bench.connection)
+    answer = query(RemotingCommand(code=33, ext_fields={"offset": "0"}), bench.connection)
+    assert decode_record(answer.body).body == b"hello"
+
+
+def test_sending_back_what_is_not_there_is_refused(bench):
+    bench.send()
+    answer = back(bench, offset=12_345_678)
+    assert answer.code == 1 and "12345678" in answer.remark

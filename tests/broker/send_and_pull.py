@@ -1,0 +1,154 @@
+"""The processors of sends and pulls over a real store, without a network."""
+
+from unittest.mock import AsyncMock
+
+from congreve.broker.admin.stats import BrokerStats
+from congreve.broker.config import BrokerConfig
+from congreve.broker.error_responses import answer_errors
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.metadata.filters import ConsumerFilterManager
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.processor import SendMessageProcessor
+from congreve.broker.send.send_back import SendBackProcessor
+from congreve.broker.transaction.service import TransactionService
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.records.record import decode_record, encode_properties
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import (
+    PullMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from congreve.remoting.transport.pieces import Pieces
+
+#: Where the body begins in a record of IPv4 hosts.
+BODY_AT = 88
+
+
+class Bench:
+    """Send and pull processors over a real store, without a network."""
+
+    def __init__(self, root: str, connection, **settings) -> None:
+        self.connection = connection
+        self.config = BrokerConfig(
+            broker_name="b",
+            broker_cluster_name="C",
+            broker_ip1="127.0.0.1",
+            store=StoreConfig(
+                root_dir=root,
+                flush_disk_type="ASYNC_FLUSH",
+                mapped_file_size_commit_log=16 << 20,
+                max_hash_slot_num=1000,
+                max_index_num=4000,
+            ),
+            **settings,
+        )
+        self.clock = ManualClock(1_700_000_000_000)
+        self.store = MessageStore(self.config.store, clock=self.clock, on_arrival=self.arrived)
+        self.store.start()
+        self.topics = TopicConfigManager(self.config, self.clock)
+        self.groups = SubscriptionGroupManager(self.config, self.clock)
+        self.offsets = ConsumerOffsetManager(BrokerConfig())
+        self.consumers = ConsumerManager(BrokerConfig(), lambda *_: None)
+        stats = BrokerStats(self.clock, lambda: self.store.queues)
+        self.group_commit = GroupCommit(self.store.log.backend, 5)
+        saved = SavedState(self.topics, self.groups, AsyncMock(), AsyncMock())
+        self.pulls = PullMessageProcessor(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            filters=ConsumerFilterManager(BrokerConfig(), self.clock, Pieces()),
+            offsets=self.offsets,
+            store=self.store,
+            stats=stats,
+            saved=saved,
+            clock=self.clock,
+        )
+        sends = SendMessageProcessor(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            store=self.store,
+            group_commit=self.group_commit,
+            transactions=TransactionService(
+                self.store, self.offsets, self.clock, lambda: self.config.store_host
+            ),
+            saved=saved,
+            clock=self.clock,
+            pick=lambda bound: bound - 1,
+        )
+        backs = SendBackProcessor(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            store=self.store,
+            group_commit=self.group_commit,
+            saved=saved,
+            pick=lambda bound: bound - 1,
+        )
+        self.handlers = answer_errors(
+            {**sends.handlers(), **backs.handlers(), **self.pulls.handlers()}
+        )
+
+    def arrived(self, queue) -> None:
+        self.pulls.long_polling.arrived(queue)
+
+    def ask(self, request: RemotingCommand) -> RemotingCommand | None:
+        return self.handlers[request.code](request, self.connection)
+
+    def send(self, body: bytes = b"hello", *, code: int = 310, **fields) -> RemotingCommand:
+        return self.ask(send_request(body, code=code, **fields))
+
+    def pull(self, **fields) -> RemotingCommand | None:
+        return self.ask(pull_request(**fields))
+
+    def stored(self, topic: str, queue_id: int = 0, offset: int = 0):
+        entry = self.store.queues.get(topic, queue_id)[offset]
+        return decode_record(self.store.read(entry[0]))
+
+
+def text(**properties: str) -> str:
+    return encode_properties(properties).decode()
+
+
+def send_request(body: bytes = b"hello", *, code: int = 310, **fields) -> RemotingCommand:
+    kind = SendMessageRequestHeader if code == 10 else SendMessageRequestHeaderV2
+    values = {
+        "producer_group": "P",
+        "topic": "T",
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1_699_999_999_999,
+        "flag": 7,
+        "properties": text(TAGS="a", KEYS="k", WAIT="true"),
+        "reconsume_times": 0,
+    } | fields
+    return RemotingCommand(code=code, opaque=5, ext_fields=kind(**values).fields(), body=body)
+
+
+def pull_request(**fields) -> RemotingCommand:
+    values = {
+        "consumer_group": "G",
+        "topic": "T",
+        "queue_id": 0,
+        "queue_offset": 0,
+        "max_msg_nums": 32,
+        "sys_flag": 4,
+        "commit_offset": 0,
+        "suspend_timeout_millis": 0,
+        "subscription": "*",
+        "sub_version": 0,
+    } | fields
+    return RemotingCommand(
+        code=11, opaque=6, ext_fields=PullMessageRequestHeader(**values).fields()
+    )

@@ -1,0 +1,343 @@
+"""How long one request may hold the event loop of a big broker: every request code.
+
+10,000 topics of 8 queues, 1,000 groups with offsets, one of them with 1,000 members. What counts is
+the CPU time of the loop's thread within one callback, in the median of several rounds: a busy
+machine fails nothing.
+"""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.group.clients import ClientChannel
+from congreve.engine.config import StoreConfig
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import (
+    ConsumerData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+
+from .tool import local_config
+
+TOPICS, QUEUES, GROUPS, MEMBERS = 10_000, 8, 1_000, 1_000
+TOPICS_OF_GROUP = 10
+LIMIT_S = 0.005
+ROUNDS = 5
+
+COMMON: dict[str, object] = {
+    "topic": "T-50",
+    "consumerGroup": "G-0",
+    "group": "G-0",
+    "producerGroup": "P-0",
+    "clientID": "c-0",
+    "clientId": "c-0",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "maxNum": 64,
+    "sysFlag": 0,
+    "suspendTimeoutMillis": 0,
+    "subscription": "*",
+    "subVersion": 0,
+    "commitOffset": 1,
+    "timestamp": 0,
+    "isForce": "true",
+    "key": "k",
+    "beginTimestamp": 0,
+    "endTimestamp": 1 << 62,
+    "offset": 0,
+    "isOrder": "false",
+    "srcGroup": "G-0",
+    "destGroup": "G-1",
+    "offline": "true",
+    "compareGroup": "G-0",
+    "filterGroups": "",
+    "index": 0,
+    "count": 2_000,
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": 4,
+    "readQueueNums": 8,
+    "writeQueueNums": 8,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": "false",
+    "bornTimestamp": 1,
+    "flag": 0,
+    "properties": "",
+    "reconsumeTimes": 0,
+    "unitMode": "false",
+    "batch": "false",
+}
+V2 = dict(
+    zip("abcdefghijkl", ("P-0", "T-50", "TBW102", 4, 0, 0, 1, 0, "", 0, "false", 16), strict=True)
+)
+
+
+def subscriptions(count: int) -> list[dict[str, Any]]:
+    return [{"topic": f"T-{i}", "subString": "*", "subVersion": 1} for i in range(count)]
+
+
+def heartbeat(group: str, topics: int) -> bytes:
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": subscriptions(topics),
+        "unitMode": False,
+    }
+    return fastjson.dumps(
+        {"clientID": "new", "consumerDataSet": [consumer], "producerDataSet": []}
+    ).encode()
+
+
+def locks(count: int) -> bytes:
+    queues = [{"topic": f"T-{i}", "brokerName": "b", "queueId": 0} for i in range(count)]
+    return fastjson.dumps({"consumerGroup": "G-0", "clientId": "c-0", "mqSet": queues}).encode()
+
+
+R = RequestCode
+# What each request is given beside COMMON, its body, and the code of its answer; None: any.
+REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
+    R.SEND_MESSAGE: ({}, b"x", None),
+    R.SEND_MESSAGE_V2: (V2, b"x", None),
+    R.SEND_BATCH_MESSAGE: (V2, b"", None),
+    R.SEND_REPLY_MESSAGE: ({}, b"x", None),
+    R.SEND_REPLY_MESSAGE_V2: (V2, b"x", None),
+    R.CONSUMER_SEND_MSG_BACK: ({"delayLevel": 3}, b"", None),
+    R.END_TRANSACTION: (
+        {"tranStateTableOffset": 0, "commitLogOffset": 0, "commitOrRollback": 8},
+        b"",
+        None,
+    ),
+    R.RESUME_CHECK_HALF_MESSAGE: ({"msgId": "0" * 32}, b"", None),
+    R.PULL_MESSAGE: ({}, b"", None),
+    R.LITE_PULL_MESSAGE: ({}, b"", None),
+    R.QUERY_MESSAGE: ({}, b"", 22),
+    R.VIEW_MESSAGE_BY_ID: ({}, b"", None),
+    R.SEARCH_OFFSET_BY_TIMESTAMP: ({}, b"", 0),
+    R.GET_MAX_OFFSET: ({}, b"", 0),
+    R.GET_MIN_OFFSET: ({}, b"", 0),
+    R.GET_EARLIEST_MSG_STORETIME: ({}, b"", 0),
+    R.QUERY_CONSUME_QUEUE: ({}, b"", None),
+    R.HEART_BEAT: ({}, heartbeat("G-0", 600), 0),
+    R.UNREGISTER_CLIENT: ({}, b"", 0),
+    R.CHECK_CLIENT_CONFIG: (
+        {},
+        fastjson.dumps(
+            {"subscriptionData": {"expressionType": "SQL92", "subString": "a > 1"}}
+        ).encode(),
+        None,
+    ),
+    R.GET_CONSUMER_LIST_BY_GROUP: ({}, b"", 0),
+    R.QUERY_CONSUMER_OFFSET: ({}, b"", 0),
+    R.UPDATE_CONSUMER_OFFSET: ({}, b"", 0),
+    R.LOCK_BATCH_MQ: ({}, locks(2_000), 0),
+    R.UNLOCK_BATCH_MQ: ({}, locks(2_000), 0),
+    R.GET_CONSUMER_CONNECTION_LIST: ({}, b"", 0),
+    R.GET_PRODUCER_CONNECTION_LIST: ({}, b"", 0),
+    R.GET_ALL_PRODUCER_INFO: ({}, b"", 0),
+    R.GET_CONSUMER_RUNNING_INFO: ({}, b"", 0),
+    R.CONSUME_MESSAGE_DIRECTLY: ({"msgId": "0" * 32}, b"", None),
+    R.INVOKE_BROKER_TO_RESET_OFFSET: ({"timestamp": -1}, b"", 0),
+    R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ({}, b"", 0),
+    R.UPDATE_AND_CREATE_TOPIC: ({"topic": "T-new"}, b"", 0),
+    R.DELETE_TOPIC_IN_BROKER: ({"topic": "T-new"}, b"", 0),
+    R.GET_ALL_TOPIC_CONFIG: ({}, b"", 0),
+    R.GET_TOPIC_STATS_INFO: ({"topic": "Wide"}, b"", 0),
+    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: ({}, b"", 0),
+    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: ({}, b'{"groupName":"G-new"}', 0),
+    R.DELETE_SUBSCRIPTIONGROUP: ({"groupName": "G-new", "removeOffset": "true"}, b"", 0),
+    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ({}, b"", 0),
+    R.GET_ALL_CONSUMER_OFFSET: ({}, b"", 0),
+    R.GET_CONSUME_STATS: ({"topic": ""}, b"", 0),
+    R.GET_BROKER_CONSUME_STATS: ({}, b"", 0),
+    R.QUERY_TOPIC_CONSUME_BY_WHO: ({}, b"", 0),
+    R.QUERY_CONSUME_TIME_SPAN: ({"topic": "Wide"}, b"", 0),
+    R.CLONE_GROUP_OFFSET: ({"topic": ""}, b"", 0),
+    R.QUERY_CORRECTION_OFFSET: ({}, b"", 0),
+    R.GET_BROKER_CONFIG: ({}, b"", 0),
+    R.UPDATE_BROKER_CONFIG: ({}, b"brokerPermission=6\n", 0),
+    R.GET_BROKER_RUNTIME_INFO: ({}, b"", 0),
+    R.GET_ALL_DELAY_OFFSET: ({}, b"", 0),
+    R.CLEAN_EXPIRED_CONSUMEQUEUE: ({}, b"", 0),
+    R.DELETE_EXPIRED_COMMITLOG: ({}, b"", 0),
+    R.CLEAN_UNUSED_TOPIC: ({}, b"", 0),
+    R.VIEW_BROKER_STATS_DATA: ({"statsName": "TOPIC_PUT_NUMS", "statsKey": "T-1"}, b"", None),
+}
+
+
+class Member:
+    """The connection of a client that answers at once."""
+
+    closed = False
+    reading_paused = False
+    is_writable = True
+
+    def __init__(self, port: int) -> None:
+        self.peer = ("127.0.0.1", port)
+
+    def send(self, command: RemotingCommand) -> None:
+        command.encode()
+
+    def oneway(self, command: RemotingCommand) -> None:
+        command.encode()
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        return command.reply(0, body=b"{}")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def fill(broker: Broker) -> None:
+    """State as if a big cluster had used it: put into the tables, without the requests."""
+    managers = broker.managers
+    for number in range(TOPICS):
+        managers.topics._set(
+            TopicConfig(topic_name=f"T-{number}", read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        )
+        for queue_id in range(QUEUES):
+            broker.store.queues.get(f"T-{number}", queue_id)
+    managers.topics._set(
+        TopicConfig(topic_name="Wide", read_queue_nums=4_096, write_queue_nums=4_096)
+    )
+    for number in range(GROUPS):
+        group = f"G-{number}"
+        managers.groups._set(SubscriptionGroupConfig(group_name=group))
+        topics = range(1_000) if number == 0 else range(number, number + TOPICS_OF_GROUP)
+        for topic in topics:
+            for queue_id in range(QUEUES):
+                managers.offsets.commit(group, f"T-{topic}", queue_id, 0)
+        managers.offsets.commit(group, "T-50", 0, 0)
+    managers.topics.version_changed()
+    data = ConsumerData(
+        group_name="G-0",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=[SubscriptionData(topic="T-50", sub_string="*")],
+    )
+    for number in range(MEMBERS):
+        client = ClientChannel(Member(number), f"c-{number}", "JAVA", 401)
+        managers.consumers.register(data, client, notify=False)
+        managers.producers.register("P-0", client)
+
+
+@asynccontextmanager
+async def big_broker(root: Path) -> AsyncIterator[Broker]:
+    config = local_config(
+        broker_name="b",
+        enable_property_filter=True,
+        store=StoreConfig(
+            root_dir=str(root),
+            flush_disk_type="ASYNC_FLUSH",
+            mapped_file_size_commit_log=16 << 20,
+            max_hash_slot_num=1000,
+            max_index_num=4000,
+        ),
+    )
+    async with Broker(config) as broker:
+        fill(broker)
+        await broker.managers.topics_file.settled()
+        gc.collect()
+        gc.disable()  # a pause of the collector belongs to no request
+        try:
+            yield broker
+        finally:
+            gc.enable()
+    del broker
+    gc.collect()  # the next test shall not pay for this one's objects
+
+
+async def ask(broker: Broker, code: int) -> int | None:
+    fields, body, _ = REQUESTS[code]
+    texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
+    request = RemotingCommand(code=code, ext_fields=texts, body=body)
+    answer = broker._servers[0]._handlers[code](request, Member(65_000))
+    if asyncio.iscoroutine(answer):
+        answer = await asyncio.create_task(answer)
+    return None if answer is None else answer.code
+
+
+async def test_no_request_holds_the_loop_of_a_big_broker_for_5_ms(
+    tmp_path: Path, holds: Any
+) -> None:
+    wrong: dict[str, object] = {}
+    async with big_broker(tmp_path) as broker:
+        codes = broker._servers[0]._handlers.keys()
+        assert codes == REQUESTS.keys(), "each request code has its line in REQUESTS"
+        with holds.noted():
+            for code in codes:
+                name, longest = RequestCode(code).name, []
+                for _ in range(ROUNDS):
+                    holds.reset()
+                    answered = await ask(broker, code)
+                    await asyncio.sleep(0)
+                    longest.append(holds.longest_s)
+                    wanted = REQUESTS[code][2]
+                    if wanted is not None and answered != wanted:
+                        wrong[f"{name} answered"] = answered
+                if median(longest) > LIMIT_S:
+                    wrong[name] = f"{median(longest) * 1000:.1f} ms in {holds.place}"
+    assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
+
+
+@pytest.mark.parametrize("job", ["_housekeep", "_sample"])
+async def test_no_periodic_job_holds_the_loop_of_a_big_broker_for_5_ms(
+    tmp_path: Path, holds: Any, job: str
+) -> None:
+    async with big_broker(tmp_path) as broker:
+        longest = []
+        with holds.noted():
+            for _ in range(ROUNDS):
+                holds.reset()
+                await asyncio.create_task(getattr(broker, job)())
+                longest.append(holds.longest_s)
+    assert median(longest) < LIMIT_S, holds.place
+
+
+async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
+    tmp_path: Path, holds: Any
+) -> None:
+    async with big_broker(tmp_path) as broker:
+        consumers = broker.managers.consumers
+        joining = [Member(50_000 + number) for number in range(500)]
+        data = ConsumerData(
+            group_name="G-0",
+            consume_type="CONSUME_PASSIVELY",
+            message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_LAST_OFFSET",
+            subscription_data_set=[SubscriptionData(topic="T-50", sub_string="*")],
+        )
+        longest = []
+        with holds.noted():
+            for member in joining:
+                holds.reset()
+                consumers.register(data, ClientChannel(member, "new", "JAVA", 401), notify=True)
+                await asyncio.sleep(0)
+                longest.append(holds.longest_s)
+            for member in joining:
+                holds.reset()
+                broker._connection_closed(member)
+                await asyncio.sleep(0)
+                longest.append(holds.longest_s)
+            while broker.managers._closed:
+                await asyncio.sleep(0.01)
+        assert len(consumers.groups["G-0"].channels) == MEMBERS
+    assert sorted(longest)[-len(longest) // 100] < LIMIT_S, holds.place

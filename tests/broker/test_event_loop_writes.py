@@ -1,0 +1,123 @@
+"""How long the writing of a big broker's state may hold the event loop, or keep the interpreter."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from types import FrameType
+from typing import Any
+
+from congreve.broker.broker import Broker
+from congreve.broker.metadata.state_writer import Changes
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+
+from .test_event_loop import COMMON, LIMIT_S, ROUNDS, Member, big_broker
+
+CREATED, IN_FLIGHT, COMMITS = 30, 100, 2_000
+
+
+class Steps:
+    """CPU of the longest instruction of Python code: no other thread gets the interpreter within
+    one, unless a call in it lets go of it."""
+
+    def __init__(self) -> None:
+        self.longest_s, self.place = 0.0, ""
+        self._last = 0.0
+
+    def run(self, work: Callable[..., object], *values: object) -> None:
+        """In this thread."""
+        self._last = time.thread_time()
+        sys.settrace(self._met)
+        try:
+            work(*values)
+        finally:
+            sys.settrace(None)
+
+    def _met(self, frame: FrameType, event: str, value: object) -> Any:
+        frame.f_trace_opcodes = True
+        took = time.thread_time() - self._last
+        if took > self.longest_s:
+            self.longest_s = took
+            self.place = f"before {frame.f_code.co_filename}:{frame.f_lineno}"
+        self._last = time.thread_time()
+        return self._met
+
+
+async def asked(broker: Broker, code: int, **fields: object) -> None:
+    texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
+    answer = broker._servers[0]._handlers[code](
+        RemotingCommand(code=code, ext_fields=texts), Member(65_000)
+    )
+    if asyncio.iscoroutine(answer):
+        answer = await asyncio.create_task(answer)
+    assert answer.code == 0, answer.remark
+
+
+async def test_topics_made_one_after_the_other_hold_the_loop_for_no_5_ms(
+    tmp_path: Path, holds: Any
+) -> None:
+    longest: list[float] = []
+    async with big_broker(tmp_path) as broker:
+        with holds.noted():
+            for number in range(CREATED):
+                holds.reset()
+                await asked(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic=f"New-{number}")
+                longest.append(holds.longest_s)
+    assert median(longest) < LIMIT_S, holds.place
+
+
+async def test_a_hundred_commits_in_flight_hold_the_loop_for_no_5_ms(
+    tmp_path: Path, holds: Any
+) -> None:
+    longest: list[float] = []
+    async with big_broker(tmp_path) as broker:
+        with holds.noted():
+            for first in range(0, COMMITS, IN_FLIGHT):
+                holds.reset()
+                await asyncio.gather(
+                    *(
+                        asked(
+                            *(broker, RequestCode.UPDATE_CONSUMER_OFFSET),
+                            consumerGroup=f"G-{number % 1_000}",
+                            commitOffset=number,
+                        )
+                        for number in range(first, first + IN_FLIGHT)
+                    )
+                )
+                longest.append(holds.longest_s)
+    assert median(longest) < LIMIT_S, holds.place
+
+
+async def test_no_step_of_writing_state_keeps_the_interpreter_for_5_ms(tmp_path: Path) -> None:
+    async with big_broker(tmp_path) as broker:
+        managers = broker.managers
+        found: dict[str, list[Steps]] = {file.path: [] for file in managers._files}
+
+        def traced(file: Changes[Any]) -> Callable[[object], None]:
+            write = file._write
+
+            def run(taken: object) -> None:
+                steps = Steps()
+                found[file.path].append(steps)
+                steps.run(write, taken)
+
+            return run
+
+        for file in managers._files:
+            await file.write()  # what is encoded anew comes a few entries at once
+            file._write = traced(file)
+        for number in range(ROUNDS):
+            managers.topics.create_internal(f"New-{number}", 8)
+            managers.groups.find(f"New-{number}")
+            managers.offsets.note("G-0", "T-50", 0, number)
+            managers.offsets.acknowledge("G-0", "T-50", 0)
+            managers.deleted_topics.end([f"Gone-{number}"], 1)
+            for file in managers._files:
+                await file.write()
+    for path, writes in found.items():
+        shortest = min(writes, key=lambda steps: steps.longest_s)
+        assert len(writes) >= ROUNDS, path
+        assert shortest.longest_s < LIMIT_S, f"{path}: {shortest.longest_s} s {shortest.place}"

@@ -1,0 +1,184 @@
+"""Answers that the kernel sends from the log's own pages: the same bytes for every way to read."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+from congreve.records.record import decode_records
+from congreve.remoting.errors import ConnectionLostError
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import Connection, ConnectionLimits, PeerLog
+from congreve.remoting.transport.frame_reader import CommandSink
+from congreve.remoting.transport.read_buffer import ReadBuffer
+
+from .tool import local_config
+
+MESSAGES = 4_000
+BATCH = 256
+BODY = 1_000
+SMALL = 4_096  # bytes of the reader's socket
+
+
+def body_of(number: int) -> bytes:
+    return b"%08d" % number * (BODY // 8)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> BrokerConfig:
+    """A broker whose store has one queue of neighbouring messages in several segments."""
+    store = StoreConfig(
+        root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=1 << 20,
+        message_index_enable=False,
+        flush_disk_type="ASYNC_FLUSH",
+        io_backend="mmap",
+        max_transfer_count_on_message_in_memory=BATCH,
+        max_transfer_bytes_on_message_in_memory=1 << 20,
+    )
+    with MessageStore(store, disk_use=lambda _: 0.5) as filled:
+        for number in range(MESSAGES):
+            filled.put(Record(topic="TBW102", body=body_of(number)))
+    return local_config(store=store)
+
+
+def pull(offset: int, opaque: int = 0) -> RemotingCommand:
+    fields = {
+        "consumerGroup": "G",
+        "topic": "TBW102",
+        "queueId": "0",
+        "queueOffset": str(offset),
+        "maxMsgNums": str(BATCH),
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    return RemotingCommand(code=11, opaque=opaque, ext_fields=fields)
+
+
+def frames(peer: socket.socket) -> Iterator[bytes]:
+    stream = bytearray()
+    while data := peer.recv(SMALL):
+        stream += data
+        while len(stream) >= 4 and len(stream) >= 4 + int.from_bytes(stream[:4], "big"):
+            size = 4 + int.from_bytes(stream[:4], "big")
+            yield bytes(stream[:size])
+            del stream[:size]
+
+
+def read_slowly(port: int, answers: list[RemotingCommand]) -> None:
+    """Ask for everything at once and read it through a small socket."""
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+        peer.settimeout(30)
+        peer.connect(("127.0.0.1", port))
+        offsets = range(0, MESSAGES, BATCH // 2)
+        peer.sendall(b"".join(pull(offset, offset).encode() for offset in offsets))
+        for frame in frames(peer):
+            answers.append(RemotingCommand.decode(frame))
+            if len(answers) == len(offsets):
+                return
+
+
+async def in_thread(target, *arguments) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, target, *arguments)
+
+
+async def test_a_reader_that_is_behind_gets_every_answer_whole_and_in_order(config):
+    answers: list[RemotingCommand] = []
+    async with Broker(config) as broker:
+        await in_thread(read_slowly, broker.port, answers)
+    assert [answer.opaque for answer in answers] == list(range(0, MESSAGES, BATCH // 2))
+    for answer in answers:
+        bodies = [record.body for record in decode_records(answer.body)]
+        end = int(answer.ext_fields["nextBeginOffset"])
+        assert answer.opaque < end <= answer.opaque + BATCH
+        assert bodies == [body_of(number) for number in range(answer.opaque, end)]
+
+
+async def test_a_segment_whose_pages_were_sent_is_never_written_again(config):
+    async with Broker(config) as broker:
+        client = RemotingClient()
+        await client.invoke(f"127.0.0.1:{broker.port}", pull(0))
+        await client.close()
+        oldest, second = broker.store.log.segments[:2]
+        assert oldest.is_sent_from and not second.is_sent_from
+        inodes = [os.stat(segment.path).st_ino for segment in (oldest, second)]
+        broker.store.log.delete_oldest()
+        broker.store.log.delete_oldest()
+        folder = Path(config.store.commit_log_dir + ".prepared")
+        kept = [path.stat().st_ino for path in folder.iterdir()]
+        assert inodes[0] not in kept and inodes[1] in kept
+
+
+async def test_a_file_that_ends_too_soon_ends_the_connection_and_sends_no_wrong_byte(config):
+    async with Broker(config) as broker:
+        client = RemotingClient()
+        address = f"127.0.0.1:{broker.port}"
+        whole = await client.invoke(address, pull(0))
+        last = decode_records(whole.body)[-1]
+        os.truncate(broker.store.log.segments[0].path, last.physical_offset + BODY // 2)
+        with pytest.raises(ConnectionLostError):
+            await client.invoke(address, pull(0))
+        again = await client.invoke(address, pull(MESSAGES - 1))
+        assert [record.body for record in decode_records(again.body)] == [body_of(MESSAGES - 1)]
+        await client.close()
+
+
+class Transport(asyncio.Transport):
+    """Knows only what a connection asks of it before it lets anybody write to its socket."""
+
+    def __init__(self, context: object) -> None:
+        self.known = {"socket": self, "sslcontext": context, "peername": ("127.0.0.1", 1)}
+        self.waiting = 0
+        self.closing = False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self.known.get(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def fileno(self) -> int:
+        return 42
+
+
+async def test_nobody_writes_past_encryption_or_past_what_waits():
+    encrypted, plain = (
+        Connection(
+            *({}, CommandSink(), ReadBuffer()),
+            limits=ConnectionLimits(),
+            on_close=lambda _: None,
+            peer_log=PeerLog(),
+        )
+        for _ in range(2)
+    )
+    encrypted.connection_made(Transport(object()))
+    assert encrypted.idle_socket() == -1
+    transport = Transport(None)
+    plain.connection_made(transport)
+    assert plain.idle_socket() == 42
+    transport.waiting = 1
+    assert plain.idle_socket() == -1
+    transport.waiting, transport.closing = 0, True
+    assert plain.idle_socket() == -1
+    transport.closing = False
+    plain.connection_lost(None)
+    assert plain.idle_socket() == -1

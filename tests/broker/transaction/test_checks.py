@@ -1,0 +1,181 @@
+"""Checks of half messages whose outcome the broker does not know."""
+
+import pytest
+from harness.transaction_bench import (
+    BORN,
+    COMMIT,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    ROLLBACK,
+)
+
+from congreve.records.record import decode_record
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import ResumeCheckHalfMessageRequestHeader
+
+MINUTE = 60_000
+
+
+def test_a_young_half_message_is_not_asked_for_and_an_old_one_is(bench) -> None:
+    bench.producer(bench.connection)
+    half = bench.send_half(b"one")
+    bench.clock.advance(5_999)
+    assert bench.check() == []
+    bench.clock.advance(2)
+    (asked,) = bench.check()
+    (stored,) = bench.records(HALF_TOPIC)
+    assert asked.code == 39
+    assert asked.ext_fields == {
+        "tranStateTableOffset": "0",
+        "commitLogOffset": str(stored.physical_offset),
+        "msgId": "key-b'one'",
+        "transactionId": "key-b'one'",
+        "offsetMsgId": half.ext_fields["msgId"],
+    }
+    shown = decode_record(asked.body)
+    assert (shown.topic, shown.queue_id, shown.body) == ("T", 2, b"one")
+    checked = {**stored.properties, "TRANSACTION_CHECK_TIMES": "1"}
+    assert shown.properties == checked | {"WAIT": "false"}
+    assert (shown.queue_offset, shown.physical_offset) == (0, stored.physical_offset)
+    assert bench.answer_check(asked, COMMIT).code == 0
+    assert bench.visible() == [b"one"]
+    (committed,) = bench.records("T", 2)
+    assert committed.properties == checked
+    bench.clock.advance(MINUTE)
+    assert bench.check() == []
+
+
+def test_a_message_from_the_future_is_asked_for_at_once(bench) -> None:
+    bench.producer(bench.connection)
+    bench.send_half(born=BORN + MINUTE)
+    bench.clock.advance(1)
+    assert len(bench.check()) == 1
+
+
+@pytest.mark.parametrize(("immunity", "wait"), [("30", 30_000), ("1", 1_000), ("-1", 6_000)])
+def test_a_message_is_immune_for_as_long_as_it_says(bench, immunity: str, wait: int) -> None:
+    bench.producer(bench.connection)
+    bench.send_half(CHECK_IMMUNITY_TIME_IN_SECONDS=immunity)
+    bench.clock.advance(wait - 1)
+    assert bench.check() == []
+    bench.clock.advance(1)
+    assert len(bench.check()) == 1
+
+
+def test_d21_immunity_and_absent_producers_cost_no_checks(bench) -> None:
+    bench.send_half(CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    for _ in range(100):
+        bench.clock.advance(MINUTE)
+        assert bench.check() == []
+    bench.producer(bench.connection)
+    asked = 0
+    for _ in range(20):
+        bench.clock.advance(MINUTE)
+        asked += len(bench.check())
+    assert asked == 15
+    assert [one.body for one in bench.records(GIVEN_UP_TOPIC)] == [b"hello"]
+
+
+def test_d21_a_check_does_not_write_the_half_message_again(bench) -> None:
+    bench.producer(bench.connection)
+    bench.send_half()
+    end = bench.store.log.max_offset
+    for _ in range(10):
+        bench.clock.advance(MINUTE)
+        assert len(bench.check()) == 1
+    assert bench.store.log.max_offset == end
+
+
+def test_a_message_that_nobody_ends_is_kept_aside_after_so_many_checks(bench) -> None:
+    bench.producer(bench.connection)
+    bench.send_half(b"stuck")
+    bench.send_half(b"fine")
+    asked = []
+    for number in range(16):
+        bench.clock.advance(MINUTE)
+        asked += bench.check()
+        if number == 0:
+            assert bench.answer_check(asked[1], ROLLBACK).code == 0
+    assert len(asked) == 16
+    (kept,) = bench.records(GIVEN_UP_TOPIC)
+    assert (kept.body, kept.flag) == (b"stuck", 7)
+    assert kept.properties["TRANSACTION_CHECK_TIMES"] == "15"
+    assert kept.properties["REAL_TOPIC"] == "T"
+    assert bench.topics.get(GIVEN_UP_TOPIC).write_queue_nums == 1
+    assert bench.transactions.service.open_offsets() == []
+    assert bench.answer_check(asked[0], COMMIT).code == 1
+    assert bench.visible() == []
+
+
+def test_the_count_of_checks_survives_a_restart(bench) -> None:
+    for _ in range(3):
+        bench.producer(bench.connection)
+        if not bench.transactions.service.open_offsets():
+            bench.send_half()
+        for _ in range(5):
+            bench.clock.advance(MINUTE)
+            assert len(bench.check()) == 1
+        bench.restart()
+    bench.producer(bench.connection)
+    bench.clock.advance(MINUTE)
+    assert bench.check() == []
+    assert len(bench.records(GIVEN_UP_TOPIC)) == 1
+
+
+def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(bench) -> None:
+    bench.producer(bench.connection)
+    bench.send_half(CHECK_IMMUNITY_TIME_IN_SECONDS=str(100 * 3600))
+    bench.clock.advance(72 * 60 * MINUTE)
+    assert bench.check() == []
+    assert bench.records(GIVEN_UP_TOPIC) == []
+    bench.clock.advance(1)
+    assert bench.check() == []
+    assert len(bench.records(GIVEN_UP_TOPIC)) == 1
+
+
+def test_an_operator_takes_a_given_up_message_back(bench) -> None:
+    bench.send_half()
+    bench.clock.advance(73 * 60 * MINUTE)
+    bench.check()
+    (kept,) = bench.records(GIVEN_UP_TOPIC)
+    name = bench.store.log.read(kept.physical_offset)
+    assert name is not None
+    header = ResumeCheckHalfMessageRequestHeader(
+        msg_id=f"7F00000100002A9F{kept.physical_offset:016X}"
+    )
+    answer = bench.ask(RemotingCommand(code=323, ext_fields=header.fields()))
+    assert answer.code == 0, answer.remark
+    resumed = bench.records(HALF_TOPIC)[-1]
+    assert resumed.properties["TRANSACTION_CHECK_TIMES"] == "0"
+    again = bench.ask(
+        RemotingCommand(code=323, ext_fields={"msgId": "7F00000100002A9F" + "0" * 16})
+    )
+    assert (again.code, GIVEN_UP_TOPIC in again.remark) == (1, True)
+
+
+def test_producers_that_died_are_passed_over(bench, another_connection) -> None:
+    bench.producer(bench.connection)
+    bench.producer(another_connection)
+    another_connection.closed = True
+    bench.send_half()
+    for _ in range(4):
+        bench.clock.advance(MINUTE)
+        assert len(bench.check()) == 1
+    assert another_connection.asked == []
+
+
+def test_living_producers_are_asked_in_turn(bench, another_connection) -> None:
+    bench.producer(bench.connection)
+    bench.producer(another_connection)
+    bench.send_half()
+    for _ in range(4):
+        bench.clock.advance(MINUTE)
+        bench.check()
+    assert len(bench.connection.asked) == len(another_connection.asked) == 2
+
+
+def test_a_producer_of_another_group_is_not_asked(bench) -> None:
+    bench.producer(bench.connection, group="Q")
+    bench.send_half()
+    bench.clock.advance(MINUTE)
+    assert bench.check() == []

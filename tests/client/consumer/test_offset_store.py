@@ -1,0 +1,96 @@
+"""Offsets that are kept twice at once: the newer ones stay."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from congreve.client.consumer.offset_store import LocalOffsetStore, RemoteOffsetStore
+from congreve.client.message import MessageQueue
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+async def test_an_older_offset_never_overtakes_a_newer_one() -> None:
+    """Brokers work on several requests of a connection at once: the first may be served last."""
+    kept: dict[MessageQueue, int] = {}
+    pauses_s = iter([0.05, 0.0])
+
+    async def commit(queue: MessageQueue, offset: int) -> None:
+        await asyncio.sleep(next(pauses_s))
+        kept[queue] = offset
+
+    async def committed(queue: MessageQueue) -> int | None:
+        return kept.get(queue)
+
+    store = RemoteOffsetStore(committed, commit)
+    await asyncio.gather(store.write({QUEUE: 0}), store.write({QUEUE: 5}))
+    assert await store.read(QUEUE) == 5
+
+
+async def test_a_file_is_written_by_one_at_a_time(tmp_path: Path) -> None:
+    store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
+    await asyncio.gather(*(store.write({QUEUE: offset}) for offset in range(50)))
+    assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == 49
+
+
+class KilledError(Exception):
+    """The process would end here."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The next change of a name ends it, after so many that are made."""
+    left = iter(range(step))
+
+    def or_killed(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(*args: Any, **kwargs: Any) -> None:
+            if next(left, None) is None:
+                raise KilledError
+            change(*args, **kwargs)
+
+        return changed
+
+    for name in ("replace", "link", "unlink"):
+        monkeypatch.setattr(os, name, or_killed(getattr(os, name)))
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"\0\0", b"{"])
+@pytest.mark.parametrize("step", range(4))
+async def test_a_kill_between_two_renames_leaves_offsets_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, damage: bytes | None
+) -> None:
+    """Also where a damaged file lay beside a good .bak."""
+    store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
+    for offset in (1, 2):
+        await store.write({QUEUE: offset})
+    if damage is not None:
+        store.path.write_bytes(damage)
+    store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
+    before = await store.read(QUEUE)
+    assert before == (2 if damage is None else 1)
+    with monkeypatch.context() as patched:
+        kill_at(patched, step)
+        try:
+            await store.write({QUEUE: 3})
+        except KilledError:
+            pass
+        else:
+            before = 3
+    assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0\0", b"{"])
+async def test_a_damaged_offsets_file_does_not_push_a_good_backup_away(
+    tmp_path: Path, damage: bytes
+) -> None:
+    store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
+    for offset in (1, 2):
+        await store.write({QUEUE: offset})
+    store.path.write_bytes(damage)
+    store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
+    await store.write({QUEUE: 3})
+    store.path.write_bytes(damage)
+    assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == 1

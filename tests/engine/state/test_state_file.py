@@ -1,0 +1,121 @@
+"""State files survive what power cuts leave behind."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from congreve.engine.errors import StoreError, StoreFormatError
+from congreve.engine.state.state_file import StateFile
+
+
+def load(path: Path) -> Any:
+    return StateFile(str(path)).load(json.loads)
+
+
+def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
+    assert load(tmp_path / "a.json") is None
+
+
+def test_replace_keeps_the_old_text_as_backup(tmp_path: Path) -> None:
+    file = StateFile(str(tmp_path / "config" / "a.json"))
+    file.replace("1")
+    file.replace("2")
+    assert (tmp_path / "config/a.json").read_text() == "2"
+    assert (tmp_path / "config/a.json.bak").read_text() == "1"
+    assert sorted(os.listdir(tmp_path / "config")) == ["a.json", "a.json.bak"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\0\0\0\0", b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_file_falls_back_to_its_backup(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "a.json"
+    StateFile(str(path)).replace("1")
+    StateFile(str(path)).replace("2")
+    path.write_bytes(damage)
+    assert load(path) == 1
+
+
+def test_a_damaged_file_does_not_push_the_good_backup_away(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.with_suffix(".json.bak").write_text("1")
+    path.write_text("{")
+    file = StateFile(str(path))
+    assert file.load(json.loads) == 1
+    file.replace("2")
+    assert path.with_suffix(".json.bak").read_text() == "1"
+    assert load(path) == 2
+
+
+def test_who_only_reads_renames_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "a.json.bak").write_text("1")
+    file = StateFile(str(tmp_path / "a.json"), read_only=True)
+    assert file.load(json.loads) == 1 and file.was_damaged
+    with pytest.raises(StoreError, match="read only"):
+        file.replace("2")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a.json": "{",
+        "a.json.bak": "1",
+    }
+
+
+def test_damage_without_a_backup_is_told_and_kept_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(12):
+        (tmp_path / "a.json").write_text(f"{{{number}")
+        assert load(tmp_path / "a.json") is None
+    assert "a.json is damaged" in caplog.text and "going on without it" in caplog.text
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == [f"a.json.damaged-{number}" for number in range(1, 10)]
+    assert (tmp_path / "a.json.damaged-1").read_text() == "{0"
+    assert (tmp_path / "a.json.damaged-9").read_text() == "{11"
+
+
+def test_a_file_that_is_a_folder_or_may_not_be_read_stops_no_start(tmp_path: Path) -> None:
+    (tmp_path / "a.json").mkdir()
+    (tmp_path / "a.json.bak").write_text("1")
+    assert load(tmp_path / "a.json") == 1
+    StateFile(str(tmp_path / "a.json")).replace("2")
+    assert load(tmp_path / "a.json") == 2
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_a_shortage_or_a_wrong_mode_is_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("1")
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("builtins.open", fails)
+    with pytest.raises(StoreError, match=os.strerror(number)):
+        load(path)
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == [path]
+    assert load(path) == 1
+
+
+@pytest.mark.parametrize("text", ['{"a":1}', "{"])
+def test_text_that_reads_back_as_something_else_is_not_written(tmp_path: Path, text: str) -> None:
+    file = StateFile(str(tmp_path / "a.json"))
+    file.replace('{"a":0}')
+    with pytest.raises(StoreFormatError, match="read"):
+        file.replace_checked(text, lambda again: json.loads(again) == {"a": 2})
+    with pytest.raises(StoreError, match="surrogate"):
+        file.replace("\ud800")
+    assert load(tmp_path / "a.json") == {"a": 0}
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
+    file = StateFile(str(tmp_path / "a.json"))
+    file.replace("1")
+    (tmp_path / "a.json.tmp").mkdir()
+    with pytest.raises(StoreError, match="cannot write"):
+        file.replace("2")
+    assert load(tmp_path / "a.json") == 1

@@ -1,0 +1,58 @@
+"""What was dealt with is known exactly, also where the clock goes back."""
+
+import numpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from congreve.engine.timer.cursor import TimerCursor
+
+
+def arrays(found: list[tuple[int, int]]) -> numpy.ndarray:
+    return numpy.array(found, numpy.int64).reshape(-1, 2)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("new"), st.lists(st.integers(1, 60), max_size=5)),
+            st.tuples(st.just("take"), st.integers(1, 4)),
+        ),
+        max_size=40,
+    )
+)
+def test_exactly_what_was_taken_is_not_kept(steps) -> None:
+    """Random arrivals, early ones too, against a set of what was taken."""
+    cursor = TimerCursor()
+    everything: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int]] = []
+    back = 0
+    for what, amount in steps:
+        if what == "new":
+            fresh = [(wake, 100 + len(everything) + i) for i, wake in enumerate(amount)]
+            pairs = arrays(fresh)
+            before = cursor.mark
+            cursor.note(pairs)
+            back += cursor.mark != before
+            everything += fresh
+            waiting = sorted(waiting + fresh)
+        elif waiting:
+            taken, waiting = waiting[:amount], waiting[amount:]
+            cursor.move(taken[-1])
+        kept = arrays(everything)[cursor.keep(arrays(everything))]
+        # More than STEPS jumps back are forgotten one by one: then some come twice, none is lost.
+        if back <= 8:
+            assert sorted(map(tuple, kept.tolist())) == waiting
+        else:
+            assert set(waiting) <= set(map(tuple, kept.tolist()))
+        again = TimerCursor.from_rows(cursor.rows())
+        assert vars(again) == vars(cursor)
+
+
+def test_a_step_goes_once_the_clock_has_come_that_far_again() -> None:
+    cursor = TimerCursor((1_000, 5), bound=6)
+    cursor.note(arrays([(2_000, 10), (900, 11)]))
+    assert (cursor.mark, cursor.bound, cursor.steps) == ((0, 0), 12, [(1_000, 5, 6)])
+    cursor.move((900, 11))
+    assert cursor.steps
+    cursor.move((2_000, 10))
+    assert cursor.steps == []

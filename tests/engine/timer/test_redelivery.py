@@ -1,0 +1,218 @@
+"""Parked messages move to their queues: in order, whole, once, and past whatever is damaged."""
+
+import shutil
+from array import array
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.engine.timer.redelivery import Redelivery
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record, string_hash
+
+NOW = 1_700_000_000_000
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+
+
+def config_of(root: Path, **settings: object) -> StoreConfig:
+    return StoreConfig(
+        root_dir=str(root),
+        mapped_file_size_commit_log=4096,
+        mapped_file_size_consume_queue=20 * 7,
+        max_hash_slot_num=100,
+        max_index_num=400,
+        flush_disk_type="ASYNC_FLUSH",
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock):
+    with MessageStore(config_of(tmp_path), clock=clock) as opened:
+        yield opened
+
+
+def parked(number: int, topic: str = "orders", level: int = 1, **properties: str) -> Record:
+    return Record(
+        topic=SCHEDULE,
+        queue_id=level - 1,
+        body=b"message %d" % number,
+        properties={
+            "TAGS": "TagA",
+            "DELAY": str(level),
+            "REAL_TOPIC": topic,
+            "REAL_QID": str(number % 3),
+            **properties,
+        },
+    )
+
+
+def redelivery(store: MessageStore, **settings: int) -> Redelivery:
+    """Without a limit of time: a test machine may be slow."""
+    return Redelivery(store.log, store.queues, run_ns=1 << 60, **settings)
+
+
+def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    entries = store.queues.get(topic, queue_id).entries(0, 1 << 40)
+    records = [store.read(offset) for offset in entries["physical_offset"].tolist()]
+    return [decode_record(record).body for record in records if record is not None]
+
+
+def level_queue(store: MessageStore, level: int = 1):
+    return store.queues.get(SCHEDULE, level - 1)
+
+
+def test_due_messages_arrive_in_order_across_files_and_segments(store, clock):
+    for number in range(60):
+        store.put(parked(number))
+    clock.advance(1_000)
+    run = redelivery(store)
+    after = run.deliver_level(level_queue(store), 0, 1000, now_ms=clock.now(), delay_ms=1_000)
+    assert (after, run.delivered, run.skipped) == (60, 60, 0)
+    assert run.end == store.log.max_offset
+    assert len(store.log.segments) > 4
+    for queue_id in range(3):
+        assert bodies(store, queue_id=queue_id) == [
+            b"message %d" % n for n in range(60) if n % 3 == queue_id
+        ]
+    record = decode_record(store.read(store.queues.get("orders", 0)[0][0]))
+    assert record.properties == parked(0).properties
+    assert store.queues.get("orders", 0)[0][2] == string_hash("TagA")
+
+
+def test_what_is_not_due_stays_and_says_when_it_is(store, clock):
+    store.put(parked(0))
+    clock.advance(400)
+    store.put(parked(3))
+    run = redelivery(store)
+    queue = level_queue(store)
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 999, delay_ms=1_000) == 0
+    assert (run.delivered, run.next_due, run.end) == (0, NOW + 1_000, 0)
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 1
+    assert (run.delivered, run.next_due) == (1, NOW + 1_400)
+    assert bodies(store) == [b"message 0"]
+
+
+def test_a_run_ends_at_its_limit(store):
+    for number in range(0, 30, 3):
+        store.put(parked(number))
+    run = redelivery(store)
+    queue = level_queue(store)
+    assert run.deliver_level(queue, 0, 4, now_ms=NOW + 5_000, delay_ms=1_000) == 4
+    assert run.deliver_level(queue, 4, 100, now_ms=NOW + 5_000, delay_ms=1_000) == 10
+    assert bodies(store) == [b"message %d" % n for n in range(0, 30, 3)]
+
+
+def test_a_time_later_than_the_level_can_mean_is_now(store):
+    """The table of levels was changed: the reference delivers at once, too."""
+    store.put(parked(0, level=18))
+    run = redelivery(store)
+    queue = level_queue(store, 18)
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1, delay_ms=1_000) == 1
+
+
+def test_d5_a_tag_hash_for_a_time_does_not_deliver_at_once(store):
+    """What the reference writes when it recovers before it knows the delay levels."""
+    record = parked(0)
+    store.log.append_record(record, level_queue(store), string_hash("TagA"))
+    run = redelivery(store)
+    queue = level_queue(store)
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 999, delay_ms=1_000) == 0
+    assert run.next_due == NOW + 1_000
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 1
+
+
+def test_what_is_gone_damaged_or_without_target_is_skipped(store):
+    store.put(parked(0))
+    store.put(parked(3, REAL_QID="none"))
+    store.put(parked(6, topic="../../etc"))
+    store.put(parked(9, topic="RMQ_SYS_TRANS_HALF_TOPIC"))
+    queue = level_queue(store)
+    queue.append(4, 1 << 40, 200, NOW)
+    run = redelivery(store)
+    assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 5
+    assert (run.delivered, run.skipped) == (1, 4)
+    assert bodies(store) == [b"message 0"]
+    assert store.queues.find("RMQ_SYS_TRANS_HALF_TOPIC", 0) is None
+    # Else the store waits at its end until the log is durable up to where that entry points.
+    queue.truncate_to(4)
+
+
+def test_queues_that_somebody_waits_for_are_told(store):
+    for number in range(3):
+        store.put(parked(number))
+    store.queues.get("orders", 1).watched = True
+    run = redelivery(store)
+    run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
+    assert [(queue.topic, queue.queue_id) for queue in run.arrived()] == [("orders", 1)]
+
+
+def test_a_topic_that_was_deleted_meanwhile_begins_anew(store):
+    run = redelivery(store)
+    store.put(parked(0))
+    run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
+    store.delete_topic("orders")
+    store.put(parked(3))
+    run.deliver_level(level_queue(store), 1, 10, now_ms=NOW + 1_000, delay_ms=1_000)
+    assert bodies(store) == [b"message 3"]
+
+
+def test_delivered_messages_are_found_by_recovery_as_ordinary_ones(tmp_path, clock):
+    config = config_of(tmp_path)
+    with MessageStore(config, clock=clock) as store:
+        for number in range(20):
+            store.put(parked(number))
+        run = redelivery(store)
+        run.deliver_level(level_queue(store), 0, 100, now_ms=NOW + 1_000, delay_ms=1_000)
+        wanted = [bodies(store, queue_id=n) for n in range(3)]
+    shutil.rmtree(tmp_path / "consumequeue")
+    shutil.rmtree(tmp_path / "congreve")
+    (tmp_path / "abort").touch()
+    with MessageStore(config, clock=clock) as store:
+        assert [bodies(store, queue_id=n) for n in range(3)] == wanted
+        assert store.queues.get("orders", 0)[0][2] == string_hash("TagA")
+
+
+def timed(number: int, due_ms: int) -> Record:
+    return Record(
+        topic="rmq_sys_wheel_timer",
+        body=b"message %d" % number,
+        properties={"REAL_TOPIC": "orders", "REAL_QID": "0", "TIMER_OUT_MS": str(due_ms)},
+    )
+
+
+def test_timed_messages_are_delivered_in_the_order_that_is_asked_for(store):
+    at = [store.put(timed(n, NOW + 10)).physical_offset for n in range(40)]
+    run = redelivery(store)
+    assert run.deliver(array("q", reversed(at)), now_ms=NOW + 10) == 40
+    assert bodies(store) == [b"message %d" % n for n in reversed(range(40))]
+
+
+def test_a_timed_message_that_is_not_due_is_written_anew(store):
+    at = store.put(timed(0, NOW + 10_000)).physical_offset
+    run = redelivery(store, roll_ms=4_000)
+    assert run.deliver(array("q", [at]), now_ms=NOW + 1_000) == 1
+    queue = store.queues.get("rmq_sys_wheel_timer", 0)
+    assert bodies(store) == []
+    assert queue.max == 2
+    offset, _, wake = queue[1]
+    assert wake == NOW + 5_000
+    assert decode_record(store.read(offset)).properties == timed(0, NOW + 10_000).properties
+    run.deliver(array("q", [offset]), now_ms=NOW + 10_000)
+    assert bodies(store) == [b"message 0"]
+
+
+def test_a_run_ends_when_its_time_is_over(store):
+    for number in range(0, 300, 3):
+        store.put(parked(number))
+    run = Redelivery(store.log, store.queues, run_ns=0)
+    at = run.deliver_level(level_queue(store), 0, 100, now_ms=NOW + 1_000, delay_ms=1_000)
+    assert 0 < at < 100 and len(bodies(store)) == at

@@ -1,0 +1,151 @@
+"""A node inside a program: name server, broker and their clients."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+import congreve
+from congreve.broker.errors import ConfigError
+from congreve.client import SyncLitePullConsumer, SyncProducer
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.transport.local_address import LOOPBACK
+from tests.harness.name_server_peer import Peer
+
+SMALL = {"mappedFileSizeCommitLog": 1 << 20, "flushDiskType": "ASYNC_FLUSH"}
+MESSAGE = congreve.Message(topic="orders", body=b"hello")
+
+
+def test_a_program_without_a_loop_sends_and_polls(tmp_path: Path) -> None:
+    with congreve.serve(tmp_path, **SMALL) as node:
+        assert node.address == node.name_server.address != node.broker.address
+        with node.producer("p") as producer:
+            producer.send(MESSAGE)
+        with node.consumer("c", {"orders": "*"}) as consumer:
+            assert [message.body for message in consumer.poll()] == [b"hello"]
+    names = {thread.name for thread in threading.enumerate()}
+    assert not [name for name in names if name.startswith("congreve")]
+
+
+def test_a_listener_is_called(tmp_path: Path) -> None:
+    seen = threading.Event()
+    with congreve.serve(tmp_path, **SMALL) as node:
+        with node.producer("p") as producer:
+            producer.send(MESSAGE)
+        with node.push_consumer("c", {"orders": "*"}, lambda _: seen.set()):
+            assert seen.wait(30)
+
+
+async def test_a_program_with_a_loop_sends_and_iterates(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), congreve.serve(tmp_path, **SMALL) as node:
+        async with node.producer("p") as producer:
+            await producer.send(MESSAGE)
+        async with node.consumer("c", {"orders": "*"}) as consumer:
+            async for message in consumer:
+                assert message.body == b"hello"
+                break
+
+
+def test_what_was_sent_and_set_is_there_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        with congreve.serve(tmp_path, brokerName="b", maxTopics=77, **SMALL) as node:
+            assert (node.broker.config.broker_name, node.broker.config.max_topics) == ("b", 77)
+            with node.producer("p") as producer:
+                producer.send(MESSAGE)
+    stored = congreve.open_store(tmp_path)
+    assert sum(queue.max for queue in stored.queues("orders")) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"flush_disk_type": "ASYNC_FLUSH"}, "did you mean flushDiskType"),
+        ({"maxTopics": 0}, "maxTopics=0"),
+        ({"listenPort": "any"}, "listenPort='any'"),
+        ({"ioBackend": "tape"}, "tape"),
+        ({"namesrvAddr": "127.0.0.1:9876"}, "a name server of its own"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_before_anything_is_made(
+    settings: dict[str, object], named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(congreve.CongreveError, match=named):
+        congreve.serve(tmp_path / "data", **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_node_that_cannot_start_leaves_nothing_running(tmp_path: Path) -> None:
+    with congreve.serve(tmp_path, **SMALL) as node:
+        port = node.name_server.port
+        with pytest.raises(congreve.CongreveError), congreve.serve(tmp_path, **SMALL):
+            pass
+        with (
+            pytest.raises(congreve.CongreveError),
+            congreve.serve(tmp_path / "other", namesrv_port=port, **SMALL),
+        ):
+            pass
+    with congreve.serve(tmp_path, namesrv_port=port, **SMALL):
+        pass
+
+
+def test_a_name_server_serves_a_program_without_a_loop() -> None:
+    with congreve.NameServer(port=0) as server:
+        assert server.address == f"{LOOPBACK}:{server.port}" and server.port
+
+
+def conf(folder: Path, *lines: str) -> Path:
+    path = folder / "broker.conf"
+    own = f"listenPort=0\nbrokerIP1={LOOPBACK}\nstorePathRootDir={folder / 'store'}\n"
+    own += "mappedFileSizeCommitLog=1048576\n"
+    path.write_text(own + "\n".join(lines))
+    return path
+
+
+def test_a_broker_conf_is_read_and_what_has_no_effect_is_told(tmp_path: Path) -> None:
+    path = conf(tmp_path, "brokerName=a", "haMasterAddress=1.2.3.4", "useEpollNativeSelector=true")
+    with congreve.Broker.from_conf(path, brokerName="b") as broker:
+        assert broker.unknown_keys == ("haMasterAddress", "useEpollNativeSelector")
+        assert broker.config.broker_name == "b"
+
+
+def test_a_broker_conf_that_cannot_be_used_names_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"broker\.conf:5: maxTopics"):
+        congreve.Broker.from_conf(conf(tmp_path, "maxTopics=many"))
+    with pytest.raises(ConfigError, match="broker_name"):
+        congreve.Broker.from_conf(conf(tmp_path), broker_name="b")
+
+
+def test_a_broker_alone_is_its_clients_name_server_where_that_is_switched_on(
+    tmp_path: Path,
+) -> None:
+    path = conf(tmp_path, "answerRouteRequests=true", "defaultTopicQueueNums=3")
+    with congreve.Broker.from_conf(path) as broker:
+        with SyncProducer(broker.address, group="p") as producer:
+            assert producer.send(MESSAGE).queue.queue_id < 3
+        with SyncLitePullConsumer(broker.address, group="c", topics={"orders": "*"}) as consumer:
+            assert [message.body for message in consumer.poll()] == [b"hello"]
+
+
+@pytest.mark.parametrize("version", [317, 401])
+@pytest.mark.parametrize("permission", [6, 4])
+async def test_a_broker_gives_the_routes_that_its_name_server_gives(
+    permission: int, version: int, tmp_path: Path
+) -> None:
+    settings = {"answerRouteRequests": True, "brokerPermission": permission, **SMALL}
+    async with (
+        congreve.serve(tmp_path, **settings) as node,
+        Peer(node.address) as name_server,
+        Peer(node.broker.address) as broker,
+    ):
+        for topic in ("TBW102", "SELF_TEST_TOPIC", "nowhere"):
+            asked = (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, b"", version)
+            expected, answer = await name_server.call(*asked), await broker.call(*asked)
+            assert (answer.code, answer.body) == (expected.code, expected.body)
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_broker_alone_gives_no_routes_as_in_the_reference(tmp_path: Path) -> None:
+    async with congreve.serve(tmp_path, **SMALL) as node, Peer(node.broker.address) as peer:
+        answer = await peer.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
+        assert (answer.code, answer.remark) == (3, " request type 105 not supported")

@@ -1,0 +1,86 @@
+"""Fetches and builds the reference, the Java driver and the Go driver after each change."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent.parent / "build" / "interop"
+
+
+def classpath() -> str:
+    """The jars of the driver and the reference; runs Maven when pom.xml or a source has changed."""
+    target = BUILD / "java"
+    with _alone(target):
+        if _changed(target, HERE / "java", ("*.xml", "*.java")):
+            command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml")]
+            command += [f"-Dinterop.build={target}", "package"]
+            # Offline first: the local repository may have everything.
+            if _run([*command, "-o"], check=False) != 0:
+                _run(command)
+            _done(target, HERE / "java", ("*.xml", "*.java"))
+    return f"{target / 'interop.jar'}:{target / 'lib'}/*"
+
+
+def go_driver() -> Path:
+    """The Go client's driver program."""
+    target = BUILD / "go"
+    patterns = ("*.go", "go.mod", "go.sum")
+    with _alone(target):
+        if _changed(target, HERE / "go", patterns):
+            _run(["go", "build", "-o", str(target / "driver"), "."], cwd=HERE / "go")
+            _done(target, HERE / "go", patterns)
+    return target / "driver"
+
+
+def missing_tools(*names: str) -> list[str]:
+    """The programs that are not installed."""
+    return [name for name in names if shutil.which(name) is None]
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Wait until another test run has finished its build."""
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(source: Path, patterns: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in source.rglob(pattern)):
+        digest.update(path.relative_to(source).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _changed(target: Path, source: Path, patterns: tuple[str, ...]) -> bool:
+    stamp = target / "stamp"
+    return not stamp.is_file() or stamp.read_text() != _digest(source, patterns)
+
+
+def _done(target: Path, source: Path, patterns: tuple[str, ...]) -> None:
+    (target / "stamp").write_text(_digest(source, patterns))
+
+
+def _run(command: list[str], *, cwd: Path | None = None, check: bool = True) -> int:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
+    return done.returncode

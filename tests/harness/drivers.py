@@ -1,0 +1,97 @@
+"""The official clients, driven by JSON lines."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+from .servers import java_command
+
+Json = dict[str, Any]
+
+
+class DriverError(Exception):
+    """The client reported a failure; the text is its exception's."""
+
+
+class Driver:
+    """A process that answers each JSON line with a JSON line."""
+
+    def __init__(self, command: list[str], folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"{name}.log"
+        self._turn = threading.Lock()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                # The folder of the Go client's offsets in broadcasting mode.
+                env={**os.environ, "rocketmq.client.localOffsetStoreDir": str(folder)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def call(self, do: str, **request: object) -> Json:
+        """Send one command and return its answer. Raises DriverError when the client failed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._turn:
+            self._process.stdin.write(json.dumps({"do": do, **request}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        if not line:
+            raise DriverError(f"the driver died: {self.log.read_text(errors='replace')[-4000:]}")
+        answer: Json = json.loads(line)
+        if "error" in answer:
+            raise DriverError(f"{answer['error']}\n{answer.get('trace', '')}")
+        return answer
+
+    def mqadmin(self, *args: str) -> str:
+        """The output of mqadmin (the Java driver only)."""
+        out: str = self.call("mqadmin", args=list(args))["out"]
+        return out
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Close its input, then end the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
+    """The Java client 4.9.4; serialize_type is JSON or ROCKETMQ (binary headers)."""
+    command = java_command(
+        folder / "home",
+        768,
+        f"-Drocketmq.serialize.type={serialize_type}",
+        "-Drocketmq.client.logUseSlf4j=true",
+        *properties,
+    )
+    name = f"java-driver-{serialize_type.lower()}"
+    return Driver([*command, "congreve.interop.Driver"], folder, name)
+
+
+def body(message: Json) -> bytes:
+    """The body of a message that a driver reported."""
+    return base64.b64decode(message["body"])
+
+
+def message(topic: str, text: bytes, **fields: object) -> Json:
+    """A message for a driver's send: tags, keys, flag, properties, delayLevel as keywords."""
+    return {"topic": topic, "body": base64.b64encode(text).decode(), **fields}

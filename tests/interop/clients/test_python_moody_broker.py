@@ -1,0 +1,205 @@
+"""Our clients where one of two brokers refuses everything or hangs; the other is a real one.
+
+The moody one is registered at the name server like any other, so that half of all messages and
+half of all queues are its.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from harness import servers
+
+from congreve.client import (
+    AdminClient,
+    ConsumeFrom,
+    ConsumerSettings,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    SyncProducer,
+)
+from congreve.client.errors import SendTimeoutError
+from congreve.namesrv.routes import BrokerIdentity
+from congreve.namesrv.server import NameServer
+from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.server import RemotingServer, ServerLimits
+
+KINDS = ("congreve", "java")
+EVENTUALLY_S = 40
+RETRYABLE = (1, 14, 16, 17, 204, 205)
+PULL_REFUSALS = (1, 2, 14, 16, 24, 25, 26)
+SEND, PULL, QUERY_OFFSET = 310, 11, 14
+QUICK = ConsumerSettings(pause_after_error_s=0.05, rebalance_s=0.5, commit_s=0.3)
+
+
+class Moody:
+    """Refuses sends and pulls with `code`, and offsets where that is told; None: says nothing."""
+
+    def __init__(self) -> None:
+        self.code: int | None = 0
+        self.gives_offsets = True
+        self.asked: Counter[int] = Counter()
+        self.server = RemotingServer(
+            dict.fromkeys(range(400), self._serve), limits=ServerLimits(stop_s=0.1)
+        )
+
+    def _serve(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        self.asked[request.code] += 1
+        if self.code is None:
+            return None
+        if request.code == QUERY_OFFSET:
+            return request.reply(22 if self.gives_offsets else 1, "moody")
+        if request.code not in (SEND, PULL):
+            return request.reply(0)
+        return request.reply(self.code, "moody")
+
+
+class Scene:
+    """A name server, a real broker and a moody one, which have a topic of two queues each."""
+
+    def __init__(self, namesrv: NameServer, moody: Moody, topic: str) -> None:
+        self.namesrv = namesrv.address
+        self.moody = moody
+        self.topic = topic
+
+    async def read(self, expected: int) -> Counter[bytes]:
+        """What a new group reads, when so many different bodies came."""
+        came: Counter[bytes] = Counter()
+
+        async def listener(message: ReceivedMessage) -> None:
+            came[message.body] += 1
+
+        async with PushConsumer(
+            self.namesrv,
+            group=f"g-{uuid.uuid4().hex[:8]}",
+            topics={self.topic: "*"},
+            listener=listener,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            settings=QUICK,
+            timeout_s=0.4,
+        ):
+            await eventually(lambda: len(came) >= expected)
+        return came
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(EVENTUALLY_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def scene(kind: str, folder: Path) -> AsyncIterator[Scene]:
+    topic, moody = f"moody-{uuid.uuid4().hex[:8]}", Moody()
+    async with NameServer(port=0) as namesrv:
+        broker = servers.broker(kind, folder, namesrv.address)
+        await asyncio.to_thread(broker.start)
+        await moody.server.start()
+        try:
+            async with AdminClient(namesrv.address) as admin:
+                await admin.create_topic(topic, queues=2, cluster=servers.CLUSTER)
+            config = TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2, perm=6)
+            namesrv.routes.register(
+                BrokerIdentity("Moody", "a-moody-one", 0, f"127.0.0.1:{moody.server.port}"),
+                TopicConfigSerializeWrapper(
+                    topic_config_table={topic: config}, data_version=DataVersion(counter=1)
+                ),
+                [],
+                "a-moody-one",
+            )
+            yield Scene(namesrv, moody, topic)
+        finally:
+            await moody.server.stop()
+            await asyncio.to_thread(broker.kill)
+
+
+@pytest.mark.parametrize("broker_kind", KINDS)
+async def test_what_one_broker_refuses_the_other_gets_once(
+    broker_kind: str, tmp_path: Path
+) -> None:
+    async with scene(broker_kind, tmp_path) as here:
+        bodies = [b"%d|%d" % (code, i) for code in RETRYABLE for i in range(8)]
+        async with Producer(here.namesrv, group="pg") as producer:
+            for code in RETRYABLE:
+                here.moody.code = code
+                for i in range(4):
+                    sent = await producer.send(Message(topic=here.topic, body=b"%d|%d" % (code, i)))
+                    assert sent.queue.broker_name == "broker-a"
+
+        def send_from_a_thread() -> None:
+            with SyncProducer(here.namesrv, group="pg") as producer:
+                for code in RETRYABLE:
+                    here.moody.code = code
+                    for i in range(4, 8):
+                        producer.send(Message(topic=here.topic, body=b"%d|%d" % (code, i)))
+
+        await asyncio.to_thread(send_from_a_thread)
+        assert here.moody.asked[SEND] >= 2 * len(RETRYABLE)
+        here.moody.gives_offsets = False
+        assert await here.read(len(bodies)) == Counter(bodies)
+
+
+@pytest.mark.parametrize("broker_kind", KINDS)
+async def test_a_broker_that_hangs_holds_up_neither_senders_nor_readers(
+    broker_kind: str, tmp_path: Path
+) -> None:
+    async with scene(broker_kind, tmp_path) as here:
+        here.moody.code = None
+        stored: Counter[bytes] = Counter()
+        settings = {"group": "pg", "latency_faults": True, "send_timeout_s": 0.5}
+        async with Producer(here.namesrv, **settings) as producer:
+            late = 0
+            for i in range(40):
+                try:
+                    await producer.send(Message(topic=here.topic, body=b"%d" % i))
+                except SendTimeoutError:
+                    late += 1
+                else:
+                    stored[b"%d" % i] += 1
+
+        assert late == 1
+        assert await here.read(len(stored)) == stored
+
+
+@pytest.mark.parametrize("broker_kind", KINDS)
+async def test_pulls_that_are_refused_in_every_way_are_repeated(
+    broker_kind: str, tmp_path: Path
+) -> None:
+    async with scene(broker_kind, tmp_path) as here:
+        here.moody.code = 14
+        came: Counter[bytes] = Counter()
+
+        async def listener(message: ReceivedMessage) -> None:
+            came[message.body] += 1
+
+        async with (
+            Producer(here.namesrv, group="pg") as producer,
+            PushConsumer(
+                here.namesrv,
+                group=f"g-{uuid.uuid4().hex[:8]}",
+                topics={here.topic: "*"},
+                listener=listener,
+                consume_from=ConsumeFrom.FIRST_OFFSET,
+                settings=QUICK,
+                timeout_s=1.0,
+            ) as consumer,
+        ):
+            await eventually(lambda: sum(q.topic == here.topic for q in consumer.assigned) == 4)
+            for code in PULL_REFUSALS:
+                here.moody.code = code
+                before = here.moody.asked[PULL]
+                await eventually(lambda before=before: here.moody.asked[PULL] >= before + 3)
+                here.moody.code = 14
+                await producer.send(Message(topic=here.topic, body=b"%d" % code))
+            await eventually(lambda: len(came) == len(PULL_REFUSALS))
+        assert came == Counter(b"%d" % code for code in PULL_REFUSALS)

@@ -1,0 +1,264 @@
+"""Delay levels with the Java client, through restarts and kills, and across a change of broker."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.cluster import Cluster
+from harness.drivers import Driver, DriverError, Json, body, message
+
+LEVELS_MS = (1_000, 2_000, 3_000)
+SETTINGS = {
+    "messageDelayLevel": "1s 2s 3s",
+    "flushDelayOffsetInterval": "500",
+    "mappedFileSizeCommitLog": str(1 << 20),
+}
+PARKING = ("REAL_TOPIC", "REAL_QID", "DELAY", "WAIT", "MIN_OFFSET", "MAX_OFFSET")
+
+
+@dataclass
+class Delays:
+    """A broker with three short levels, always at the same address, that may change its kind."""
+
+    namesrv: servers.Server
+    java: Driver
+    folder: Path
+    name: str = field(default_factory=lambda: f"broker-{uuid.uuid4().hex[:8]}")
+    topic: str = field(default_factory=lambda: f"delays-{uuid.uuid4().hex[:8]}")
+    port: int = field(default_factory=servers.free_port)
+    broker: servers.BrokerServer | None = None
+
+    def start(self, kind: str, **settings: str) -> None:
+        self.broker = servers.broker(
+            *(kind, self.folder, self.namesrv.address),
+            broker_name=self.name,
+            store=self.folder / "store",
+            port=self.port,
+            settings=SETTINGS | settings,
+        )
+        self.broker.start()
+
+    def end(self, how: str) -> None:
+        assert self.broker is not None
+        broker, self.broker = self.broker, None
+        if how == "kill":
+            broker.kill()
+        else:
+            assert broker.stop() in (0, 143), broker.tail()
+
+    def create_topic(self) -> None:
+        assert self.broker is not None
+        Cluster(self.namesrv, self.broker).create_topic(self.java, self.topic, queues=2)
+
+    def send(self, levels: list[int], first: int = 0) -> list[Json]:
+        """One message for each level; what was sent with what its sender was told."""
+        messages = [
+            message(
+                self.topic,
+                b"%d|" % (first + number),
+                tags=f"Tag{number % 3}",
+                keys=f"key-{number}",
+                flag=number,
+                properties={"grösse": "Ü" * (number % 4 + 1)},
+                delayLevel=level,
+            )
+            for number, level in enumerate(levels)
+        ]
+        results = self.java.call("send", namesrv=self.namesrv.address, messages=messages)["results"]
+        assert {one["status"] for one in results} == {"SEND_OK"}
+        return [{**sent, **result} for sent, result in zip(messages, results, strict=True)]
+
+    def delivered(self, wanted: int, timeout_s: float = 40.0) -> list[Json]:
+        """What the topic holds once it holds so many."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found: list[Json] = self.java.call(
+                "drain", namesrv=self.namesrv.address, topics=[self.topic]
+            )["messages"]
+            if len(found) >= wanted:
+                return found
+            assert time.monotonic() < deadline, f"{len(found)} of {wanted} were delivered"
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def delays(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Delays]:
+    made = Delays(namesrv, java, tmp_path / "delays")
+    yield made
+    if made.broker is not None:
+        made.broker.kill()
+
+
+def timed(topic: str, number: int, **properties: str) -> Json:
+    """A message with a deliver time of its own, as clients of RocketMQ 5 ask for it."""
+    return message(topic, b"%d|" % number, tags="TagA", properties=properties)
+
+
+def number_of(one: Json) -> int:
+    return int(body(one).split(b"|")[0])
+
+
+def assert_whole(sent: list[Json], delivered: list[Json], *, doubles: bool = False) -> None:
+    """Each came with all that it was sent with, and not before its time."""
+    by_number = {number_of(one): one for one in sent}
+    numbers = [number_of(one) for one in delivered]
+    assert set(numbers) == set(by_number)
+    assert doubles or len(numbers) == len(by_number), "a message was delivered twice"
+    for one in delivered:
+        was = by_number[number_of(one)]
+        properties = {k: v for k, v in one["properties"].items() if k not in PARKING}
+        wanted = {"TAGS": was["tags"], "KEYS": was["keys"], **was["properties"]}
+        wanted |= {"UNIQ_KEY": was["msgId"], "CLUSTER": servers.CLUSTER}
+        assert properties == wanted
+        assert (one["flag"], one["queueId"]) == (was["flag"], was["queueId"])
+        waited = one["storeTimestamp"] - one["bornTimestamp"]
+        # The clocks of sender and broker are the same, read one after the other.
+        assert waited >= LEVELS_MS[min(was["delayLevel"], 3) - 1], waited
+
+
+def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays: Delays) -> None:
+    delays.start(kind)
+    delays.create_topic()
+    chance = random.Random(5)
+    # Level 99 is taken for the highest there is.
+    sent = delays.send([chance.choice((1, 2, 3, 99)) for _ in range(120)])
+    delivered = delays.delivered(120)
+    assert_whole(sent, delivered)
+    level = {number_of(one): min(one["delayLevel"], 3) for one in sent}
+    for queue_id in (0, 1):
+        for wanted in (1, 2, 3):
+            came = [
+                number_of(one)
+                for one in sorted(delivered, key=lambda one: one["queueOffset"])
+                if one["queueId"] == queue_id and level[number_of(one)] == wanted
+            ]
+            assert came == sorted(came)
+    wanted = [str(min(one["delayLevel"], 3)) for one in sorted(sent, key=number_of)]
+    assert [one["properties"]["DELAY"] for one in sorted(delivered, key=number_of)] == wanted
+    tagged = delays.java.call(
+        "drain", namesrv=delays.namesrv.address, topics=[delays.topic], expression="Tag1"
+    )["messages"]
+    assert len(tagged) == len([one for one in sent if one["tags"] == "Tag1"])
+
+
+def test_a_level_that_is_none_delivers_at_once(kind: str, delays: Delays) -> None:
+    delays.start(kind)
+    delays.create_topic()
+    sent = delays.send([0, -1, -(2**31), 2**31 - 1])
+    delivered = delays.delivered(3)
+    assert sorted(number_of(one) for one in delivered) == [0, 1, 2]
+    delivered = delays.delivered(4)
+    (highest,) = [one for one in delivered if number_of(one) == 3]
+    assert highest["storeTimestamp"] - highest["bornTimestamp"] >= LEVELS_MS[-1]
+    assert highest["properties"]["UNIQ_KEY"] == sent[3]["msgId"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_restart_in_the_middle_loses_and_doubles_nothing(
+    kind: str, delays: Delays, how: str
+) -> None:
+    delays.start(kind)
+    delays.create_topic()
+    sent = delays.send([1, 2] * 60)
+    delays.delivered(60)
+    delays.end(how)
+    delays.start(kind)
+    # The reference saves its progress now and then: what came since comes again after a kill.
+    assert_whole(sent, delays.delivered(120), doubles=kind == "java")
+    time.sleep(0.5)
+    assert_whole(sent, delays.delivered(120), doubles=kind == "java")
+
+
+def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Delays) -> None:
+    """A shorter level delivers at once, a level that is gone waits until it is there again."""
+    delays.start(kind, messageDelayLevel="1s 1h 1h 1h")
+    delays.create_topic()
+    delays.send([2, 2, 4])
+    delays.end("stop")
+    delays.start(kind, messageDelayLevel="1s 1s")
+    # Of two queues: which of the two comes first is the client's chance.
+    assert sorted(number_of(one) for one in delays.delivered(2)) == [0, 1]
+    time.sleep(2.5)
+    assert len(delays.delivered(2)) == 2
+    delays.end("stop")
+    delays.start(kind, messageDelayLevel="1s 1s 1s 1s")
+    assert sorted(number_of(one) for one in delays.delivered(3)) == [0, 1, 2]
+
+
+def test_the_other_broker_goes_on_with_the_delay_queues_and_gives_them_back(
+    kind: str, delays: Delays
+) -> None:
+    """delayOffset.json and the parked records are read and written by both."""
+    writer, reader = kind, "java"
+    delays.start(writer)
+    delays.create_topic()
+    sent = delays.send([1, 3] * 40)
+    delays.delivered(40)
+    delays.end("stop")
+    delays.start(reader)
+    sent += delays.send([2] * 20, first=80)
+    assert_whole(sent, delays.delivered(100))
+    delays.end("stop")
+    delays.start(writer)
+    sent += delays.send([1] * 10, first=100)
+    assert_whole(sent, delays.delivered(110))
+
+
+TIMES = ("TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays, how: str) -> None:
+    """Beyond 4.9: a message is delivered at its time, once, none before it, none lost."""
+    if kind == "java":
+        pytest.skip("4.9.4 knows no deliver times")
+    delays.start(kind)
+    delays.create_topic()
+    chance = random.Random(3)
+    wanted: dict[int, int] = {}
+    messages = []
+    for number in range(150):
+        name, wait = TIMES[number % 3], chance.randrange(200, 3_500)
+        now = time.time_ns() // 1_000_000
+        if name == "TIMER_DELAY_SEC":
+            wait = wait // 1_000 * 1_000
+        value = {"TIMER_DELIVER_MS": now + wait, "TIMER_DELAY_SEC": wait // 1_000}.get(name, wait)
+        messages.append(timed(delays.topic, number, **{name: str(value)}))
+        wanted[number] = now + wait
+    results = delays.java.call("send", namesrv=delays.namesrv.address, messages=messages)
+    assert {one["status"] for one in results["results"]} == {"SEND_OK"}
+    time.sleep(1.0)
+    delays.end(how)
+    delays.start(kind)
+    delivered = delays.delivered(150)
+    time.sleep(0.3)
+    delivered = delays.delivered(150)
+    assert sorted(number_of(one) for one in delivered) == list(range(150))
+    for one in delivered:
+        assert one["storeTimestamp"] >= wanted[number_of(one)]
+        assert not [name for name in one["properties"] if name.startswith("TIMER_")]
+
+
+def test_a_time_that_is_too_far_is_refused_and_one_that_has_passed_delivers_at_once(
+    kind: str, delays: Delays
+) -> None:
+    if kind == "java":
+        pytest.skip("4.9.4 knows no deliver times")
+    delays.start(kind)
+    delays.create_topic()
+    longest = timed(delays.topic, 0, TIMER_DELAY_SEC=str(40 * 86_400))
+    sent = delays.java.call("send", namesrv=delays.namesrv.address, messages=[longest])["results"]
+    assert sent[0]["status"] == "SEND_OK"
+    far = timed(delays.topic, 1, TIMER_DELAY_SEC=str(40 * 86_400 + 1))
+    with pytest.raises(DriverError, match=r"CODE: 13 .*not be bigger than the max delay"):
+        delays.java.call("send", namesrv=delays.namesrv.address, messages=[far])
+    passed = timed(delays.topic, 2, TIMER_DELIVER_MS="1")
+    delays.java.call("send", namesrv=delays.namesrv.address, messages=[passed])
+    assert [number_of(one) for one in delays.delivered(1)] == [2]

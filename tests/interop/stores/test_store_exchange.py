@@ -1,0 +1,296 @@
+"""A store folder changes hands: the Java broker opens ours, we open its, and back again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.cluster import Cluster
+from harness.drivers import Driver, Json, body, message
+
+from congreve.io_backends.probe import uring_refusal
+from congreve.remoting.messages import fastjson
+
+TOPICS = 8
+MESSAGES = 700
+SEGMENT_BYTES = 1 << 19
+COMPRESSED = 1
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
+    "mappedFileSizeConsumeQueue": str(20 * 40),
+    # Small enough that the store needs a second index file too.
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "1500",
+}
+OTHER = {"congreve": "java", "java": "congreve"}
+
+
+@dataclass
+class Exchange:
+    """One store, and the broker that has it at the moment, always at the same address."""
+
+    namesrv: servers.Server
+    folder: Path
+    java: Driver
+    name: str = field(default_factory=lambda: f"broker-{uuid.uuid4().hex[:8]}")
+    port: int = field(default_factory=servers.free_port)
+    broker: servers.BrokerServer | None = None
+
+    def hand_to(self, kind: str, **settings: str) -> None:
+        """Start a broker of that kind on the store."""
+        self.broker = servers.broker(
+            *(kind, self.folder, self.namesrv.address),
+            broker_name=self.name,
+            store=self.folder / "store",
+            port=self.port,
+            settings={**SETTINGS, **settings},
+        )
+        self.broker.start()
+
+    def end(self, how: str) -> None:
+        assert self.broker is not None
+        broker, self.broker = self.broker, None
+        if how == "kill":
+            broker.kill()
+        else:
+            assert broker.stop() in (0, 143), broker.tail()
+
+    def create_topics(self, names: list[str]) -> None:
+        assert self.broker is not None
+        for name in names:
+            Cluster(self.namesrv, self.broker).create_topic(self.java, name, queues=3)
+
+    def call(self, do: str, **request: object) -> Json:
+        return self.java.call(do, namesrv=self.namesrv.address, **request)
+
+    def drain(self, topics: list[str]) -> dict[str, Json]:
+        """Every message by its offset message id, as pulls serve it."""
+        messages = self.call("drain", topics=topics)["messages"]
+        return {one["offsetMsgId"]: one for one in messages}
+
+    def query(self, topic: str, keys: list[str]) -> dict[str, list[str]]:
+        """For each key the different bodies found through the index.
+
+        Different, because the reference indexes messages again when it recovers from a kill, and
+        whoever reads that index finds them twice.
+        """
+        found = self.call("query", topic=topic, keys=keys, max=64)["found"]
+        return {key: sorted({one["body"] for one in found[key]}) for key in keys}
+
+    def await_index(self, topic: str, key: str) -> None:
+        """The index is filled behind the log: wait for the newest key."""
+        deadline = time.monotonic() + 20
+        while not self.query(topic, [key])[key]:
+            assert time.monotonic() < deadline, f"{key} is not in the index"
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def exchange(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Exchange]:
+    exchange = Exchange(namesrv, tmp_path / "exchange", java)
+    yield exchange
+    if exchange.broker is not None:
+        exchange.broker.kill()
+
+
+def stored_part(one: Json) -> Json:
+    """Without what only a pull's answer knows."""
+    properties = {
+        name: value
+        for name, value in one["properties"].items()
+        if name not in ("MIN_OFFSET", "MAX_OFFSET")
+    }
+    return {**one, "properties": properties}
+
+
+def new_messages(topics: list[str], count: int, seed: int) -> list[Json]:
+    """Messages of many sizes with keys, tags, flags and properties."""
+    chance = random.Random(seed)
+    return [
+        message(
+            chance.choice(topics),
+            f"{seed}-{i}|".encode() + chance.randbytes(chance.choice([0, 10, 400, 3000, 6000])),
+            tags=chance.choice(["TagA", "TagB", "Größe"]),
+            keys=f"key-{seed}-{i} shared-{i % 7}",
+            flag=i,
+            properties={"number": str(i), "städtchen": "Ü" * (i % 5 + 1)},
+        )
+        for i in range(count)
+    ]
+
+
+def fill(exchange: Exchange, topics: list[str], count: int, seed: int) -> list[Json]:
+    """Send; each message with what its sender was told."""
+    messages = new_messages(topics, count, seed)
+    results = exchange.call("send", messages=messages)["results"]
+    assert {one["status"] for one in results} == {"SEND_OK"}
+    return [{**sent, **result} for sent, result in zip(messages, results, strict=True)]
+
+
+def assert_serves(exchange: Exchange, topics: list[str], sent: list[Json]) -> dict[str, Json]:
+    """Every message by pull, by id and by key, whole; what the pulls gave."""
+    pulled = exchange.drain(topics)
+    assert len(pulled) == len(sent)
+    for one in sent:
+        got = pulled[one["offsetMsgId"]]
+        assert (got["topic"], got["queueId"]) == (one["topic"], one["queueId"])
+        assert got["queueOffset"] == one["queueOffset"]
+        assert got["body"] == one["body"]
+        # The client compresses bodies over 4 KiB; the CRC is that of the stored bytes.
+        if not got["sysFlag"] & COMPRESSED:
+            assert got["bodyCrc"] == zlib.crc32(body(one)) & 0x7FFFFFFF
+        assert got["flag"] == one["flag"]
+        assert got["msgId"] == one["msgId"]
+        wanted = {"TAGS": one["tags"], "KEYS": one["keys"], **one["properties"]}
+        assert got["properties"].items() >= wanted.items()
+    ids = [one["offsetMsgId"] for one in sent]
+    for viewed in exchange.call("view", ids=ids)["messages"]:
+        assert stored_part(viewed) == stored_part(pulled[viewed["offsetMsgId"]])
+    for topic in topics:
+        mine = [one for one in sent if one["topic"] == topic]
+        exchange.await_index(topic, mine[-1]["keys"].split()[0])
+        found = exchange.query(topic, [one["keys"].split()[0] for one in mine])
+        assert found == {one["keys"].split()[0]: [one["body"]] for one in mine}
+        shared = [one["body"] for one in mine if one["keys"].endswith("shared-3")]
+        assert exchange.query(topic, ["shared-3"])["shared-3"] == sorted(shared)
+        tagged = exchange.call("drain", topics=[topic], expression="Größe")["messages"]
+        assert {one["offsetMsgId"] for one in tagged} == {
+            one["offsetMsgId"] for one in mine if one["tags"] == "Größe"
+        }
+    return pulled
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("direction", ["from-server", "to-server"])
+def test_the_other_broker_serves_every_message_and_hands_the_store_back(
+    exchange: Exchange, kind: str, direction: str, how: str
+) -> None:
+    # On the reference alone (which proves the test) both sides are Java.
+    other = OTHER[kind] if kind == "congreve" else "java"
+    writer, reader = (kind, other) if direction == "from-server" else (other, kind)
+    topics = [f"exchange-{i}" for i in range(TOPICS)]
+
+    exchange.hand_to(writer)
+    exchange.create_topics(topics)
+    sent = fill(exchange, topics, MESSAGES, seed=1)
+    before = assert_serves(exchange, topics, sent)
+    exchange.end(how)
+    segments = [p for p in (exchange.folder / "store" / "commitlog").iterdir() if p.is_file()]
+    assert len(segments) >= 3
+    left = leave_removed_queues(exchange, topics[0]) if writer == "congreve" else None
+
+    exchange.hand_to(reader)
+    assert assert_serves(exchange, topics, sent) == before
+    assert left is None or left.is_dir(), "the reference does not look there"
+    offsets = {
+        (one["queueId"], topic): (one["min"], one["max"])
+        for topic in topics
+        for one in exchange.call("offsets", topic=topic)["queues"]
+    }
+    for (queue_id, topic), (least, largest) in offsets.items():
+        mine = [s for s in sent if s["topic"] == topic and s["queueId"] == queue_id]
+        assert (least, largest) == (0, len(mine))
+    sent += fill(exchange, topics, MESSAGES // 5, seed=2)
+    after = assert_serves(exchange, topics, sent)
+    exchange.end("stop")
+
+    exchange.hand_to(writer)
+    assert assert_serves(exchange, topics, sent) == after
+    deadline = time.monotonic() + 20
+    while left is not None and left.exists():
+        assert time.monotonic() < deadline, f"{left} is not unlinked"
+        time.sleep(0.1)
+
+
+def leave_removed_queues(exchange: Exchange, topic: str) -> Path:
+    """Queues of a deleted topic as a kill leaves them that comes before they are unlinked."""
+    store = exchange.folder / "store"
+    return Path(shutil.copytree(store / "consumequeue" / topic, store / "congreve/removed/1"))
+
+
+def test_a_store_written_through_io_uring_is_one_for_every_other(
+    exchange: Exchange, kind: str, tmp_path: Path
+) -> None:
+    if kind != "congreve":
+        pytest.skip("io_uring is ours")
+    if (refusal := uring_refusal(str(tmp_path))) is not None:
+        pytest.skip(refusal)
+    topics = [f"rings-{i}" for i in range(4)]
+    # A kill takes what io_uring has not written yet; SYNC_FLUSH has written what it answered.
+    exchange.hand_to("congreve", ioBackend="uring", flushDiskType="SYNC_FLUSH")
+    exchange.create_topics(topics)
+    sent = fill(exchange, topics, MESSAGES // 2, seed=3)
+    before = assert_serves(exchange, topics, sent)
+    exchange.end("kill")
+    segments = [p for p in (exchange.folder / "store" / "commitlog").iterdir() if p.is_file()]
+    assert len(segments) >= 2
+
+    exchange.hand_to("java")
+    assert assert_serves(exchange, topics, sent) == before
+    sent += fill(exchange, topics, MESSAGES // 10, seed=4)
+    exchange.end("stop")
+
+    exchange.hand_to("congreve", ioBackend="mmap")
+    sent += fill(exchange, topics, MESSAGES // 10, seed=5)
+    after = assert_serves(exchange, topics, sent)
+    exchange.end("kill")
+
+    exchange.hand_to("congreve", ioBackend="uring")
+    assert assert_serves(exchange, topics, sent) == after
+    exchange.end("stop")
+
+
+@pytest.mark.parametrize("direction", ["from-server", "to-server"])
+def test_groups_and_their_offsets_change_hands_with_the_store(
+    exchange: Exchange, kind: str, direction: str
+) -> None:
+    other = OTHER[kind] if kind == "congreve" else "java"
+    writer, reader = (kind, other) if direction == "from-server" else (other, kind)
+    exchange.hand_to(writer, enablePropertyFilter="true")
+    exchange.create_topics(["groups-0"])
+    namesrv = ("-n", exchange.namesrv.address)
+    assert exchange.broker is not None
+    broker = ("-b", exchange.broker.address)
+    exchange.java.mqadmin("updateSubGroup", *namesrv, *broker, "-g", "made", "-r", "9")
+    consumer: Json = {"id": exchange.name, "group": "readers", "topic": "groups-0", "instances": 1}
+    consumer["sql"] = "UNIQ_KEY IS NOT NULL"
+    wait: Json = {"id": exchange.name, "timeoutMs": 30_000, "quietMs": 500}
+    load: Json = {"topic": "groups-0", "mode": "sync", "size": 20}
+    exchange.call("load", count=60, **load)
+    exchange.call("consumerStart", **consumer)
+    assert exchange.call("consumerWait", expected=60, **wait)["total"] == 60
+    exchange.call("consumerStop", id=exchange.name)
+    exchange.end("stop")
+    written = stored_filter(exchange)
+
+    exchange.hand_to(reader, enablePropertyFilter="true")
+    shown = exchange.java.mqadmin("getConsumerConfig", *namesrv, "-g", "made")
+    assert "retryMaxTimes" in shown
+    assert " 9" in next(line for line in shown.splitlines() if "retryMaxTimes" in line)
+    exchange.call("load", count=30, **load)
+    exchange.call("consumerStart", **consumer)
+    seen = exchange.call("consumerWait", expected=30, **wait)
+    exchange.call("consumerStop", id=exchange.name)
+    assert (seen["distinct"], seen["total"]) == (30, 30), seen
+    exchange.end("stop")
+    kept = stored_filter(exchange)
+    # The same since its birth, although the group came back with a newer version of it.
+    assert kept.pop("clientVersion") > written.pop("clientVersion")
+    assert kept.pop("deadTime") > written.pop("deadTime")
+    assert kept == written
+
+
+def stored_filter(exchange: Exchange) -> Json:
+    """The readers' entry of consumerFilter.json."""
+    text = (exchange.folder / "store" / "config" / "consumerFilter.json").read_text()
+    topics: Json = fastjson.loads(text)["filterDataByTopic"]
+    entry: Json = topics["groups-0"]["groupFilterData"]["readers"]
+    return entry

@@ -1,0 +1,266 @@
+"""The client, against peers that behave and peers that do not."""
+
+import asyncio
+import contextlib
+
+import pytest
+import uvloop
+
+from congreve.remoting.errors import (
+    ConnectError,
+    ConnectionLostError,
+    FrameError,
+    RequestTimeoutError,
+    TooManyRequestsError,
+)
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import ConnectionLimits
+
+
+def run(coroutine):
+    asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+async def receive(reader):
+    head = await reader.readexactly(4)
+    return RemotingCommand.decode(head + await reader.readexactly(int.from_bytes(head, "big")))
+
+
+@contextlib.asynccontextmanager
+async def plain_server(serve):
+    """A server of bare sockets; yields its address."""
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def client(**settings):
+    made = RemotingClient(**settings)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def answer_backwards(reader, writer):
+    """Collects ten requests, answers the last one first."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            requests = [await receive(reader) for _ in range(10)]
+            for request in reversed(requests):
+                writer.write(request.reply(0, body=request.body).encode())
+    writer.close()
+
+
+async def never_answer(reader, writer):
+    await reader.read()
+    writer.close()
+
+
+def test_concurrent_requests_get_their_own_answers_over_one_connection():
+    connections = []
+
+    async def serve(reader, writer):
+        connections.append(writer)
+        await answer_backwards(reader, writer)
+
+    async def scenario():
+        async with plain_server(serve) as address, client() as made:
+            commands = [RemotingCommand(code=1, body=b"%d" % i) for i in range(100)]
+            answers = await asyncio.gather(*(made.invoke(address, each) for each in commands))
+            assert [answer.body for answer in answers] == [b"%d" % i for i in range(100)]
+        assert len(connections) == 1
+
+    run(scenario())
+
+
+def test_an_answer_that_does_not_come_times_out_alone():
+    async def scenario():
+        async with plain_server(never_answer) as address, client(timeout_s=5) as made:
+            long = asyncio.create_task(made.invoke(address, RemotingCommand(code=1)))
+            await asyncio.sleep(0)
+            with pytest.raises(RequestTimeoutError, match="no answer"):
+                await made.invoke(address, RemotingCommand(code=1), timeout_s=0.05)
+            assert not long.done()
+            await made.close()
+            with pytest.raises(ConnectionLostError, match=f"{address}: the connection ended"):
+                await long
+
+    run(scenario())
+
+
+def test_requests_that_have_no_time_left_end_on_uvloop_too():
+    """Its handle of a time that is now does not say its time."""
+
+    async def scenario():
+        async with plain_server(never_answer) as address, client() as made:
+            connected = made.invoke(address, RemotingCommand(code=1), timeout_s=1)
+            with pytest.raises(RequestTimeoutError):
+                await connected
+            calls = [
+                made.invoke(address, RemotingCommand(code=1), timeout_s=seconds)
+                for seconds in (0.0, 0.0001, 0.0, 0.01)
+            ]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(one) for one in found] == [RequestTimeoutError] * 4
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_lost_connection_fails_what_waits_and_is_made_anew():
+    async def serve(reader, writer):
+        request = await receive(reader)
+        if request.body == b"answer":
+            writer.write(request.reply(0).encode())
+        writer.close()
+
+    async def scenario():
+        lost = []
+        async with plain_server(serve) as address, client(on_close=lost.append) as made:
+            for _ in range(2):
+                with pytest.raises(ConnectionLostError):
+                    await made.invoke(address, RemotingCommand(code=1))
+            answer = await made.invoke(address, RemotingCommand(code=1, body=b"answer"))
+            assert answer.code == 0
+            await asyncio.sleep(0.05)
+            assert len(lost) == 3
+
+    run(scenario())
+
+
+def test_nobody_listening_is_told_and_tried_anew():
+    async def scenario():
+        async with plain_server(never_answer) as address:
+            pass
+        async with client() as made:
+            for _ in range(2):
+                with pytest.raises(ConnectError, match=address):
+                    await made.invoke(address, RemotingCommand(code=1))
+            for bad in ("", "host", "host:", ":1", "host:http"):
+                with pytest.raises(ConnectError, match="host:port"):
+                    await made.invoke(bad, RemotingCommand(code=1))
+
+    run(scenario())
+
+
+def test_what_a_server_asks_goes_to_the_handlers():
+    async def serve(reader, writer):
+        request = await receive(reader)
+        # the same opaque as the pending request: only the flag tells them apart
+        writer.write(RemotingCommand(code=307, opaque=request.opaque, body=b"?").encode())
+        answer = await receive(reader)
+        writer.write(RemotingCommand(code=999, opaque=8).encode())
+        refusal = await receive(reader)
+        body = answer.body + b"|" + str(refusal.code).encode()
+        writer.write(request.reply(0, body=body).encode())
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        handlers = {307: lambda request, connection: request.reply(0, body=b"fine")}
+        async with plain_server(serve) as address, client(handlers=handlers) as made:
+            answer = await made.invoke(address, RemotingCommand(code=34))
+            assert answer.body == b"fine|3"
+
+    run(scenario())
+
+
+def test_a_server_that_sends_no_frames_is_left():
+    async def serve(reader, writer):
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        async with plain_server(serve) as address, client() as made:
+            with pytest.raises(ConnectionLostError):
+                await made.invoke(address, RemotingCommand(code=1))
+
+    run(scenario())
+
+
+def test_requests_without_answer_are_limited():
+    async def scenario():
+        limits = ConnectionLimits(awaited_answers=2)
+        async with plain_server(never_answer) as address, client(limits=limits) as made:
+            waiting = [
+                asyncio.create_task(made.invoke(address, RemotingCommand(code=1))) for _ in range(2)
+            ]
+            await asyncio.sleep(0.05)
+            with pytest.raises(TooManyRequestsError, match="2 requests"):
+                await made.invoke(address, RemotingCommand(code=1))
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            with pytest.raises(RequestTimeoutError):
+                await made.invoke(address, RemotingCommand(code=1), 0.01)
+
+    run(scenario())
+
+
+def test_cancelled_calls_make_room_for_others():
+    async def scenario():
+        limits = ConnectionLimits(awaited_answers=2)
+        async with plain_server(never_answer) as address, client(limits=limits) as made:
+            connection = await made.connection(address)
+            deadline = asyncio.get_running_loop().time() + 0.05
+            calls = [connection.call(RemotingCommand(code=1), deadline) for _ in range(2)]
+            with pytest.raises(TooManyRequestsError):
+                connection.call(RemotingCommand(code=1), deadline)
+            calls[0].cancel()
+            await asyncio.gather(
+                *calls[1:],
+                connection.call(RemotingCommand(code=1), deadline),
+                return_exceptions=True,
+            )
+            assert isinstance(calls[1].exception(), RequestTimeoutError)
+
+    run(scenario())
+
+
+def test_requests_of_one_turn_leave_in_order_whatever_is_sent_between():
+    arrived = []
+
+    async def note(reader, writer):
+        for _ in range(3):
+            request = await receive(reader)
+            arrived.append(request.body)
+            writer.write(request.reply(0).encode())
+        writer.close()
+
+    async def scenario():
+        async with plain_server(note) as address, client() as made:
+            connection = await made.connection(address)
+            deadline = asyncio.get_running_loop().time() + 5
+            first = connection.call(RemotingCommand(code=1, body=b"first"), deadline)
+            connection.send(RemotingCommand(code=1, opaque=77, body=b"between"))
+            last = connection.call(RemotingCommand(code=1, body=b"last"), deadline)
+            await asyncio.gather(first, last)
+        assert arrived == [b"first", b"between", b"last"]
+
+    run(scenario())
+
+
+def test_a_request_that_cannot_be_sent_leaves_the_connection_usable():
+    async def scenario():
+        async with plain_server(answer_backwards) as address, client() as made:
+            with pytest.raises(FrameError):
+                await made.invoke(address, RemotingCommand(code=1, body=bytes(16 * 1024 * 1024)))
+            for _ in range(9):
+                await made.oneway(address, RemotingCommand(code=2))
+            assert (await made.invoke(address, RemotingCommand(code=1))).code == 0
+
+    run(scenario())
+
+
+def test_a_closed_client_says_so():
+    async def scenario():
+        made = RemotingClient()
+        await made.close()
+        with pytest.raises(ConnectionLostError, match="closed"):
+            await made.invoke("127.0.0.1:1", RemotingCommand(code=1))
+
+    run(scenario())

@@ -1,0 +1,70 @@
+"""The watchdog tells of a callback that computes, and of no machine that is busy elsewhere."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from congreve.remoting.transport.watchdog import Watchdog, logged_holds
+
+
+def compute(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def test_a_callback_that_computes_is_told_once_with_its_place() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    await asyncio.sleep(0.05)
+    compute(0.3)
+    watchdog.stop()
+    assert len(told) == 1
+    assert told[0][0] >= 0.02
+    assert "compute (test_watchdog.py" in told[0][1]
+
+
+async def test_a_callback_that_keeps_the_gil_is_told() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    for _ in range(5):
+        await asyncio.sleep(0.011)
+        sum(range(5_000_000))
+    await asyncio.sleep(0.05)
+    watchdog.stop()
+    assert 1 <= len(told) <= 5
+
+
+async def test_many_turns_are_not_one_that_is_long() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.05, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    for _ in range(200):
+        compute(0.002)
+        await asyncio.sleep(0)
+    watchdog.stop()
+    assert told == []
+
+
+async def test_a_callback_that_only_waits_is_not_told() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    time.sleep(0.2)
+    await asyncio.sleep(0.05)
+    watchdog.stop()
+    assert told == []
+
+
+def test_holds_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    alarmed = logged_holds()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            alarmed(0.25, "work (a.py:1)")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the event loop is held for 250 ms by work (a.py:1)"
+    ]

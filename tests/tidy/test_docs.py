@@ -1,0 +1,174 @@
+"""README and docs: the README's length, links between pages, what the site makes from the code."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from congreve import settings
+from congreve.broker.config import BrokerConfig
+from congreve.console.main import COMMANDS
+from congreve.engine.config import StoreConfig
+from congreve.namesrv.config import NamesrvConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+README_LINES = 120
+SOURCE_FOLDERS = sorted(
+    set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+            "package-dir"
+        ].values()
+    )
+)
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
+CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def pages() -> Iterator[Path]:
+    yield from sorted(ROOT.glob("*.md"))
+    for folder in ("docs", "bench", "deploy"):
+        yield from sorted((ROOT / folder).rglob("*.md"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the page's headings, as GitHub and the site make them."""
+    found = HEADING.findall(CODE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in found}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for target in LINK.findall(CODE.sub("", page.read_text())):
+        name, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or name.startswith(("reference/", "../reference/")):
+            continue  # the site's build makes reference/, and strict mode checks links to it
+        linked = (page.parent / name).resolve() if name else page
+        if not linked.exists() or (anchor and anchor not in anchors(linked)):
+            yield f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_the_readme_is_short_enough_to_be_read() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    wrong = [link for page in pages() for link in broken_links(page)]
+    assert not wrong, wrong
+
+
+NETWORK = {
+    settings.Change.NOW: "yes, at once",
+    settings.Change.AFTER_RESTART: "yes, counts after a restart",
+}
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The part of the site's build that makes pages from the code."""
+    place = ROOT / "docs" / "hooks" / "reference.py"
+    spec = importlib.util.spec_from_file_location("docs_reference", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("table", "struct"),
+    [("broker", BrokerConfig), ("store", StoreConfig), ("namesrv", NamesrvConfig)],
+)
+def test_every_setting_is_explained_once_and_in_the_reference(
+    reference: ModuleType, table: str, struct: type
+) -> None:
+    keys = set(settings.table_of(struct))
+    explained = set(reference.meanings()[table])
+    where = "docs/hooks/settings.toml"
+    assert keys == explained, f"{where}: add {keys - explained}, remove {explained - keys}"
+    rows = re.findall(r"^\| `(\w+)` \|.* \| ([^|]+) \|$", reference.settings_page(), re.M)
+    for key, setting in settings.table_of(struct).items():
+        assert (key, NETWORK[setting.change] if setting.change else "no") in rows
+
+
+def test_every_command_is_in_the_reference(reference: ModuleType) -> None:
+    page = reference.commands_page()
+    assert not [name for name in COMMANDS if f"\n## congreve {name}\n" not in page]
+    assert "\n## congreve store verify\n" in page
+
+
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package, reason="make docs installs what builds the site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (tmp_path / "reference" / "settings.html").is_file()
+
+
+CITED_DEFECT = re.compile(r"\bD([1-9]\d?)\b|\btest_d(\d+)_")
+LISTED_DEFECT = re.compile(r"^\| D(\d+) \|", re.MULTILINE)
+
+
+def test_every_cited_defect_of_the_reference_is_explained() -> None:
+    page = ROOT / "docs" / "reference-defects.md"
+    listed = LISTED_DEFECT.findall(page.read_text())
+    assert sorted(map(int, listed)) == list(range(1, len(listed) + 1))
+    wrong = [
+        f"{path.relative_to(ROOT)}: D{number}"
+        for folder in (*SOURCE_FOLDERS, "docs", "tests")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".md") and path != Path(__file__)
+        for found in CITED_DEFECT.findall(path.read_text())
+        if (number := found[0] or found[1]) not in listed
+    ]
+    assert not wrong, wrong
+
+
+def test_pages_name_tests_that_exist() -> None:
+    known = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.py")))
+    wrong = []
+    for page in pages():
+        text = page.read_text()
+        named = set(re.findall(r"`(test_\w{12,})`", text))
+        wrong += [f"{page.name}: {name}" for name in named if f"def {name}(" not in known]
+        files = set(re.findall(r"`(tests/[\w/]+\.py)`", text))
+        wrong += [f"{page.name}: {name}" for name in files if not (ROOT / name).is_file()]
+    assert not wrong, wrong
+
+
+def test_pages_name_files_that_exist() -> None:
+    """A path in backticks below a folder of sources; `congreve/` may also be that of a store."""
+    folders = "|".join(folder for folder in SOURCE_FOLDERS if folder != "congreve")
+    path = re.compile(rf"`((?:{folders}|bench|docs|examples)/[\w/]+(?:\.\w+)?)`")
+    wrong = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages()
+        if page.name != "CHANGELOG.md"
+        for name in path.findall(page.read_text())
+        if not (ROOT / name).exists()
+    ]
+    assert not wrong, wrong
+
+
+def test_every_sub_package_is_on_the_tour() -> None:
+    tour = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [
+        init.parent.relative_to(ROOT)
+        for folder in SOURCE_FOLDERS
+        for init in sorted((ROOT / folder).glob("*/__init__.py"))
+    ]
+    assert rooms
+    assert not [str(room) for room in rooms if f"`{room}`" not in tour]

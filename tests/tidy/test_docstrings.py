@@ -1,0 +1,108 @@
+"""Every public name has a docstring at run time, in compiled modules too: help() shows it.
+
+A .pyi has none: the text stands in the .pyx, once.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+PACKAGES = (
+    "congreve.broker",
+    "congreve.client",
+    "congreve.engine",
+    "congreve.io_backends",
+    "congreve.namesrv",
+    "congreve.records",
+    "congreve.remoting",
+    "congreve.spark",
+)
+
+
+def modules(package: str) -> list[str]:
+    folder = ROOT / FOLDERS[package]
+    return sorted(
+        ".".join([package, *path.relative_to(folder).with_suffix("").parts]).removesuffix(
+            ".__init__"
+        )
+        for path in folder.rglob("*.py*")
+        if path.suffix in (".py", ".pyx") and "__pycache__" not in path.parts
+    )
+
+
+def undocumented(module: ModuleType) -> Iterator[str]:
+    """The public names of a module, and of its classes, that have no docstring."""
+    if not module.__doc__:
+        yield module.__name__
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(value):
+            yield from undocumented_in_class(value)
+        elif callable(value) and not value.__doc__:
+            yield f"{module.__name__}.{name}"
+
+
+def undocumented_in_class(cls: type) -> Iterator[str]:
+    # A dataclass without a docstring gets its signature as one.
+    if not cls.__doc__ or cls.__doc__.startswith(f"{cls.__name__}("):
+        yield f"{cls.__module__}.{cls.__qualname__}"
+    for name, member in vars(cls).items():
+        if not name.startswith("_") and is_described(member) and not documented(cls, name):
+            yield f"{cls.__module__}.{cls.__qualname__}.{name}"
+
+
+def is_described(member: object) -> bool:
+    """Whether help() shows a text of its own for such a member: a method or a property."""
+    if isinstance(member, staticmethod | classmethod):
+        return True
+    # The fields of slots, structs and named tuples are described by their class.
+    if inspect.ismemberdescriptor(member) or type(member).__name__ == "_tuplegetter":
+        return False
+    return callable(member) or inspect.isdatadescriptor(member)
+
+
+def documented(cls: type, name: str) -> bool:
+    """Whether the member, or the one that it overrides, has a docstring."""
+    found = (vars(base).get(name) for base in cls.__mro__)
+    return any(inspect.getdoc(member) for member in found if member is not None)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_has_a_docstring(package: str) -> None:
+    wrong = []
+    for name in modules(package):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # A module that needs a C library is left out of a build without it.
+            if error.name != name:
+                raise
+            continue
+        wrong += undocumented(module)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_stubs_hold_no_text(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / FOLDERS[package]).rglob("*.pyi"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    assert not wrong, f"the text belongs into the .pyx: {wrong}"

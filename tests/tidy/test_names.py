@@ -1,0 +1,93 @@
+"""A system topic or a property has its name spelled once: in the leaf of records/."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from congreve.records.message import properties, topics
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+LEAF = {
+    ROOT / "records/message" / name
+    for name in ("properties.py", "properties.pxd", "topics.py", "topics.pxd")
+}
+NAMES = properties.NAMES | topics.SYSTEM_TOPICS | {topics.TRANS_GROUP}
+PREFIXES = (
+    topics.RETRY_PREFIX,
+    topics.DLQ_PREFIX,
+    topics.LIGHT_PREFIX,
+    topics.SYSTEM_GROUP_PREFIX,
+    topics.SYSTEM_TOPIC_PREFIX,
+    properties.TIMER_PREFIX,
+)
+SEPARATORS = re.compile(r"\\x0[12]|\x01|\x02")
+# A text in Cython, but for docstrings, which stand between three quotes.
+TEXT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"((?:[^"\\\n]|\\.)*)"')
+
+
+def sources() -> Iterator[Path]:
+    for folder in sorted(set(PACKAGES.values())):
+        for suffix in ("*.py", "*.pyx", "*.pxd", "*.pxi"):
+            yield from sorted((ROOT / folder).rglob(suffix))
+
+
+def texts(path: Path) -> Iterator[str]:
+    """What the module spells as text, less docstrings."""
+    source = path.read_text()
+    if path.suffix != ".py":
+        yield from (found[1] for found in TEXT.finditer(source) if found[1])
+        return
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in prose:
+            value = node.value
+            if isinstance(value, bytes):
+                yield value.decode("latin-1")
+            elif isinstance(value, str):
+                yield value
+
+
+def names_in(text: str) -> list[str]:
+    """Names that the text is, alone or among separators of properties, or begins with."""
+    return [
+        piece for piece in SEPARATORS.split(text) if piece in NAMES or piece.startswith(PREFIXES)
+    ]
+
+
+def test_only_the_leaf_spells_system_topics_and_properties() -> None:
+    spelled = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources()
+        if path not in LEAF and ".venv" not in path.parts
+        for text in texts(path)
+        for name in names_in(text)
+    }
+    assert not spelled, sorted(spelled)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'TOPIC = "SCHEDULE_TOPIC_XXXX"',
+        'DELAY = b"DELAY\\x01"',
+        'retry = "%RETRY%" + group',
+        'NAME = b"\\x02REAL_QID\\x01"',
+    ],
+)
+@pytest.mark.parametrize("suffix", [".py", ".pyx"])
+def test_a_name_that_is_spelled_elsewhere_is_found(line: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"module{suffix}"
+    path.write_text(f'"""What a SCHEDULE_TOPIC_XXXX is."""\n\n# "DELAY" is one\n{line}\n')
+    assert [name for text in texts(path) for name in names_in(text)]
+    path.write_text('"""What a SCHEDULE_TOPIC_XXXX is."""\n\n# "DELAY" is one\nx = "delay"\n')
+    assert not [name for text in texts(path) for name in names_in(text)]
