@@ -8,14 +8,14 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from congreve.engine.clock import Clock
-from congreve.engine.commitlog import CommitLog
 from congreve.engine.config import StoreConfig
-from congreve.engine.consumequeue import ConsumeQueue
-from congreve.engine.index import KeyIndex
-from congreve.engine.queuetable import QueueTable
-from congreve.engine.reader import Reader
-from congreve.io_backends.mapped import MmapBackend
-from congreve.records.message import Record
+from congreve.engine.index.index import KeyIndex
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.queue.reader import Reader
+from congreve.io_backends.mapped.mapped import MmapBackend
+from congreve.records.message.message import Record
 from congreve.records.record import string_hash
 
 HOST = ("127.0.0.1", 10911)
@@ -53,7 +53,7 @@ def log(tmp_path: Path) -> Iterator[CommitLog]:
 
 
 def test_append_entries(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """One round is 1,000 entries, each through a Python call."""
+    """A round appends 1,000 entries, each by a Python call."""
     queue = ConsumeQueue(str(tmp_path / "T/0"), "T", 0)
 
     def append() -> None:
@@ -65,7 +65,7 @@ def test_append_entries(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
 
 
 def test_find_the_end_of_a_queue(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """Recovery's look at one queue of 100,000 entries."""
+    """Recovery's scan of one queue of 100,000 entries."""
     queue = ConsumeQueue(str(tmp_path / "T/0"), "T", 0)
     for i in range(ENTRIES):
         queue.append(i, i * 200, 200, i)
@@ -75,7 +75,7 @@ def test_find_the_end_of_a_queue(benchmark: BenchmarkFixture, tmp_path: Path) ->
 
 
 def test_make_queues(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """The first entry of 1,000 queues."""
+    """Create 1,000 queues by their first entries."""
 
     def make() -> None:
         table = QueueTable(tmp_path)
@@ -86,7 +86,7 @@ def test_make_queues(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
 
 
 def test_load_queues(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """Finding 1,000 queues again."""
+    """Load 1,000 existing queues."""
     table = QueueTable(tmp_path)
     for i in range(QUEUES):
         table.get(f"topic{i // 8}", i % 8).append(0, i * 200, 200, i)
@@ -99,7 +99,7 @@ def test_load_queues(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
 def test_pull_of_32(
     benchmark: BenchmarkFixture, log: CommitLog, tmp_path: Path, queues: int, size: int
 ) -> None:
-    """Of one queue, whose records are neighbours, and of one among four that take turns."""
+    """Pull from one queue with contiguous records, and from one of four interleaved queues."""
     table = QueueTable(tmp_path / "consumequeue")
     for _ in range(64):
         for queue_id in range(queues):
@@ -109,7 +109,7 @@ def test_pull_of_32(
 
 
 def test_pull_of_a_rare_tag(benchmark: BenchmarkFixture, log: CommitLog, tmp_path: Path) -> None:
-    """32 messages, one in a thousand."""
+    """Pull 32 messages, one in a thousand."""
     queue = QueueTable(tmp_path / "consumequeue").get("TopicTest", 0)
     filled(log, queue, 32_000, 16)
     reader = Reader(StoreConfig(root_dir=str(tmp_path)), log)
@@ -118,7 +118,7 @@ def test_pull_of_a_rare_tag(benchmark: BenchmarkFixture, log: CommitLog, tmp_pat
 
 
 def test_index_messages(benchmark: BenchmarkFixture, log: CommitLog, tmp_path: Path) -> None:
-    """100,000 messages of two keys, by the index's own thread."""
+    """Index 100,000 messages of two keys in the index's own thread."""
     queue = QueueTable(tmp_path / "consumequeue").get("TopicTest", 0)
     filled(log, queue, MESSAGES)
     index = KeyIndex(StoreConfig(root_dir=str(tmp_path)), log)

@@ -1,4 +1,4 @@
-"""What one record costs: CRC, hash, encoding, appending (run: pytest bench/test_records.py)."""
+"""Costs of one record: CRC, hash, encoding, appending (run: pytest bench/test_records.py)."""
 
 import struct
 import zlib
@@ -9,11 +9,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from congreve.engine.clock import Clock
-from congreve.engine.commitlog import CommitLog
-from congreve.engine.consumequeue import ConsumeQueue
-from congreve.io_backends.mapped import MmapBackend
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.checksum import crc32_by_folding, crc32_by_tables
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import (
     crc32,
     decode_records,

@@ -1,13 +1,13 @@
 """Splitting a chunk of 32 sends, decoding their headers, and writing answers.
 
-`send` builds a Python tuple for each frame, which the broker's hot path does not.
+`send` builds a Python tuple for each frame, which the broker's fast path does not.
 """
 
 import pytest
 
-from congreve.remoting import answers, frame
-from congreve.remoting.command import RemotingCommand
-from congreve.remoting.headerdecoder import HeaderDecoder
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.wire import answers, frame
+from congreve.remoting.wire.header_decoder import HeaderDecoder
 
 SENDS = 32
 FIELDS = {

@@ -1,8 +1,9 @@
-"""Our backend on the C library against PyPI's `liburing`: why that package is not the default.
+"""Our io_uring backend on the C library compared with PyPI's `liburing`: why that package is not
+the default.
 
-Run: pip install liburing; pytest bench/test_rings.py. Each round has 4 KiB on disk, one at a time,
-over blocks that were written before. `others` is what a second Python thread gets done meanwhile,
-in turns a second: a ring that waits with the interpreter's lock held stops the whole broker.
+Run: pip install liburing; pytest bench/test_rings.py. Each round writes 4 KiB to disk, one at a
+time, over blocks written before. `others` is the progress of a second Python thread in turns per
+second: a ring that waits while holding the GIL stops the whole broker.
 """
 
 import mmap
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def through_backend(folder: Path) -> Iterator[Write]:
-    from congreve.io_backends.uring import UringBackend
+    from congreve.io_backends.uring.uring import UringBackend
 
     backend = UringBackend()
     segment = backend.create(str(folder / "segment"), 0, SIZE)

@@ -1,8 +1,8 @@
-"""Segments whose zeros are on disk before they are used, against segments that are only reserved.
+"""Segments filled with zeros in advance compared with segments that are only reserved.
 
-Run: pytest bench/test_segments.py. Each round has 4 KiB on disk, one at a time, in new blocks. What
-fallocate alone reserved has to be marked as written, too: each sync waits for the file system's
-journal.
+Run: pytest bench/test_segments.py. Each round writes 4 KiB to disk, one at a time, into new blocks.
+Blocks reserved by fallocate have to be marked as written, so that each sync waits for the file
+system's journal.
 """
 
 import mmap
@@ -14,7 +14,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 
 BLOCK = 4096

@@ -1,4 +1,4 @@
-"""``python -m clientspeed``: rates and times of a send, ours and the Java client's."""
+"""``python -m clientspeed``: send rates and latencies of our client and the Java client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Measured = dict[str, float]
 
 
 async def asynchronous(namesrv: str, seconds: float) -> Measured:
-    """Tasks that each wait for every answer, of one producer."""
+    """Tasks of one producer, each waiting for every answer."""
     sent = 0
 
     async def work(producer: Producer, until: float) -> None:
@@ -50,7 +50,7 @@ async def asynchronous(namesrv: str, seconds: float) -> Measured:
 
 
 async def many(namesrv: str, seconds: float) -> Measured:
-    """send_many(), over and over."""
+    """send_many(), repeatedly."""
     bodies = [bytes(SIZE)] * MANY
     async with Producer(namesrv, group="speed") as producer:
         sent, begin, cpu = 0, time.perf_counter(), time.process_time()
@@ -61,7 +61,7 @@ async def many(namesrv: str, seconds: float) -> Measured:
 
 
 def one_at_a_time(namesrv: str, seconds: float) -> Measured:
-    """A thread that waits for every answer."""
+    """One thread that waits for every answer."""
     took = []
     with SyncProducer(namesrv, group="speed") as producer:
         begin = now = time.perf_counter()
@@ -88,12 +88,13 @@ def java(driver: Driver, namesrv: str, threads: int, seconds: float) -> Measured
 
 
 async def create_topic(namesrv: str) -> None:
+    """Create the topic of the load."""
     async with AdminClient(namesrv) as admin:
         await admin.create_topic(TOPIC, queues=4, cluster=servers.CLUSTER)
 
 
 def play(kind: str, folder: Path, seconds: float, rounds: int) -> dict[str, list[Measured]]:
-    """All cases in turns, at a new broker of that kind."""
+    """Run all cases in turns, at a new broker of that kind."""
     namesrv = servers.namesrv(kind, folder / "namesrv")
     broker = servers.broker(
         kind,
@@ -101,6 +102,7 @@ def play(kind: str, folder: Path, seconds: float, rounds: int) -> dict[str, list
         namesrv.address,
         settings={"mappedFileSizeCommitLog": str(1 << 30)},
         jvm=("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"),
+        watchdog_millis=0,
     )
     command = servers.java_command(folder / "home", 768, jvm=("-Xms768m", "-XX:+UseG1GC"))
     driver = Driver([*command, "congreve.interop.Driver"], folder, "java-client")
@@ -128,10 +130,9 @@ def play(kind: str, folder: Path, seconds: float, rounds: int) -> dict[str, list
 
 
 def figures(found: dict[str, list[Measured]], bounded: bool) -> list[Figure]:
-    """Medians of the rounds, and of what one client is to the other within a round.
+    """Medians of the rounds, and ratios of the clients within a round.
 
-    The rates that are to be reached are asked for where `bounded`: Apache RocketMQ's broker may be
-    slower than they are.
+    Target rates apply when `bounded`: Apache RocketMQ's broker may be slower than they are.
     """
 
     def middle(name: str, key: str) -> float:
@@ -163,7 +164,7 @@ def figures(found: dict[str, list[Measured]], bounded: bool) -> list[Figure]:
 @click.option("--broker", "kinds", type=click.Choice(["congreve", "java"]), multiple=True)
 @click.option("--results", type=click.Path(path_type=Path), default=report.RESULTS)
 def main(seconds: float, rounds: int, kinds: tuple[str, ...], results: Path) -> None:
-    """Sends of 128 bytes by our client and by the Java client, and what an import costs."""
+    """Send messages of 128 bytes by our client and the Java client, and measure imports."""
     found = {"none": imports()}
     report.show("Imports", found["none"])
     for kind in kinds or ("congreve", "java"):

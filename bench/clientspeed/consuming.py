@@ -1,7 +1,7 @@
-"""What our consumers take in: ``python -m clientspeed.consuming``.
+"""Measures our consumers: ``python -m clientspeed.consuming``.
 
-The broker is set to give as many messages a pull as are asked for. A consumer that starts on a full
-topic is timed from its first message to its last, so that joining the group is not measured.
+The broker is configured to return as many messages per pull as requested. A consumer that starts on
+a full topic is timed from its first message to its last, so that joining the group is not measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = ("body", "queueOffset", "storeTimestamp", "tags", "keys")
 
 
 class Clock:
-    """Counts messages from the first on; `ended` when all came."""
+    """Counts messages from the first on; `ended` is set when all have arrived."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -46,6 +46,7 @@ class Clock:
         self.rate = self.cpu_us = 0.0
 
     def count(self, messages: int) -> None:
+        """Count messages."""
         if not self._count:
             self._began, self._cpu = time.perf_counter(), time.process_time()
             self._first = messages
@@ -58,11 +59,12 @@ class Clock:
 
 
 async def listen(consumer: PushConsumer, clock: Clock) -> None:
-    """The consumer has a listener."""
+    """Wait until the listener has counted all messages."""
     await clock.ended.wait()
 
 
 async def iterate(consumer: PushConsumer, clock: Clock) -> None:
+    """Iterate over the messages until all have arrived."""
     async for _ in consumer:
         clock.count(1)
         if clock.ended.is_set():
@@ -70,6 +72,7 @@ async def iterate(consumer: PushConsumer, clock: Clock) -> None:
 
 
 async def arrow(consumer: PushConsumer, clock: Clock) -> None:
+    """Iterate over Arrow batches until all messages have arrived."""
     async for batch in consumer.arrow_batches(COLUMNS):
         clock.count(batch.num_rows)
         if clock.ended.is_set():
@@ -83,6 +86,7 @@ async def consume(
     work: Callable[[PushConsumer, Clock], Awaitable[None]],
     group: str,
 ) -> Clock:
+    """Consume the topic; returns the clock."""
     clock = Clock(messages)
 
     async def listener(message: ReceivedMessage) -> None:
@@ -104,6 +108,7 @@ async def consume(
 
 
 async def fill(namesrv: str, messages: int) -> None:
+    """Fill the topic."""
     async with AdminClient(namesrv) as admin:
         await admin.create_topic(TOPIC, queues=4, cluster=servers.CLUSTER)
     async with Producer(namesrv, group="fill") as producer:
@@ -115,6 +120,7 @@ CASES = {"listener": listen, "iteration": iterate, "Arrow batches": arrow}
 
 
 def measure(namesrv: str, messages: int, pull: int, rounds: int, name: str) -> Figure:
+    """Measure one case; the figure is the median of the rounds."""
     clocks = [
         uvloop.run(consume(namesrv, messages, pull, CASES[name], f"g-{uuid.uuid4().hex[:8]}"))
         for _ in range(rounds)
@@ -134,7 +140,7 @@ def measure(namesrv: str, messages: int, pull: int, rounds: int, name: str) -> F
 @click.option("--pull", "pulls", type=int, multiple=True, default=(32, 1024, 4096))
 @click.option("--results", type=click.Path(path_type=Path), default=report.RESULTS)
 def main(messages: int, rounds: int, pulls: tuple[int, ...], results: Path) -> None:
-    """Messages of 128 bytes through one process; medians of the rounds."""
+    """Consume messages of 128 bytes in one process; prints medians of the rounds."""
     with tempfile.TemporaryDirectory(prefix="consuming-") as name:
         folder = Path(name)
         namesrv = servers.namesrv("congreve", folder / "namesrv")
@@ -143,7 +149,9 @@ def main(messages: int, rounds: int, pulls: tuple[int, ...], results: Path) -> N
             "maxTransferBytesOnMessageInMemory": str(4 << 20),
             "mappedFileSizeCommitLog": str(1 << 30),
         }
-        broker = servers.broker("congreve", folder / "b", namesrv.address, settings=settings)
+        broker = servers.broker(
+            "congreve", folder / "b", namesrv.address, settings=settings, watchdog_millis=0
+        )
         try:
             namesrv.start()
             broker.start()

@@ -1,4 +1,4 @@
-"""What importing the client costs, as in an installed wheel: byte code is compiled before."""
+"""Measures the import time of the client as in an installed wheel: byte code is compiled before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATEMENTS = {
 
 
 def imports() -> list[Figure]:
-    """Milliseconds within a new interpreter, medians of TIMES."""
+    """Milliseconds in a new interpreter, medians of TIMES runs."""
     with tempfile.TemporaryDirectory(prefix="bytecode-") as folder:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

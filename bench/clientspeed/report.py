@@ -1,4 +1,4 @@
-"""Each figure beside what was to be reached: a table for people, JSON for programs."""
+"""Each figure and its target: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure; `least` or `most` bounds it in its own unit, neither: it is there to compare."""
+    """One figure; `least` or `most` bounds it in its own unit; without either it is a
+    comparison."""
 
     work: str
     value: float
@@ -24,23 +25,25 @@ class Figure:
     least: float | None = None
     most: float | None = None
     cpu_us: float | None = None
-    """Processor time of the client's process for each message."""
+    """CPU time of the client's process per message."""
 
     @property
     def bound(self) -> str:
+        """The bound as text."""
         if self.least is not None:
             return f">= {_number(self.least)} {self.unit}"
         return "" if self.most is None else f"<= {_number(self.most)} {self.unit}"
 
     @property
     def met(self) -> bool | None:
-        """None where there is no bound."""
+        """Whether the bound is met; None when there is none."""
         if self.least is not None:
             return self.value >= self.least
         return None if self.most is None else self.value <= self.most
 
     @property
     def text(self) -> str:
+        """The value with its unit."""
         return f"{_number(self.value)} {self.unit}"
 
 
@@ -49,6 +52,7 @@ def _number(value: float) -> str:
 
 
 def show(title: str, figures: Iterable[Figure]) -> None:
+    """Print the table."""
     table = Table("work", title=title)
     for name in ("value", "bound"):
         table.add_column(name, justify="right")
@@ -62,7 +66,7 @@ def show(title: str, figures: Iterable[Figure]) -> None:
 
 
 def write(path: Path, figures: dict[str, list[Figure]]) -> None:
-    """`figures` by the broker that they were measured at."""
+    """Write the figures by broker."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "processors": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""``python -m sidebyside``: run, print the table, keep JSON and a picture."""
+"""``python -m sidebyside``: runs the cases, prints the table, writes JSON and a plot."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from rich.console import Console
 
 from . import cases, generator, process, report
 from .brokers import KINDS
-from .sessions import SESSIONS, CaseResult, play
+from .results import CaseResult
+from .sessions import SESSIONS, play
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CEILING = cases.ASYNC_SENDS["send-128B"]
 
 
 def ceiling(size: cases.Size) -> dict[str, float]:
-    """What the generator does against a server that only answers: it must not be the limit."""
+    """Measure the generator against a server that only answers: it must not be the limit."""
     load = msgspec.structs.replace(CEILING, warmup=size.warmup, duration=size.duration)
     with generator.sink() as (port, pid):
         before = process.cpu_seconds(pid)

@@ -1,4 +1,4 @@
-"""A name server and a broker of either kind, set up alike, and what one asks of them."""
+"""A name server and a broker of either kind with the same settings, and queries of their state."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .generator import Load
 UPDATE_AND_CREATE_TOPIC = 17
 PERM_READ_WRITE = 6
 KINDS = ("congreve", "java")
-# The heap of the reference's own measurements; touched before, so that no fault is measured.
+# The heap of the reference's own benchmarks; pre-touched, so that no page fault is measured.
 JVM = ("-Xms4g", "-Xmx4g", "-XX:+UseG1GC")
 PRETOUCH = ("-XX:+AlwaysPreTouch",)
 RESTART_LIMIT_S = 120.0
 SEGMENT_SIZE = 1 << 30
-# Of our backends the one that has a message on disk the soonest; where it cannot work, the
-# broker takes another.
+# The backend with the lowest latency to disk; when it is not available, the
+# broker uses another.
 SOONEST = {"ioBackend": "uring"}
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 STORE_TIME = slice(56, 64)  # of a record with IPv4 hosts
-# As long as no measurement lasts; a session that wants delivery starts with another.
+# Longer than any measurement; sessions that measure delivery use another value.
 NEVER_DUE = {"messageDelayLevel": "10h"}
 
 
@@ -49,15 +49,17 @@ class Running:
 
     @property
     def pid(self) -> int:
+        """The process id."""
         assert self.server.process is not None
         return self.server.process.pid
 
     @property
     def port(self) -> int:
+        """The broker's port."""
         return self.server.port
 
     def create_topics(self, load: Load) -> None:
-        """The topics that the load sends to."""
+        """Create the topics of the load."""
         with Wire(self.server.address) as wire:
             for name in topic_names(load):
                 fields = {
@@ -75,7 +77,7 @@ class Running:
                     raise RuntimeError(f"topic {name} was not created: {answer.remark}")
 
     def stored(self, load: Load) -> int:
-        """Messages in the load's topics, as the broker's own max offsets say."""
+        """Messages in the load's topics, by the broker's own max offsets."""
         total = 0
         with Wire(self.server.address) as wire:
             for name in topic_names(load):
@@ -85,26 +87,26 @@ class Running:
         return total
 
     def parked(self, level: int) -> int:
-        """Messages that were ever parked for a delay level."""
+        """Messages parked for a delay level so far."""
         with Wire(self.server.address) as wire:
             fields = {"topic": SCHEDULE_TOPIC, "queueId": str(level - 1)}
             return int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
 
     def timed(self) -> int:
-        """Messages that were ever parked for a time of their own."""
+        """Messages parked for an individual time so far."""
         with Wire(self.server.address) as wire:
             fields = {"topic": TIMER_TOPIC, "queueId": "0"}
             return int(wire.call(GET_MAX_OFFSET, fields).fields["offset"])
 
     def send_timed(self, topic: str, wait_ms: int) -> None:
-        """A message to queue 0 that is due so soon; its body is its time."""
+        """Send a message to queue 0 with a delivery time; its body holds the time."""
         due = time.time_ns() // 1_000_000 + wait_ms
         fields = send_fields(topic, 0, {"TIMER_DELIVER_MS": str(due)})
         with Wire(self.server.address) as wire:
             wire.call(SEND_MESSAGE_V2, fields, b"%d" % due)
 
     def lateness(self, topic: str, count: int) -> list[int]:
-        """By how many ms each of the messages of send_timed() was delivered behind its time."""
+        """How many ms after its time each message of send_timed() was delivered."""
         found = []
         with Wire(self.server.address) as wire:
             for offset in range(count):
@@ -114,7 +116,7 @@ class Running:
         return found
 
     def restart_cold(self, **settings: str) -> None:
-        """Restart it with other settings and nothing of its log in memory."""
+        """Restart with other settings and without the log in the page cache."""
         self.server.stop()
         for path in (self.server.store / "commitlog").iterdir():
             with path.open("rb") as file:
@@ -123,7 +125,7 @@ class Running:
         self._start(settings)
 
     def restart(self, **settings: str) -> None:
-        """Stop it and start it with other settings."""
+        """Restart with other settings."""
         self.server.stop()
         self._start(settings)
 
@@ -146,7 +148,7 @@ class Running:
         return min(times), max(times)
 
     def restart_seconds(self) -> float:
-        """Kill it, start it, and send: seconds from exec to the first stored message."""
+        """Kill the broker, start it, and send: seconds from exec to the first stored message."""
         topic = "ready"
         self.create_topics(Load(topic=topic))
         self.server.kill()
@@ -160,7 +162,7 @@ class Running:
 
 
 def topic_names(load: Load) -> list[str]:
-    """As the generator names them."""
+    """The generator's names of the topics."""
     if load.topics == 1:
         return [load.topic]
     return [f"{load.topic}-{number:04d}" for number in range(load.topics)]
@@ -177,7 +179,7 @@ def _stores(address: str, topic: str) -> bool:
 
 @contextmanager
 def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> Iterator[Running]:
-    """A broker with an empty store in the folder, which is gone afterwards."""
+    """A broker with an empty store in the folder, which is removed afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
     namesrv = servers.namesrv(kind, folder / "namesrv")
     broker = servers.broker(
@@ -192,6 +194,7 @@ def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> It
             **(SOONEST if kind == "congreve" and flush == "SYNC_FLUSH" else {}),
         },
         jvm=(*JVM, *(PRETOUCH if pretouch else ())),
+        watchdog_millis=0,
     )
     try:
         namesrv.start()

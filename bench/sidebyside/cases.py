@@ -1,4 +1,4 @@
-"""The loads, and how much of each a size means."""
+"""The loads, and the amount of each by size of the run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ QUEUES = 4
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How long and how much; times in seconds."""
+    """Amounts and times of a run; times in seconds."""
 
     rounds: int
     jit: float  # load before anything is measured: the JIT needs 10 s of a quiet machine
     warmup: float
     duration: float
-    settle: float  # before memory is read: a broker's housekeeping comes each 10 s
+    settle: float  # before memory is read: a broker's housekeeping runs every 10 s
     pull_messages: int  # in the topics that are pulled from
     delayed_messages: int  # of one level, all due at once
     timed_messages: int  # pending, each at a time of its own within TIMES_SPAN_S
@@ -116,7 +116,7 @@ SYNC_SENDS = {
     "sync-4x64": Load(inflight=64),
     "sync-batch-32x1KiB": Load(size=KIB, batch=32, inflight=8),
 }
-# What SYNC_FLUSH is held against: the reference without waiting for the disk, and the disk alone.
+# SYNC_FLUSH is compared with the reference's ASYNC_FLUSH and with the raw disk.
 ASYNC_64 = "async-4x64"
 RAW_ALONE = "raw-4KiB"
 RAW_TOGETHER = "raw-64KiB-x4"
@@ -128,7 +128,7 @@ COLD_PULL = PULLS["pull-32x1KiB"]
 SEND_ALONE = "send-before-cold-read"
 SEND_BESIDE = "send-beside-cold-read"
 COLD_READ = "cold-read"
-# All that the generator sends passes, so that both brokers answer with the same messages.
+# All messages of the generator pass, so that both brokers answer with the same messages.
 FILTERED_PULL = msgspec.structs.replace(
     PULLS["pull-32x128B"],
     sql="TAGS IN ('TagA', 'TagB') AND UNIQ_KEY IS NOT NULL AND (price > 5 OR price IS NULL)",
@@ -145,18 +145,18 @@ MANY_QUEUES = "send-128B-many-queues"
 
 
 def timed(load: Load, size: Size, topic: str) -> Load:
-    """The load for as long as the size says, on a topic of its own."""
+    """The load for the size's duration, on a topic of its own."""
     return msgspec.structs.replace(load, topic=topic, warmup=size.warmup, duration=size.duration)
 
 
 def fill(topic: str, messages: int, body: int, queues: int = QUEUES) -> Load:
-    """So many messages, stored as fast as any broker can: in batches of 32."""
+    """That many messages, stored as fast as possible: in batches of 32."""
     requests = max(1, messages // 32)
     return Load(topic=topic, queues=queues, size=body, batch=32, inflight=8, count=requests)
 
 
 def many_queues(size: Size) -> Load:
-    """One send after the other goes to another topic."""
+    """Each send goes to another topic than the one before."""
     return Load(topics=size.topics, queues=size.queues_per_topic)
 
 
@@ -166,7 +166,7 @@ def delayed(topic: str, size: Size) -> Load:
 
 
 def timed_messages(topic: str, size: Size) -> Load:
-    """Messages of which hardly any is due while anybody looks."""
+    """Messages of which hardly any comes due during the measurement."""
     return Load(topic=topic, inflight=64, count=size.timed_messages, deliver_within=TIMES_SPAN_S)
 
 

@@ -1,4 +1,4 @@
-"""The compiled load generator (bench/loadgen): built when its source has changed, run, and read."""
+"""Builds, runs and reads the compiled load generator (bench/loadgen)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), ("sql", Non
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What the generator does; the fields are its options, times in seconds, sizes in bytes."""
+    """The generator's options; times in seconds, sizes in bytes."""
 
     mode: str = "send"
     topic: str = "loadgen"
@@ -43,7 +43,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
 
     def options(self) -> Iterator[str]:
-        """The command line; DEFAULTS and JSON headers are the program's own."""
+        """The command line; omitted options have the program's defaults."""
         for name, value in msgspec.structs.asdict(self).items():
             option = f"--{name.replace('_', '-')}"
             if value is True:
@@ -53,11 +53,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
-    """What it counted.
+    """The generator's counts.
 
     `requests`, `messages` and `bytes` (message bodies; for pulls whole records) were answered with
-    success while it measured; `all_messages` were answered with success at any time.
-    `latency` holds (ns, requests).
+    success during the measurement; `all_messages` were answered with success at any time. `latency`
+    holds (ns, requests).
     """
 
     requests: int
@@ -74,12 +74,12 @@ class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
     @property
     def failures(self) -> int:
-        """Answers with another code than success, and what was no answer at all."""
+        """Answers with an error code, and requests without an answer."""
         return self.broken + sum(self.errors.values())
 
     def histogram(self) -> HdrHistogram:
@@ -96,11 +96,11 @@ class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class GeneratorError(Exception):
-    """The generator could not do its work; the text is what it said."""
+    """The generator failed; the text is its output."""
 
 
 def build() -> Path:
-    """Compile the generator where its source is newer than the program."""
+    """Compile the generator when its source is newer than the program."""
     sources = sorted(SOURCE.glob("*.c"))
     newest = max(path.stat().st_mtime for path in [*sources, *SOURCE.glob("*.h")])
     if not PROGRAM.is_file() or PROGRAM.stat().st_mtime < newest:
@@ -111,7 +111,8 @@ def build() -> Path:
 
 
 def run(port: int, load: Load) -> LoadResult:
-    """Put the load on a server of this machine; GeneratorError where the connection fails."""
+    """Run the load against a server of this machine. Raises GeneratorError when the connection
+    fails."""
     command = [str(build()), f"--port={port}", *load.options()]
     limit = COUNT_LIMIT_S if load.count else load.warmup + load.duration + DRAIN_S
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
@@ -121,12 +122,12 @@ def run(port: int, load: Load) -> LoadResult:
 
 
 def together(results: list[LoadResult]) -> LoadResult:
-    """Runs of the same load as one."""
+    """Merge runs of the same load into one."""
     whole = results[0]
-    for more in results[1:]:
-        latency = Counter(dict(whole.latency)) + Counter(dict(more.latency))
-        sums = {name: getattr(whole, name) + getattr(more, name) for name in _SUMS}
-        errors = Counter(whole.errors) + Counter(more.errors)
+    for other in results[1:]:
+        latency = Counter(dict(whole.latency)) + Counter(dict(other.latency))
+        sums = {name: getattr(whole, name) + getattr(other, name) for name in _SUMS}
+        errors = Counter(whole.errors) + Counter(other.errors)
         whole = msgspec.structs.replace(
             whole, latency=sorted(latency.items()), errors=dict(errors), **sums
         )
@@ -135,7 +136,7 @@ def together(results: list[LoadResult]) -> LoadResult:
 
 @contextmanager
 def sink(size: int = 128) -> Iterator[tuple[int, int]]:
-    """A server that does nothing but answer; its port and process id."""
+    """A server that only answers; yields its port and process id."""
     command = [str(build()), "--mode=sink", "--port=0", f"--size={size}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What the kernel says of a process and of the machine."""
+"""Figures of the kernel about a process and the machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GIBIBYTE = 1 << 30
 
 
 class Memory(msgspec.Struct, frozen=True, rename="camel"):
-    """Resident memory in MiB: what the process holds itself, and mapped pages of files."""
+    """Resident memory in MiB: the process's own, and mapped pages of files."""
 
     anonymous: float
     file: float
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all its threads so far, in steps of 10 ms (proc(5), stat)."""
+    """User and system time of all threads so far, in steps of 10 ms (proc(5), stat)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -44,9 +44,9 @@ def memory(pid: int) -> Memory:
 def full_page_cache(folder: Path) -> Iterator[None]:
     """Fill free memory with pages of a sparse file while the block runs.
 
-    A virtual machine gives free memory back to its host, and gets it again at a fault that takes
-    longer than all else a broker does with a page. A machine that has run for some days has no free
-    memory: its page cache recycles. This is how both brokers find it.
+    A virtual machine returns free memory to its host, and getting it back at a page fault takes
+    longer than everything else a broker does with the page. A machine that has run for days has no
+    free memory: its page cache recycles pages. Both brokers are measured in that state.
     """
     lines = Path("/proc/meminfo").read_text().splitlines()
     free = next(int(line.split()[1]) for line in lines if line.startswith("MemFree:"))
@@ -55,7 +55,7 @@ def full_page_cache(folder: Path) -> Iterator[None]:
     chunk = bytearray(MEBIBYTE)
     try:
         with path.open("w+b", buffering=0) as file:
-            # An eighth more: the kernel keeps some free that it would have to ask the host for.
+            # An eighth more: the kernel keeps a reserve, which it would have to get from the host.
             file.truncate(free // 8 * 9 * KIBIBYTE)
             while file.readinto(chunk):
                 pass
@@ -65,7 +65,7 @@ def full_page_cache(folder: Path) -> Iterator[None]:
 
 
 def machine() -> dict[str, str | int | float]:
-    """What a reader must know to judge the figures; no names and no paths."""
+    """Facts about the machine that a reader needs to judge the figures, without names and paths."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -86,7 +86,7 @@ def machine() -> dict[str, str | int | float]:
 
 
 def commit() -> str:
-    """The checkout's commit; "+" where files differ from it."""
+    """The checkout's commit, with "+" when files differ from it."""
     here = Path(__file__).parent
     head = _first_line("git", "-C", str(here), "rev-parse", "--short", "HEAD")
     changed = _first_line("git", "-C", str(here), "status", "--porcelain", "-uno")

@@ -1,4 +1,4 @@
-"""Medians, ratios and bounds; a table for people, JSON for programs, a picture for documents."""
+"""Medians, ratios and bounds: a table for people, JSON for programs, a plot for documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from rich.table import Table
 
 from . import cases
-from .sessions import CaseResult
+from .results import CaseResult
 
 OURS, THEIRS = "congreve", "java"
 
@@ -26,17 +26,18 @@ class Medians:
 
     @property
     def drivers(self) -> set[str]:
+        """The measured brokers."""
         return {driver for driver, _ in self._of}
 
     def get(
         self, driver: str, workload: str, figure: Callable[[CaseResult], float]
     ) -> float | None:
-        """None where that was not measured."""
+        """The figure, None when it was not measured."""
         found = self._of.get((driver, workload))
         return median(map(figure, found)) if found else None
 
     def quantiles(self, driver: str, workload: str) -> dict[str, float]:
-        """Of the last round; empty where that was not measured."""
+        """The latencies of the last round; empty when they were not measured."""
         found = self._of.get((driver, workload))
         return found[-1].quantiles if found else {}
 
@@ -45,10 +46,10 @@ Figure = Callable[[Medians, str], float | None]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of the table: what is compared, in which unit, and what the bound is.
+    """A row of the table: the compared figure, its unit and its bound.
 
-    `least` and `most` bound ours divided by theirs; `limit` bounds ours alone. Ours is enough at
-    `floor`, whatever theirs is.
+    `least` and `most` bound the ratio of ours to theirs; `limit` bounds ours alone. Ours suffices
+    at `floor`, whatever theirs is.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Row(msgspec.Struct, frozen=True):
     floor: float | None = None
 
     def bound(self) -> str:
+        """The bound as text."""
         if self.floor is not None:
             return f">= {self.floor:g} or {self.least:g} x"
         if self.least is not None:
@@ -69,7 +71,7 @@ class Row(msgspec.Struct, frozen=True):
         return f"<= {self.limit:g}" if self.limit is not None else ""
 
     def met(self, ours: float | None, theirs: float | None) -> bool | None:
-        """None where there is no bound or nothing to hold it against."""
+        """Whether the bound is met; None when there is no bound or no figure to compare with."""
         if ours is None:
             return None
         if self.limit is not None:
@@ -116,28 +118,28 @@ def _seconds(workload: str) -> Figure:
 
 
 def _fall(medians: Medians, driver: str) -> float | None:
-    """How many percent slower many queues are than one."""
+    """By how many percent sends to many queues are slower than to one."""
     one = medians.get(driver, cases.ONE_QUEUE, lambda r: r.rate)
     many = medians.get(driver, cases.MANY_QUEUES, lambda r: r.rate)
     return None if one is None or many is None else 100.0 * (1.0 - many / one)
 
 
 def _over_raw(medians: Medians, driver: str) -> float | None:
-    """Milliseconds that the broker adds to what the disk takes for 4 KiB."""
+    """Milliseconds that the broker adds to the disk's time for 4 KiB."""
     raw = medians.get(driver, cases.RAW_ALONE, lambda r: r.latency["50"])
     whole = medians.get(driver, "sync-one-at-a-time", lambda r: r.latency["50"])
     return None if raw is None or whole is None else whole - raw
 
 
 def _share_of_raw(medians: Medians, driver: str) -> float | None:
-    """Percent of what the disk takes in writes of 64 KiB, four in flight; bodies alone count."""
+    """Percent of the disk's rate for writes of 64 KiB, four in flight; only bodies count."""
     raw = medians.get(driver, cases.RAW_TOGETHER, lambda r: r.rate * r.message_size)
     bodies = medians.get(driver, "sync-batch-32x1KiB", lambda r: r.rate * r.message_size)
     return None if raw is None or bodies is None else 100.0 * bodies / raw
 
 
 def _beside_cold_read(medians: Medians, driver: str) -> float | None:
-    """How many times the p99.9 of sends without a cold read they have with one."""
+    """Ratio of the p99.9 of sends with a cold read to that without."""
     alone = medians.get(driver, cases.SEND_ALONE, lambda r: r.latency["999"])
     beside = medians.get(driver, cases.SEND_BESIDE, lambda r: r.latency["999"])
     return None if alone is None or beside is None else beside / alone
@@ -203,7 +205,7 @@ def _text(value: float | None, unit: str) -> str:
 
 
 def table(medians: Medians) -> Table:
-    """Ours, theirs, the ratio and whether the bound is met."""
+    """Both figures, their ratio and whether the bound is met."""
     found = Table(title="Congreve and Apache RocketMQ 4.9.4, medians of the rounds")
     found.add_column("work")
     for name in ("Congreve", "RocketMQ", "ratio", "bound"):
@@ -241,12 +243,13 @@ def summary(medians: Medians) -> list[dict[str, object]]:
 
 
 def write_json(path: Path, document: dict[str, object]) -> None:
+    """Write the summary and all results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def write_plot(path: Path, medians: Medians) -> None:
-    """Rates as bars, and the latencies of the first case by percentile."""
+    """Plot rates as bars, and the latencies of the first case by percentile."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

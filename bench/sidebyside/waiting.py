@@ -1,4 +1,4 @@
-"""Pulls that wait for messages: what they cost, whom a message wakes, and how soon."""
+"""Waiting pulls: their cost, which of them a message wakes, and how soon."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ WAKE_LIMIT_S = 5.0
 
 
 class WokenWronglyError(Exception):
-    """Another pull than those of the queue was answered, or one of them was not."""
+    """A pull of another queue was answered, or one of the queue was not."""
 
 
 class HeldPulls:
-    """`pulls` at the ends of queues 0 to `queues` - 1 of a new topic, over CONNECTIONS."""
+    """Holds `pulls` pulls at the ends of queues 0 to `queues` - 1 of a new topic, over
+    CONNECTIONS connections."""
 
     def __init__(self, address: str, topic: str, queues: int, pulls: int) -> None:
         self._topic = topic
@@ -30,7 +31,7 @@ class HeldPulls:
         self._wires = {wire.fileno(): wire for wire in wires}
         self._poll = self._stack.enter_context(select.epoll())
         for descriptor in self._wires:
-            # Told once of each arrival: an answer is timed before any of them is read.
+            # Edge-triggered: each answer is timed before any of them is read.
             self._poll.register(descriptor, select.EPOLLIN | select.EPOLLET)
         for number in range(pulls):
             # The pulls of one queue wait on different connections.
@@ -44,7 +45,7 @@ class HeldPulls:
         self._stack.close()
 
     def wake(self, sender: Wire, queue: int) -> list[float]:
-        """Send one message to the queue; seconds from then to each answer of its pulls."""
+        """Send one message to the queue; returns the seconds until each answer of its pulls."""
         waiting = {place[0]: place for place, of in self._queue_of.items() if of == queue}
         delays: dict[int, float] = {}
         begin = time.perf_counter()
@@ -78,7 +79,7 @@ class HeldPulls:
 
 @contextmanager
 def idle_connections(address: str, count: int) -> Iterator[None]:
-    """So many connections that say nothing."""
+    """That many idle connections."""
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(Wire(address))

@@ -1,8 +1,9 @@
-"""How fast Spark reads: `PYTHONPATH=bench python -m sparkspeed [--messages N] [--store DIR]`.
+"""Measures how fast Spark reads: `PYTHONPATH=bench python -m sparkspeed [--messages N] [--store
+DIR]`.
 
-local[2], one run, a store of 128-byte messages. Prints rows a second, and beside each case what
-the same run says of its alternative; ratios within a run are what counts. Figures go to
-bench/results/spark.json and spark.png.
+local[2], one run, a store of 128-byte messages. Prints rows per second, and beside each case its
+alternative in the same run; compare ratios within a run. Figures go to bench/results/spark.json and
+spark.png.
 """
 
 from __future__ import annotations
@@ -16,29 +17,30 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from congreve.records.arrow import TYPES
+from congreve.records.columns.arrow import TYPES
 from congreve.spark.session import SETTINGS, UNIX_SOCKETS, local_session
 from sparkspeed.broker import serving
+from sparkspeed.bytes_read import share_read
 from sparkspeed.ceiling import RepeatedSource
 from sparkspeed.processors import seconds_of_children
 from sparkspeed.report import Figure, write_json, write_plot
 from sparkspeed.rowreader import RowSource
 from sparkspeed.same import digest, own_frame
 from sparkspeed.store import BEGIN_MS, BROKER, QUEUES, TOPIC, fill
-from sparkspeed.touched import share_touched
 
 RESULTS = Path(__file__).parents[1] / "results"
 ROUNDS = 3
 WARM_UP_S = 10
-"""Before each case, not measured: the JVM compiles what it runs for some ten rounds. The brokers of
+"""Warm-up rounds before each case: the JVM compiles the code in some ten rounds. The brokers of
 `sidebyside` have such a warm-up, too."""
 AGAIN = "one batch again and again"
 MINUTE_MS = 60_000
 ROWS_SLOWLY = 20_000
-"""Of each queue, for readers that would take minutes for all."""
+"""Messages of each queue for readers that would take minutes for all."""
 
 
 def main() -> None:
+    """Run all cases and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=5_000_000)
     parser.add_argument("--store", type=Path, help="kept, and used again where it is there")
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 class Bench:
-    """The cases; what was measured is in `figures`."""
+    """The cases; `figures` holds the results."""
 
     def __init__(self, spark: Any, root: Path, messages: int) -> None:
         self._spark = spark
@@ -70,11 +72,11 @@ class Bench:
         self._root = root
         self._files = {"storePath": str(root), "brokerName": BROKER}
         self.figures: list[Figure] = []
-        # Spark's first query costs seconds, and the first read fills the page cache.
+        # Spark's first query takes seconds, and the first read fills the page cache.
         drain(self._read(self._files))
 
     def files(self) -> None:
-        """Rows and aggregates out of the store's files, beside what Spark itself can take."""
+        """Rows and aggregates from the store's files, beside the ceiling of Spark itself."""
         self._rate("storePath, all columns", lambda: drain(self._read(self._files)), aim=3)
         self._rate(f"{AGAIN}, all columns", lambda: drain(self._again("all")))
         self._rate(f"{AGAIN}, tags", lambda: drain(self._again("tags")))
@@ -104,8 +106,8 @@ class Bench:
         self._note(Figure("one tag by option beside Spark's filter", filtered / pushed, "x", 5))
         begin = BEGIN_MS + 12 * 60 * MINUTE_MS
         window = {"startingTimestamp": str(begin), "endingTimestamp": str(begin + MINUTE_MS)}
-        share = 100 * share_touched(self._root, TOPIC, window)
-        self._note(Figure("bytes touched for one minute of a day", share, "%", 2, least=False))
+        share = 100 * share_read(self._root, TOPIC, window)
+        self._note(Figure("bytes read for one minute of a day", share, "%", 2, least=False))
 
     def brokers(self) -> None:
         """The same rows over the protocol, beside a reader of single rows."""
@@ -122,7 +124,7 @@ class Bench:
             self._rate("nameServer, body, pulls of at most 32", lambda: drain(frame))
 
     def _same(self, served: dict[str, str]) -> None:
-        """Whether Spark's own frame, files and brokers give the same rows."""
+        """Check that Spark's own frame, files and brokers give the same rows."""
         own = own_frame(self._spark, self._messages)
         files, brokers = self._read(self._files), self._read(served)
         expected = digest(own, own.columns)
@@ -144,7 +146,8 @@ class Bench:
         self._read(self._files, columns="queueOffset,storeSize").groupBy().sum().collect()
 
     def _again(self, columns: str) -> Any:
-        """What Spark itself can take of these columns: nothing is read for it."""
+        """The ceiling of Spark for these columns: one batch is returned repeatedly, without
+        reading."""
         rows = str(self._messages)
         return self._read(self._files, source="repeated", columns=columns, rows=rows)
 
@@ -154,7 +157,7 @@ class Bench:
     def _rate(
         self, name: str, work: Callable[[], Any], aim: float | None = None, rows: int | None = None
     ) -> float:
-        """The median of ROUNDS in seconds, after the warm-up."""
+        """The median time of ROUNDS in seconds, after the warm-up."""
         rows = rows or self._messages
         times, spent = [], []
         warm = time.perf_counter() + WARM_UP_S
@@ -177,11 +180,12 @@ class Bench:
 
 
 def drain(frame: Any) -> None:
-    """Every column of every row comes to the JVM and goes nowhere."""
+    """Pass every column of every row to the JVM and drop it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def by_tag(frame: Any) -> None:
+    """Count messages by tag."""
     frame.groupBy("tags").count().collect()
 
 

@@ -1,4 +1,4 @@
-"""A broker on the bench store, in a process of its own."""
+"""A broker on the benchmark's store, in a process of its own."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def serving(root: Path, settings: dict[str, str]) -> Iterator[str]:
 
 
 async def serve(root: str, settings: dict[str, str]) -> None:
+    """Serve the store until the process is terminated."""
     async with NameServer(host="127.0.0.1", port=0) as name_server:
         config = BrokerConfig()
         config.apply(

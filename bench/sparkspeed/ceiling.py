@@ -1,4 +1,4 @@
-"""What Spark itself can take: one batch of the store's rows, given to it again and again."""
+"""Measures Spark itself: one batch of the store's rows is returned repeatedly."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from pyspark.sql.types import StructType
 from congreve.spark.batch import BatchReader
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
-from congreve.spark.storemode import StoreSource
+from congreve.spark.store_source import StoreSource
 from sparkspeed.store import QUEUES
 
 
 class RepeatedSource(DataSource):
-    """The options of format rocketmq, and `rows`: how many to give altogether."""
+    """The options of format rocketmq, and `rows`: how many to return in total."""
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "repeated"
 
     def schema(self) -> StructType:
+        """The schema."""
         return wanted_schema(parse(self._own()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch."""
         options = parse(self._own())
         reader = BatchReader(options, checked_schema(schema, options))
         source = StoreSource(options)
@@ -43,9 +46,11 @@ class RepeatedReader(DataSourceReader):
         self._batch, self._rows = batch, rows
 
     def partitions(self) -> list[InputPartition]:
+        """The partitions."""
         return [InputPartition(number) for number in range(QUEUES)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the same batch repeatedly."""
         left = self._rows
         while left > 0:
             yield self._batch.slice(0, left)

@@ -1,4 +1,4 @@
-"""Processor time of all that a case keeps busy: the JVM, Python's workers, the broker."""
+"""CPU time of all processes of a case: the JVM, Python's workers, the broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def seconds_of_children() -> float:
-    """User and system time of this process's descendants, those that have ended included."""
+    """User and system time of this process's descendants, including those that have ended."""
     times: dict[int, tuple[int, float]] = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
@@ -17,9 +17,9 @@ def seconds_of_children() -> float:
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended meanwhile
         times[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
     ours = {os.getpid()}
-    while more := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
-        ours |= more
+    while found := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
+        ours |= found
     return sum(times[pid][1] for pid in ours - {os.getpid()} if pid in times)

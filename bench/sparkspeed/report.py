@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as a picture: each figure beside what was to be reached."""
+"""Writes the measured figures and their targets as JSON and as a plot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure; `aim` in the same unit, None where the case is there for comparison."""
+    """One figure; `aim` has the same unit, None when the case is only a comparison."""
 
     work: str
     value: float
@@ -19,16 +19,18 @@ class Figure:
     least: bool = True
     """Whether the value must be above the aim (rows a second) or below it (a share)."""
     cpu_us: float | None = None
-    """Processor time a row of all processes: what a busy machine disturbs least."""
+    """CPU time per row of all processes: the figure that a busy machine distorts least."""
 
     @property
     def reached(self) -> bool | None:
+        """Whether the value reaches the aim."""
         if self.aim is None:
             return None
         return self.value >= self.aim if self.least else self.value <= self.aim
 
 
 def write_json(path: Path, figures: list[Figure], messages: int) -> None:
+    """Write all figures."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "messages": messages,
@@ -40,7 +42,7 @@ def write_json(path: Path, figures: list[Figure], messages: int) -> None:
 
 
 def write_plot(path: Path, figures: list[Figure]) -> None:
-    """Bars of rows a second, and a mark where a case has an aim."""
+    """Plot rows per second as bars, with a mark where a case has an aim."""
     from matplotlib.figure import Figure as Picture
 
     rates = [figure for figure in figures if figure.unit == "M rows/s"][::-1]

@@ -1,4 +1,4 @@
-"""A reader as one writes it at first: one pull after the other, a Python tuple for each message."""
+"""A naive reader for comparison: sequential pulls and a Python tuple for each message."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from congreve.client.consumer import PullConsumer
-from congreve.client.loopthread import LoopThread
+from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import MessageQueue
+from congreve.client.transport.loop_thread import LoopThread
 
 COLUMNS = {
     "body": "body binary",
@@ -26,17 +26,20 @@ class RowSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "rows"
 
     def schema(self) -> str:
+        """The schema."""
         return COLUMNS[self.options["columns"]]
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch."""
         return RowReader(dict(self.options), len(schema))
 
 
 class RowReader(DataSourceReader):
-    """One task a queue."""
+    """One task for each queue."""
 
     def __init__(self, options: dict[str, str], width: int) -> None:
         options = {name.lower(): value for name, value in options.items()}
@@ -45,11 +48,13 @@ class RowReader(DataSourceReader):
         self._width = width
 
     def partitions(self) -> list[InputPartition]:
+        """One partition for each queue."""
         with self._client() as client:
             queues = client.run(client.client.queues(self._topic))
         return [InputPartition((q.topic, q.broker_name, q.queue_id)) for q in queues]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Pull a queue and yield a tuple for each message."""
         topic, broker, queue_id = partition.value
         queue = MessageQueue(topic=topic, broker_name=broker, queue_id=queue_id)
         with self._client() as client:

@@ -1,4 +1,4 @@
-"""The store's rows as Spark itself makes them, and whether two frames hold the same rows."""
+"""Builds the store's rows with Spark's own expressions, and compares frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkspeed.store import BATCH, BEGIN_MS, BODY, BROKER, DAY_MS, QUEUES, TAGS
 
 
 def own_frame(spark: Any, messages: int) -> Any:
-    """What store.fill() wrote, out of Spark's own expressions: no code of the source is asked."""
+    """The rows of store.fill() as Spark expressions, without any code of the source."""
     codes = f.array(*(f.lit(string_hash(f"Tag{tag}")).cast("bigint") for tag in range(TAGS)))
     batch = f.expr(f"id div {BATCH}")
     stored = f.expr(f"{BEGIN_MS} + {DAY_MS} * (id - id % {BATCH}) div {messages}")
@@ -42,8 +42,8 @@ def own_frame(spark: Any, messages: int) -> Any:
 
 
 def digest(frame: Any, columns: list[str]) -> tuple[Any, ...]:
-    """The same for the same rows in any order: their number, two sums over hashes of each row's
-    bytes and, against rows that cancel each other out, their extremes."""
+    """A digest that is equal for equal rows in any order: their number, two sums of hashes of
+    each row's bytes and, so that differences cannot cancel out, the extremes of the hashes."""
     parts = [
         f.array_sort(f.map_entries(name)) if name == "properties" else f.col(name)
         for name in columns

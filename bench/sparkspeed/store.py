@@ -1,4 +1,5 @@
-"""A store to read: messages over eight queues, a hundred tags and one day of store time."""
+"""Creates a store to read: messages in eight queues, with a hundred tags and store times over a
+day."""
 
 import struct
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import encode_properties
 
 TOPIC = "bench"
@@ -21,7 +22,7 @@ HOST = ("127.0.0.1", 10911)
 
 
 def fill(root: Path, messages: int) -> None:
-    """Write `messages` of BODY bytes; their store times spread evenly over DAY_MS."""
+    """Write `messages` messages of BODY bytes; their store times spread evenly over DAY_MS."""
     clock = ManualClock(BEGIN_MS)
     config = StoreConfig(
         root_dir=str(root), flush_disk_type="ASYNC_FLUSH", message_index_enable=False
@@ -46,7 +47,7 @@ def fill(root: Path, messages: int) -> None:
 
 
 def element(number: int) -> bytes:
-    """One message of a batch, as a client writes it."""
+    """One message of a batch, in the client's encoding."""
     body = (b"%016d" % number) * (BODY // 16)
     properties = encode_properties(
         {

@@ -14,15 +14,14 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from failpoints import writer
+from failpoints import preload, writer
 
-from congreve.engine.statefile import StateFile
+from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
-from congreve.engine.verify import StoreExaminer
 from congreve.io_backends.probe import uring_refusal
 from congreve.records.record import decode_record
 
-HERE = Path(writer.__file__).parent
 BACKENDS = ("mmap", "pool", "uring")
 STEPS = [
     *(("open", name) for name in ("commitlog", "consumequeue", "index")),
@@ -47,10 +46,7 @@ Count = Callable[[str, int], None]
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled failpoints."""
-    library = tmp_path_factory.mktemp("failpoints") / "failpoints.so"
-    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "failpoints.c")]
-    subprocess.run([*command, "-ldl"], check=True)
-    return library
+    return preload.compiled(tmp_path_factory.mktemp("failpoints"))
 
 
 class Life:
@@ -68,15 +64,7 @@ class Life:
 
     def run(self, call: str, file: str, nth: int, does: str, times: int = 1) -> int:
         """One process; its exit code."""
-        failpoint = {
-            "LD_PRELOAD": str(self._library),
-            "FAILPOINT_ROOT": str(self.root),
-            "FAILPOINT_CALL": call,
-            "FAILPOINT_FILE": file,
-            "FAILPOINT_NTH": str(nth),
-            "FAILPOINT_DOES": does,
-            "FAILPOINT_TIMES": str(times),
-        }
+        failpoint = preload.environment(self._library, self.root, call, file, nth, does, times)
         done = subprocess.run(
             [sys.executable, writer.__file__, str(self.root), str(self._next), self.backend],
             env={**os.environ, **failpoint},

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.reader import GetStatus
+from congreve.engine.queue.reader import GetStatus
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.fault import FaultBackend
-from congreve.io_backends.faultplan import Fault, FaultPlan, Group
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.fault.fault import FaultBackend
+from congreve.io_backends.fault.plan import Fault, FaultPlan, Group
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
@@ -47,7 +47,7 @@ def inner_backend(name: str, folder: Path) -> Backend:
         return PoolBackend(buffers=8)
     if (refusal := uring_refusal(str(folder))) is not None:
         pytest.skip(refusal)
-    return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
+    return pytest.importorskip("congreve.io_backends.uring.uring").UringBackend(window=1 << 20)
 
 
 def body_of(number: int) -> bytes:

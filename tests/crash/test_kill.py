@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.store import MessageStore, PutStatus
-from congreve.engine.verify import StoreExaminer
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 TOPIC = "CrashTest"
@@ -56,7 +56,7 @@ def backend_of(name: str) -> Backend:
         return PoolBackend()
     if name == "mmap":
         return MmapBackend()
-    return pytest.importorskip("congreve.io_backends.uring").UringBackend(window=1 << 20)
+    return pytest.importorskip("congreve.io_backends.uring.uring").UringBackend(window=1 << 20)
 
 
 def opened(config: StoreConfig, backend: str) -> MessageStore:

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from killedstore import copy_running
+from harness.killed_store import copy_running
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.reader import GetStatus
+from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.queue.reader import GetStatus
 from congreve.engine.store import MessageStore, PutStatus
-from congreve.engine.verify import StoreExaminer
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_records
 
 TOPIC = "TailTest"

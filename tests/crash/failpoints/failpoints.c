@@ -1,11 +1,12 @@
 // Preloaded into a store's process: at the N-th call of one kind on one kind of file it ends the
-// process, or lets the call fail, or lets it do half of its work.
+// process, or lets the call fail or come late, or lets it do half of its work.
 //
 //   FAILPOINT_CALL  open, ftruncate, fallocate, write, sync, rename, unlink, link, mkdir or poll
 //   FAILPOINT_FILE  what the path below FAILPOINT_ROOT must contain
 //   FAILPOINT_NTH   counts from 1
-//   FAILPOINT_DOES  before, after: exit with 9 there; short: half a write; else an errno, from then
-//                   on for as many calls as FAILPOINT_TIMES says
+//   FAILPOINT_DOES  before, after: exit with 9 there; short: half a write; slow: SLOW_US late;
+//                   else an errno
+//   FAILPOINT_TIMES how many calls from then on are slow or fail
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #define MAPPED_MAX 4096
+#define SLOW_US 200000  // microseconds
 #define REAL(name) ((typeof(&name)) dlsym(RTLD_NEXT, #name))
 
 enum does { NOTHING, BEFORE, AFTER, SHORT, FAILS };
@@ -69,6 +71,10 @@ static enum does meet(const char *call, int wanted)
         return AFTER;
     if (strcmp(does, "short") == 0)
         return SHORT;
+    if (strcmp(does, "slow") == 0) {
+        usleep(SLOW_US);
+        return NOTHING;
+    }
     errno = atoi(does);
     return FAILS;
 }

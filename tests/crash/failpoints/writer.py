@@ -11,13 +11,13 @@ from pathlib import Path
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.statefile import StateFile
+from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped import MmapBackend
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
-from congreve.records.message import Record
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 TOPIC = "CrashTest"
@@ -45,7 +45,7 @@ def backend_of(name: str) -> Backend:
         return MmapBackend(prewrites=True)
     if name == "pool":
         return PoolBackend(prewrites=True)
-    from congreve.io_backends.uring import UringBackend
+    from congreve.io_backends.uring.uring import UringBackend
 
     return UringBackend(window=1 << 20)
 

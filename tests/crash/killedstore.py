@@ -1,9 +1,0 @@
-"""A running store's files as kill -9 would leave them."""
-
-import shutil
-from pathlib import Path
-
-
-def copy_running(store: str | Path, copy: Path) -> None:
-    """Copy the store's folder. What is being prepared beside the log moves while one copies."""
-    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("commitlog.prepared"))

@@ -1,0 +1,56 @@
+"""kill -9 of a whole broker under requests of every kind: no promise is broken.
+
+With `pytest -s` each broken promise is printed when it is found.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from wholebroker.checker import told
+from wholebroker.lives import Lives
+
+from congreve.io_backends.probe import uring_refusal
+
+#: Over mapped files a killed process loses nothing with either policy.
+WAYS = [
+    ("mmap", "SYNC_FLUSH"),
+    ("mmap", "ASYNC_FLUSH"),
+    ("pool", "SYNC_FLUSH"),
+    ("uring", "SYNC_FLUSH"),
+]
+KILLS_OF_A_STORE = 17
+SHORT = 100
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("backend", "policy"), WAYS)
+def test_no_promise_of_a_whole_broker_is_broken(
+    tmp_path: Path,
+    kill_rounds: int,
+    backend: str,
+    policy: str,
+    campaign: Callable[[str, int], None],
+) -> None:
+    """200 kills over the three backends from 1,000 rounds on."""
+    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
+        pytest.skip(refusal)
+    kills = max(1, kill_rounds // 20) if kill_rounds > SHORT else 1
+    wrong: list[str] = []
+
+    def note(where: str, faults: list[str]) -> None:
+        for fault in faults:
+            print(f"{backend}, {policy}, {where}: {fault}", flush=True)
+        wrong.extend(faults)
+
+    for first in range(0, kills, KILLS_OF_A_STORE):
+        with Lives(tmp_path / str(first), backend, policy, seed=first) as lives:
+            for kill in range(first, min(first + KILLS_OF_A_STORE, kills)):
+                lives.end_somehow()
+                note(f"kill {kill + 1} of {kills}", lives.start_and_check())
+                campaign(f"R10 kill -9 under all kinds of requests, {backend}, {policy}", 1)
+            if kill_rounds > SHORT or backend == "mmap":
+                note("settled", lives.settle_and_stop())
+        for (kind, code), times in lives.history.answers.items():
+            campaign(f"R10 {kind}, " + (f"refused {code}" if code else "success"), times)
+    assert not wrong, told(wrong)

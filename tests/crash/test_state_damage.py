@@ -1,0 +1,284 @@
+"""Each state file of a broker spoilt in every way: it starts, serves the log, and says so once."""
+
+import logging
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from harness.wire import SEND_MESSAGE_V2, Wire, send_fields
+from wholebroker import codes
+from wholebroker.administration import StateRequests
+from wholebroker.checker import Found, broken, told
+from wholebroker.damage import damages
+from wholebroker.history import History
+from wholebroker.lives import Lives
+from wholebroker.messages import QUEUES, SHARED, MessageRequests
+from wholebroker.reading import read_broker
+from wholebroker.session import Session
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig, load_config
+from congreve.broker.errors import ConfigError
+from congreve.broker.metadata.offset_file import OffsetFile
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.engine.state.sealed import seal
+from congreve.engine.state.state_file import StateFile
+from congreve.errors import CongreveError
+from congreve.namesrv.kvconfig import KvConfig
+
+#: Below the store's folder. What each holds, its backup or the log can bring back.
+FILES = [
+    "config/topics.json",
+    "config/subscriptionGroup.json",
+    "config/consumerOffset.json",
+    "config/consumerFilter.json",
+    "config/delayOffset.json",
+    "congreve/consumerOffset.journal",
+    "congreve/deletedTopics.json",
+    "congreve/transactionChecks.json",
+    "congreve/queues.json",
+    "congreve/index.json",
+    "congreve/timer.json",
+    "congreve/tuned.json",
+    "checkpoint",
+    "abort",
+]
+CONFIG = "congreve-broker.conf"
+SHORT = 100
+DELETED = seal(b'{"topics":{"Gone":100}}')
+TUNED = b'{"ioBackend":"mmap","flushDiskType":"SYNC_FLUSH","reason":"a test"}'
+
+
+class Lived(NamedTuple):
+    """A broker that stopped, and what its clients were told."""
+
+    folder: Path
+    history: History
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
+    folder = tmp_path_factory.mktemp("lived")
+    with Lives(folder, "mmap", "SYNC_FLUSH", seed=5) as lives:
+        lives.use(0.5).join()
+        fill_every_file(lives)
+        make_a_topic_again(lives)
+        assert lives.settle_and_stop() == []
+        store = lives.broker.store
+        (store / "abort").touch()
+        (store / "congreve/tuned.json").write_bytes(TUNED)
+        if not (store / "congreve/deletedTopics.json").exists():
+            (store / "congreve/deletedTopics.json").write_text(DELETED)
+        write_journal(store)
+        for name in FILES[:5]:
+            # The backup is as new as the file, so that nothing may be lost with the file alone.
+            shutil.copy(store / name, store / f"{name}.bak")
+        return Lived(lives.broker.config.parent, lives.history)
+
+
+def fill_every_file(lives: Lives) -> None:
+    """A busy machine's clients may not have come to what few of their requests do."""
+    with Session(lives.broker.address, lives.history) as session:
+        common = (session, lives.history, random.Random(1), "filling", ["Own-filling"])
+        messages, state = MessageRequests(*common), StateRequests(*common)
+        for request in (
+            messages.send,
+            messages.transact,
+            state.update_topic,
+            state.update_group,
+            state.update_offset,
+            state.join_with_filter,
+        ):
+            for _ in range(8):
+                request()
+
+
+def make_a_topic_again(lives: Lives) -> None:
+    """Its first messages, which no new ones follow, stay in the log."""
+    topics = ["Own-again"]
+    with Session(lives.broker.address, lives.history) as session:
+        messages = MessageRequests(session, lives.history, random.Random(1), "again", topics)
+        state = StateRequests(session, lives.history, random.Random(1), "again", topics)
+        for request in (state.update_topic, messages.send_to_own_topic, state.delete_topic):
+            request()
+        state.update_topic()
+
+
+def write_journal(store: Path) -> None:
+    """Offsets that were acknowledged after the file was written; a clean stop leaves none."""
+    offsets = ConsumerOffsetManager(BrokerConfig())
+    file = OffsetFile(
+        str(store / "config/consumerOffset.json"),
+        str(store / "congreve/consumerOffset.journal"),
+        offsets,
+    )
+    file.load()
+    for queue_id in range(QUEUES):
+        offsets.commit("Journal", SHARED, queue_id, queue_id)
+        offsets.acknowledge("Journal", SHARED, queue_id)
+        file.append(offsets.take_acknowledged())
+    file.close()
+
+
+class Spoilt:
+    """Copies of that broker's store, one after the other, each with one file spoilt."""
+
+    def __init__(self, lived: Lived, folder: Path) -> None:
+        self._lived = lived
+        self.store = folder / "store"
+
+    def start(self, name: str, text: bytes, *, both: bool) -> Found:
+        """Spoil it (its backup, too) and read what a broker makes of the store."""
+        self.copy()
+        (self.store / name).write_bytes(text)
+        if both:
+            (self.store / f"{name}.bak").write_bytes(text)
+        with self.broker() as broker:
+            return read_broker(broker.address, self._lived.history)
+
+    def copy(self) -> None:
+        """Have the store as it was."""
+        shutil.rmtree(self.store, ignore_errors=True)
+        shutil.copytree(self._lived.folder / "store", self.store)
+
+    def broker(self) -> Broker:
+        """A broker on the copy, not started."""
+        settings = {
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "listenPort": "0",
+            "namesrvAddr": "",
+            "ioBackend": "auto",
+        }
+        return Broker(load_config(self._lived.folder / CONFIG, settings).config)
+
+
+def promises_of_the_log(wrong: list[str]) -> list[str]:
+    """Without those of values, which only a state file holds."""
+    return [fault for fault in wrong if not fault.startswith("(")]
+
+
+def said_badly(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+    for record in caplog.records:
+        if record.exc_info:
+            yield f"a traceback in the log: {record.getMessage()} {record.exc_info[1]!r}"
+        elif "\n" in record.getMessage():
+            yield f"more than a line in the log: {record.getMessage()[:200]}"
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", FILES)
+def test_a_spoilt_state_file_stops_no_start_and_loses_no_message(
+    lived: Lived,
+    image_folder: Path,
+    name: str,
+    kill_rounds: int,
+    campaign: Callable[[str, int], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spoilt = Spoilt(lived, image_folder)
+    chance = random.Random(name)
+    original = (lived.folder / "store" / name).read_bytes()
+    ways = list(damages(name, original, chance, 4 if kill_rounds <= SHORT else kill_rounds // 10))
+    if kill_rounds <= SHORT:
+        ways = chance.sample(ways, 1)
+    wrong: list[str] = []
+    for way, text in ways:
+        for both in (False, True):
+            where = f"{name}{' and its backup' if both else ''}, {way}"
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                try:
+                    found = spoilt.start(name, text, both=both)
+                except CongreveError as error:
+                    wrong.append(f"{where}: no start: {str(error)[:300]}")
+                    continue
+                except Exception as error:
+                    error.add_note(where)
+                    raise
+            faults = promises_of_the_log(broken(lived.history, found, final=True))
+            wrong += [f"{where}: {fault[:300]}" for fault in (*faults[:3], *said_badly(caplog))]
+        campaign(f"R11 state file spoilt, {Path(name).name}", 2)
+    assert not wrong, told(wrong)
+
+
+@pytest.mark.crash
+def test_a_spoilt_broker_conf_is_refused_in_one_line_or_taken(
+    lived: Lived, tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
+) -> None:
+    """It says where the store is: a broker that goes on without it would be another one."""
+    original = (lived.folder / CONFIG).read_bytes()
+    path = tmp_path / CONFIG
+    for way, text in damages(CONFIG, original, random.Random(CONFIG), kill_rounds):
+        path.write_bytes(text)
+        try:
+            load_config(path)
+        except ConfigError as error:
+            assert str(path) in str(error) and "\n" not in str(error), way
+        campaign(f"R11 state file spoilt, {CONFIG}", 1)
+
+
+@pytest.mark.crash
+def test_a_spoilt_kv_config_falls_back_to_its_backup_or_to_nothing(
+    tmp_path: Path,
+    kill_rounds: int,
+    campaign: Callable[[str, int], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "kvConfig.json"
+    original = b'{"configTable":{"N":{"k":"v","{x}":"y"}}}'
+    for way, text in damages(path.name, original, random.Random(1), kill_rounds // 2):
+        for both in (False, True):
+            path.write_bytes(text)
+            path.with_name(f"{path.name}.bak").write_bytes(text if both else original)
+            settings = KvConfig(StateFile(str(path)))
+            caplog.clear()
+            settings.load()
+            assert both or path.exists() or settings.get("N", "k") == "v", way
+            assert not list(said_badly(caplog)), way
+            campaign(f"R11 state file spoilt, {path.name}", 1)
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    """A folder, or a file, that the broker's administrator mounted so; skips where none may."""
+    for command in (["--bind", str(path), str(path)], ["-o", "remount,bind,ro", str(path)]):
+        if subprocess.run(["mount", *command], capture_output=True, check=False).returncode != 0:
+            subprocess.run(["umount", str(path)], capture_output=True, check=False)
+            pytest.skip("no file system may be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", ["config", "config/topics.json"])
+def test_state_that_may_not_be_written_is_served_and_changes_of_it_are_refused(
+    lived: Lived, image_folder: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoilt = Spoilt(lived, image_folder)
+    spoilt.copy()
+    topic = {"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1"}
+    topic |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    with (
+        caplog.at_level(logging.WARNING),
+        read_only(spoilt.store / name),
+        spoilt.broker() as broker,
+        Wire(broker.address, timeout_s=30) as wire,
+    ):
+        wrong = broken(lived.history, read_broker(broker.address, lived.history), final=True)
+        assert [fault for fault in wrong if not fault.startswith("('kv'")] == []
+        for _ in range(3):
+            refused = wire.call(codes.UPDATE_AND_CREATE_TOPIC, topic)
+            assert refused.code == 1 and "topics.json" in (refused.remark or "")
+            assert wire.call(SEND_MESSAGE_V2, send_fields("Made", 0, {}), b"x").code != 0
+            assert wire.call(SEND_MESSAGE_V2, send_fields(SHARED, 0, {}), b"x").code == 0
+    assert not list(said_badly(caplog))
+    with spoilt.broker() as broker, Wire(broker.address, timeout_s=30) as wire:
+        assert wire.call(codes.UPDATE_AND_CREATE_TOPIC, topic).code == 0

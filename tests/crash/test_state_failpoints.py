@@ -1,0 +1,106 @@
+"""Each step of each state file's writing: the broker ends before or after it, or the step fails."""
+
+import errno
+import random
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+from failpoints import preload
+from wholebroker.checker import told
+from wholebroker.lives import Lives
+
+FILES = [
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset",
+    "consumerFilter.json",
+    "delayOffset.json",
+    "queues.json",
+    "index.json",
+    "timer",
+    "transactionChecks.json",
+    "deletedTopics.json",
+    "checkpoint",
+    "congreve-broker.conf",
+]
+CALLS = ["open", "write", "sync", "link", "rename"]
+#: What belongs to no file alone: the folders' own syncs, and the mark of a running broker.
+STEPS = [
+    *product(CALLS, FILES),
+    ("sync", "store/config"),
+    ("sync", "store/congreve"),
+    ("open", "abort"),
+    ("unlink", "abort"),
+]
+FAILING = [step for step in STEPS if step[0] not in ("link", "unlink")]
+SHORT = 100
+LIVES_OF_A_STORE = 20
+Count = Callable[[str, int], None]
+
+
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled failpoints."""
+    return preload.compiled(tmp_path_factory.mktemp("failpoints"))
+
+
+@pytest.mark.crash
+def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
+    tmp_path: Path, preloaded: Path, kill_rounds: int, campaign: Count
+) -> None:
+    dice = random.Random(12)
+    points = [*product(STEPS, ("before", "after"))]
+    dice.shuffle(points)
+    rounds = 1 if kill_rounds <= SHORT else kill_rounds // 9
+    wrong: list[str] = []
+    for first in range(0, rounds, LIVES_OF_A_STORE):
+        with Lives(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
+            lives.kill_at_work()
+            for number in range(first, min(first + LIVES_OF_A_STORE, rounds)):
+                (call, file), side = points[number % len(points)]
+                nth = 1 if number < len(points) else dice.randrange(1, 20)
+                root = lives.broker.folder
+                point = preload.environment(preloaded, root, call, file, nth, side)
+                code = lives.meet_failpoint(point, stops=bool(number % 4 == 0))
+                campaign(f"R12 whole broker, failpoint {'met' if code == 9 else 'not met'}", 1)
+                found = lives.start_and_check()
+                wrong += [f"{call} {file} {nth} {side}: {fault}" for fault in found]
+                lives.broker.kill()
+            if kill_rounds > SHORT:
+                lives.broker.start()
+                wrong += lives.settle_and_stop()
+    assert not wrong, told(wrong)
+
+
+@pytest.mark.crash
+def test_state_that_cannot_be_written_is_not_promised(
+    tmp_path: Path, preloaded: Path, kill_rounds: int, campaign: Count
+) -> None:
+    """Once, or for as long as the broker lives; it is killed or stopped afterwards."""
+    dice = random.Random(28)
+    steps = list(FAILING)
+    dice.shuffle(steps)
+    rounds = 1 if kill_rounds <= SHORT else kill_rounds // 9
+    wrong: list[str] = []
+    for first in range(0, rounds, LIVES_OF_A_STORE):
+        with Lives(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
+            lives.history.refusals_hold = False
+            lives.kill_at_work()
+            for number in range(first, min(first + LIVES_OF_A_STORE, rounds)):
+                call, file = steps[number % len(steps)]
+                error = dice.choice((errno.EIO, errno.ENOSPC))
+                nth, times = dice.randrange(1, 10), dice.choice((1, 1, 100_000))
+                root = lives.broker.folder
+                point = preload.environment(preloaded, root, call, file, nth, str(error), times)
+                lives.meet_failpoint(point, stops=dice.random() < 0.5)
+                campaign("R12 whole broker, a call fails", 1)
+                found = lives.start_and_check()
+                where = f"{call} {file} {nth} {errno.errorcode[error]} x {times}"
+                wrong += [f"{where}: {fault}" for fault in found]
+                lives.broker.kill()
+            if kill_rounds > SHORT:
+                lives.broker.start()
+                wrong += lives.settle_and_stop()
+    assert not wrong, told(wrong)

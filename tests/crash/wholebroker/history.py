@@ -1,0 +1,125 @@
+"""What clients asked a broker for and what it answered: the promises that a kill must not break.
+
+Each name of a thing and each number of a message belongs to one client, so nothing here is locked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+
+ABSENT = None
+SUCCESS = 0
+UNSURE = (10, 14)  # stored, and not confirmed by the disk
+
+#: What a register is of: ("topic", name), ("group", name), ("offset", topic, group, queue id),
+#: ("config", key) or ("kv", namespace, key)
+Key = tuple[str | int, ...]
+Value = tuple[int, ...] | int | str | None
+
+
+@dataclass
+class Register:
+    """One value of the broker's state, and what it may have become."""
+
+    settled: Value = ABSENT
+    open: list[Value] = field(default_factory=list)  # asked for, without an answer so far
+
+    def ask(self, value: Value) -> None:
+        self.open.append(value)
+
+    def done(self, value: Value) -> None:
+        """The broker answered success: whatever was asked for before is overwritten."""
+        self.settled, self.open = value, []
+
+    def refused(self, value: Value) -> None:
+        """The broker answered that it did not take the value."""
+        self.open.remove(value)
+
+    def allowed(self) -> list[Value]:
+        """What it may be after a kill."""
+        return [self.settled, *self.open]
+
+
+@dataclass
+class Copies:
+    """How often one message may and must stand in one topic."""
+
+    body: bytes
+    asked: int = 0  # requests that may have put it there: at most so many
+    promised: int = 0  # those of them that were answered with success: at least so many
+    at_once: bool = True  # False: what is promised comes later, from a delay or a check
+    not_before_ms: int = 0  # earlier it must not have been stored
+    place: tuple[int, int] | None = None  # queue id and queue offset
+    physical_offset: int = -1
+
+    def ask(self) -> None:
+        self.asked += 1
+
+    def done(self, place: tuple[int, int] | None = None, physical_offset: int = -1) -> None:
+        self.promised += 1
+        self.place, self.physical_offset = place, physical_offset
+
+    def refused(self) -> None:
+        self.asked -= 1
+
+
+class History:
+    """All that clients of one broker and its name server were told."""
+
+    def __init__(self) -> None:
+        self.registers: dict[Key, Register] = {}
+        self.copies: dict[tuple[str, int], Copies] = {}  # by topic and number
+        self.batches: list[tuple[str, list[int]]] = []  # topic, numbers of one unanswered batch
+        self.commits: dict[int, bool] = {}  # number of a half message -> how its producer ends it
+        self.faults: list[str] = []  # what was wrong at once
+        self.answers: Counter[tuple[str, int]] = Counter()  # kind of request, code
+        self.refusals_hold = True  # False while the disk fails: what was refused may be there
+        self._numbers = count(1)
+
+    def refuses(self, code: int) -> bool:
+        """Whether an answer with this code says that nothing was done."""
+        return code not in (SUCCESS, *UNSURE) and self.refusals_hold
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def register(self, *key: str | int) -> Register:
+        return self.registers.setdefault(key, Register())
+
+    def message(self, topic: str, number: int) -> Copies:
+        """The copies of a message in a topic, none asked for so far where they are new."""
+        known = self.copies.get((topic, number))
+        if known is None:
+            known = self.copies[topic, number] = Copies(body_of(number))
+        return known
+
+    def topic_dies(self, topic: str, *, certain: bool) -> None:
+        """A topic is being deleted; `certain` when it is gone, with its messages and offsets."""
+        for (name, _), copies in list(self.copies.items()):
+            if name == topic:
+                copies.promised = 0
+                copies.place = None
+                copies.asked = 0 if certain else copies.asked
+        for key, register in list(self.registers.items()):
+            if key[0] == "offset" and key[1] == topic:
+                if certain:
+                    register.done(ABSENT)
+                else:
+                    register.ask(ABSENT)
+
+
+def body_of(number: int) -> bytes:
+    """A message's bytes follow from its number, so that each of them can be checked."""
+    chance = random.Random(number)
+    return b"%d|" % number + chance.randbytes(chance.choice((0, 10, 100, 300, 3000)))
+
+
+def number_of(body: bytes) -> int:
+    """The number of a body that body_of() made; ValueError for other bytes."""
+    number = int(body.partition(b"|")[0])
+    if body != body_of(number):
+        raise ValueError(f"the bytes of message {number} are not those that were sent")
+    return number

@@ -1,0 +1,196 @@
+"""Parsers of files."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.deleted_topics import DeletedTopics
+from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilterWrapper
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.offset_file import _read_journal as read_journal
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.transaction.transactions import TransactionChecks
+from congreve.client.consumer.offset_store import OffsetTable
+from congreve.engine.clock import ManualClock
+from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
+from congreve.engine.state.sealed import seal
+from congreve.engine.state.tuned import load_tuned
+from congreve.engine.timer.index import TimerState
+from congreve.engine.timer.run import PAIR, Run
+from congreve.errors import CongreveError
+from congreve.namesrv.kvconfig import KvConfig
+from congreve.remoting.messages import bodies
+from congreve.remoting.messages.body import Body
+from congreve.remoting.transport.pieces import Pieces
+
+from .messages import RECORDS
+from .parser import Parser, field_names, text
+
+FILE_SLOWNESS = 10
+"""Files are opened, and what is wrong with them is logged."""
+
+
+FOLDER = Path(tempfile.mkdtemp(prefix="congreve-parsers-"))
+
+
+def _in_file(name: str, load: Callable[[Path], object]) -> Callable[[bytes], object]:
+    path = FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def parse(data: bytes) -> object:
+        path.write_bytes(data)
+        try:
+            return load(path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    return parse
+
+
+class _Saved:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def load(self, parse: Callable[[str], Any]) -> object:
+        return parse(self._text)
+
+    def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
+        raise AssertionError("nothing is saved")
+
+
+def _run(path: Path) -> object:
+    run = Run(str(path.parent), path.name, max(path.stat().st_size // PAIR, 1))
+    return (run.first_behind(5, 5), run.last) if run.whole else None
+
+
+def _scan(data: bytes) -> object:
+    segment = data.ljust(mmap.PAGESIZE, b"\0")
+    scanner = LogScanner(report=lambda _: None)
+    return scanner.scan(segment, 0, 0), scanner.resync(segment, 0, 0)
+
+
+def _files() -> Iterator[Parser]:
+    clock = ManualClock(1_700_000_000_000)
+    filters = ConsumerFilterManager(BrokerConfig(), clock, Pieces())
+    managers: dict[str, tuple[Callable[[], Any], type[Body]]] = {
+        "topics": (
+            lambda: TopicConfigManager(BrokerConfig(), clock),
+            bodies.TopicConfigSerializeWrapper,
+        ),
+        "groups": (
+            lambda: SubscriptionGroupManager(BrokerConfig(), clock),
+            bodies.SubscriptionGroupWrapper,
+        ),
+        "offsets": (
+            lambda: ConsumerOffsetManager(BrokerConfig()),
+            bodies.ConsumerOffsetSerializeWrapper,
+        ),
+        "filters": (lambda: filters, ConsumerFilterWrapper),
+    }
+    for name, (make, cls) in managers.items():
+        yield Parser(
+            f"file of {name}",
+            (f"broker/metadata/{name}.py",),
+            lambda data, make=make: make().load(text(data)),
+            [b'{"%s":{}}' % field.encode() for field in field_names(cls)],
+            fields=field_names(cls),
+        )
+    yield Parser(
+        "file of transaction checks",
+        ("broker/transaction/transactions.py",),
+        TransactionChecks.decode,
+        [b'{"%s":{"1":1}}' % field.encode() for field in field_names(TransactionChecks)],
+        fields=field_names(TransactionChecks),
+    )
+    yield Parser(
+        "file of deleted topics",
+        ("broker/metadata/deleted_topics.py", "engine/state/sealed.py"),
+        _in_file("deletedTopics.json", lambda path: DeletedTopics(str(path.parent)).load()),
+        [seal(b'{"topics":{"T":1},"madeAgain":{"U":2}}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "journal of offsets",
+        ("broker/metadata/offset_file.py",),
+        read_journal,
+        [b"%08x%s\n" % (zlib.crc32(line), line) for line in [b'[0,[["T@G",{"0":1}]]]']],
+        (CongreveError, msgspec.MsgspecError),
+    )
+    yield Parser(
+        "file of offsets", ("client/consumer/offset_store.py",), OffsetTable.decode, [b"{}"]
+    )
+    yield Parser(
+        "file of delay offsets",
+        ("broker/delay/levels.py",),
+        bodies.DelayOffsetSerializeWrapper.decode,
+        [b'{"offsetTable":{1:2}}'],
+        fields=("offsetTable",),
+    )
+    yield Parser(
+        "key-value settings",
+        ("namesrv/kvconfig.py",),
+        lambda data: KvConfig(_Saved(text(data))).load(),
+        [b'{"configTable":{"N":{"k":"v"}}}'],
+        fields=("configTable",),
+    )
+
+
+def _store_files() -> Iterator[Parser]:
+    yield Parser("log", ("engine/recovery/scan.pyx",), _scan, RECORDS)
+    checkpoint = "engine/state/checkpoint.py"
+    yield Parser(
+        "checkpoint",
+        (checkpoint,),
+        _in_file("checkpoint", lambda path: Checkpoint(str(path)).load()),
+        [bytes(4096), b"\1" * 24],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "checkpoint of queues",
+        (checkpoint, "engine/state/state_file.py"),
+        _in_file("queues.json", lambda path: QueueCheckpointFile(str(path.parent)).load()),
+        [
+            b'{"logBegin":0,"logEnd":100,"lastRecord":7,"lastStoreTimestamp":9,'
+            b'"queues":{"T":{"0":[1,5]}}}'
+        ],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "tuned",
+        ("engine/state/tuned.py", "engine/state/state_file.py"),
+        _in_file("congreve/tuned.json", lambda path: load_tuned(str(path.parents[1]))),
+        [b'{"ioBackend":"pool","flushDiskType":"SYNC_FLUSH","reason":"r"}'],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "timer run",
+        ("engine/timer/run.py",),
+        _in_file("00000000000000000001.run", _run),
+        [struct.pack("<4q", 1, 2, 3, 4)],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "timer state",
+        ("engine/timer/index.py",),
+        partial(msgspec.json.decode, type=TimerState),
+        [b'{"inserted":1,"runs":[["00000000000000000001.run",1]],"cursor":[[1,2,3]]}'],
+        (msgspec.MsgspecError, RecursionError, UnicodeDecodeError),
+    )
+
+
+def parsers() -> Iterator[Parser]:
+    """All parsers of this module."""
+    yield from _files()
+    yield from _store_files()

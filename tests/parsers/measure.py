@@ -1,0 +1,99 @@
+"""What a parser costs for an input: CPU seconds, and bytes of memory at the most."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable
+
+Parse = Callable[[bytes], object]
+Refusals = tuple[type[Exception], ...]
+
+MEMORY_A_BYTE = 64
+MEMORY_AT_ALL = 1 << 20
+SECONDS_A_BYTE = 1e-6
+SECONDS_AT_ALL = 1e-3
+TRIES = 6
+"""One sample that another process has spoilt says nothing; of a slow parser all are slow."""
+
+
+class Excess(AssertionError):  # noqa: N818 - what is exceeded, for the report of a test
+    """A parser needs more than is allowed for an input of that length."""
+
+
+def check(
+    parse: Parse, data: bytes, refusals: Refusals, *, inflates: int = 0, slowness: float = 1
+) -> None:
+    """Raises Excess, or what the parser raises beyond `refusals`.
+
+    `inflates`: bytes that a parser may make of any input, twice while it joins its pieces;
+    `slowness`: times the CPU that is allowed.
+    """
+    seconds = slowness * (SECONDS_AT_ALL + SECONDS_A_BYTE * len(data)) + inflates * 2e-8
+    best = min_seconds(parse, data, refusals, seconds)
+    if best > seconds:
+        raise Excess(f"{best * 1e3:.1f} ms of CPU for {len(data)} bytes: {data[:60]!r}")
+    allowed = MEMORY_AT_ALL + MEMORY_A_BYTE * len(data) + 3 * inflates
+    needed = peak_bytes(parse, data, refusals)
+    if needed > allowed:
+        raise Excess(f"{needed:,} bytes of memory for {len(data)} bytes: {data[:60]!r}")
+
+
+def min_seconds(parse: Parse, data: bytes, refusals: Refusals, enough: float) -> float:
+    """Of the quickest try; the first that took no more than `enough` is the last."""
+    best = float("inf")
+    for _ in range(TRIES):
+        started = time.thread_time()
+        run(parse, data, refusals)
+        best = min(best, time.thread_time() - started)
+        if best <= enough:
+            break
+        # What an earlier try left to be collected is none of this one's.
+        gc.collect()
+    return best
+
+
+def peak_bytes(parse: Parse, data: bytes, refusals: Refusals) -> int:
+    """Of Python's allocators at any time, or of malloc in what is returned."""
+    held = allocated()
+    tracemalloc.start()
+    try:
+        result = run(parse, data, refusals)
+        held = allocated() - held
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    del result
+    return max(peak, held)
+
+
+def run(parse: Parse, data: bytes, refusals: Refusals) -> object:
+    try:
+        return parse(data)
+    except refusals:
+        return None
+
+
+class _Mallinfo(ctypes.Structure):
+    _names = (
+        *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+        *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+    )
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _names)
+
+
+try:
+    _mallinfo = ctypes.CDLL(None).mallinfo2
+    _mallinfo.restype = _Mallinfo
+except AttributeError:  # not the GNU library
+    _mallinfo = None
+
+
+def allocated() -> int:
+    """Bytes that malloc has given out; 0 where the C library does not say."""
+    if _mallinfo is None:
+        return 0
+    found = _mallinfo()
+    return int(found.uordblks + found.hblkhd)

@@ -1,0 +1,76 @@
+"""Parsers of expressions, settings and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from congreve.broker.config import parse_config
+from congreve.broker.group import subscription
+from congreve.engine.config import parse_delay_levels, parse_hours
+from congreve.errors import CongreveError
+from congreve.namesrv.config import parse_properties
+from congreve.records.filter.syntax import FilterCompiler
+from congreve.spark.offsets import parse_offsets, parse_timestamps
+from congreve.spark.options import parse as parse_options
+
+from .parser import Parser, text
+
+
+def parsers() -> Iterator[Parser]:
+    """All parsers of this module."""
+    compiler = FilterCompiler()
+    yield Parser(
+        "SQL92",
+        ("records/filter/syntax.py", "records/filter/program.pyx"),
+        lambda data: compiler.compile(text(data)),
+        [b"a > 5 AND (b IN ('x', 'y') OR NOT c IS NULL)", b"a BETWEEN 1.5 AND 2e3 OR d = TRUE"],
+        slowness=4,
+    )
+    yield Parser(
+        "tags",
+        ("broker/group/subscription.py",),
+        lambda data: subscription.tag_codes_of(text(data)),
+        [b"a || b", b"*"],
+        (ValueError,),
+    )
+    yield Parser(
+        "broker.conf",
+        ("broker/java_properties.py", "broker/config.py", "congreve/settings.py"),
+        lambda data: parse_config(text(data), "broker.conf"),
+        [b"brokerName = b\n# no\nlistenPort: 10911\nx=\\u0041\\\n  y\n"],
+    )
+    yield Parser(
+        "name server settings",
+        ("namesrv/config.py",),
+        lambda data: parse_properties(text(data)),
+        [b"orderMessageEnable=true\n"],
+    )
+    for name, parse, seed in (
+        ("delay levels", parse_delay_levels, b"1s 5s 10m 2h"),
+        ("hours", parse_hours, b"04;05"),
+    ):
+        yield Parser(
+            name,
+            ("engine/config.py",),
+            lambda data, parse=parse: parse(text(data)),
+            [seed],
+            (ValueError, CongreveError),
+        )
+    for name, offsets in (("offsets", parse_offsets), ("timestamps", parse_timestamps)):
+        yield Parser(
+            f"{name} of Spark",
+            ("spark/offsets.py",),
+            lambda data, offsets=offsets: offsets("x", msgspec.json.decode(data)),
+            [b'{"T":{"b":{"0":1}}}'],
+            (CongreveError, msgspec.DecodeError, UnicodeDecodeError, RecursionError),
+        )
+    yield Parser(
+        "options of Spark",
+        ("spark/options.py",),
+        lambda data: parse_options(
+            {"nameServers": "a:1", "topic": "T", "startingOffsets": text(data)}, streaming=False
+        ),
+        [b'{"T":{"b":{"0":1}}}', b"earliest"],
+    )

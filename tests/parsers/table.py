@@ -1,0 +1,55 @@
+"""Every parser of bytes or text from outside: a peer, a file, a configuration."""
+
+from __future__ import annotations
+
+from . import files, messages, settings, wire
+from .parser import Parser
+
+SEED_NUMBER = 2026
+
+PARSERS: list[Parser] = [
+    *wire.parsers(),
+    *messages.parsers(),
+    *settings.parsers(),
+    *files.parsers(),
+]
+
+_BYTES_OF_STORE = "tests/engine and tests/crash damage each byte and bit of its files"
+_HANDS_ON = "hands whole frames or bodies to parsers of the table"
+_NO_PARSER = "reads what this process or its user wrote"
+
+ELSEWHERE: dict[str, str] = {
+    "records/columns/arrays.py": "reads columns that this program has built",
+    "broker/delay/service.py": _HANDS_ON,
+    "broker/metadata/state_writer.py": "reads what it has just written",
+    "broker/metadata/table_text.py": "reads what it is about to write",
+    "broker/send/group_commit.py": "splits answers that this broker wrote",
+    "broker/fastpath/fastpath.pyx": "tests/broker/fastpath/test_fastpath.py",
+    "broker/pull/processor.py": _HANDS_ON,
+    "broker/transaction/fast.pyx": "tests/broker/transaction/test_fast.py",
+    "client/pull/bulk_reader.py": _HANDS_ON,
+    "client/producer/columns.py": _NO_PARSER,
+    "client/consumer/rebalance.py": "reads a digest of its own",
+    "console/serve.py": _HANDS_ON,
+    "engine/log/commit_log.pyx": _BYTES_OF_STORE,
+    "engine/queue/consume_queue.pyx": _BYTES_OF_STORE,
+    "engine/index/index.pyx": _BYTES_OF_STORE,
+    "engine/index/index_file.pyx": _BYTES_OF_STORE,
+    "engine/index/state.py": _BYTES_OF_STORE,
+    "engine/state/lock.py": "reads an answer of the kernel",
+    "engine/queue/queue_table.py": _BYTES_OF_STORE,
+    "engine/queue/repair.py": _BYTES_OF_STORE,
+    "engine/queue/reader.pyx": _BYTES_OF_STORE,
+    "engine/timer/deliveries.pyx": _BYTES_OF_STORE,
+    "engine/timer/redelivery.pyx": _BYTES_OF_STORE,
+    "io_backends/mapping.pyx": _BYTES_OF_STORE,
+    "records/batch.pyx": "an encoder",
+    "remoting/transport/blocking_client.py": _HANDS_ON,
+    "remoting/transport/connection.py": _HANDS_ON,
+    "remoting/transport/read_buffer.py": _HANDS_ON,
+    "spark/batch.py": _HANDS_ON,
+    "spark/key_index.py": _BYTES_OF_STORE,
+    "spark/sink.py": _NO_PARSER,
+    "spark/store_source.py": _HANDS_ON,
+}
+"""Modules that look like parsers but are none, or are tried by others: why."""
