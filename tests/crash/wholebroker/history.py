@@ -98,12 +98,13 @@ class History:
 
     def topic_dies(self, topic: str, *, certain: bool) -> None:
         """A topic is being deleted; `certain` when it is gone, with its messages and offsets."""
-        for (name, _), copies in list(self.copies.items()):
+        # Other clients add messages meanwhile; copy() is one step, list(…items()) is not.
+        for (name, _), copies in self.copies.copy().items():
             if name == topic:
                 copies.promised = 0
                 copies.place = None
                 copies.asked = 0 if certain else copies.asked
-        for key, register in list(self.registers.items()):
+        for key, register in self.registers.copy().items():
             if key[0] == "offset" and key[1] == topic:
                 if certain:
                     register.done(ABSENT)

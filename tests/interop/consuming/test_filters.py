@@ -117,12 +117,12 @@ def _enable(java: Driver, cluster: Cluster, value: str) -> None:
     )
 
 
-def send_priced(java: Driver, cluster: Cluster, topic: str) -> None:
-    """Forty messages with their number as price; every third one is red."""
+def send_priced(java: Driver, cluster: Cluster, topic: str, first: int = 0) -> None:
+    """Forty messages, numbered from `first` on, with prices from 0 on; every third one is red."""
     messages = [
         message(
             topic,
-            f"{i}|".encode(),
+            f"{first + i}|".encode(),
             properties={"price": str(i), "colour": "blue" if i % 3 else "red"},
         )
         for i in range(40)
@@ -162,11 +162,13 @@ def test_push_consumers_get_what_sql_lets_pass(
         **{"namesrv": cluster.namesrv.address, "id": group, "group": group, "topic": topic},
         **{"instances": 1, "sql": SQL},
     )
-    wait = {"expected": len(WANTED), "quietMs": 500, "timeoutMs": 60_000}
-    assert client.call("consumerWait", id=group, **wait)["total"] == len(WANTED)
+    wait = {"id": group, "quietMs": 500, "timeoutMs": 60_000}
+    seen = client.call("consumerWait", expected=len(WANTED), **wait)
+    assert seen["total"] == len(WANTED)
     # Held pulls wake for messages that pass, and only for those.
-    send_priced(java, cluster, topic)
-    assert client.call("consumerWait", id=group, **wait)["total"] == 2 * len(WANTED)
+    send_priced(java, cluster, topic, first=40)
+    seen = client.call("consumerWait", expected=2 * len(WANTED), **wait)
+    assert seen["total"] == 2 * len(WANTED)
     client.call("consumerStop", id=group)
 
 
