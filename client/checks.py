@@ -1,7 +1,6 @@
 """Checks arguments before a request is sent, by the rules of every broker (RocketMQ:
 Validators)."""
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
@@ -11,13 +10,12 @@ from congreve.client.errors import InvalidMessageError, InvalidNameError, Invali
 from congreve.client.message import Message, MessageQueue
 from congreve.records.layout import TOPIC_MAX
 from congreve.records.message import properties
+from congreve.records.message.names import ALLOWED_NAME, GROUP_NAME_MAX
 from congreve.records.message.topics import NOT_FOR_PRODUCERS, RETRY_PREFIX, TIMER_TOPIC
 
-GROUP_MAX = 255
 INT32_MAX = 2**31 - 1
 
 _BUFFERS = (bytes, bytearray, memoryview)
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 WRITTEN_BY_BROKERS = NOT_FOR_PRODUCERS - {TIMER_TOPIC}
 """Topics that every broker refuses; a 4.9 broker takes messages to the timer topic."""
@@ -41,7 +39,7 @@ def _check_topic(topic: str) -> None:
 def check_group(group: str, default: str) -> None:
     """Raises InvalidNameError when the group's name is invalid or equals `default`, which
     RocketMQ reserves."""
-    _check_name("group", group, GROUP_MAX)
+    _check_name("group", group, GROUP_NAME_MAX)
     if group == default:
         raise InvalidNameError(f"group {group!r} cannot be used: give the group a name of its own")
 
@@ -156,7 +154,7 @@ def _check_name(kind: str, name: Any, longest: int) -> None:
         raise InvalidNameError(
             f"{kind} name of {len(name)} characters: at most {longest} are allowed"
         )
-    if not _NAME.fullmatch(name):
+    if not ALLOWED_NAME.fullmatch(name):
         raise InvalidNameError(f"{kind} {name!r}: only % | a-z A-Z 0-9 _ - are allowed")
 
 

@@ -10,11 +10,12 @@ from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.group.subscription import is_tag_type
 from congreve.broker.metadata.filters import ConsumerFilterManager
-from congreve.broker.metadata.groups import GROUP_NAME_MAX, SubscriptionGroupManager
+from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.saved_state import SavedState
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.message.names import GROUP_NAME_MAX
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.bodies import (
     BrokerData,

@@ -1,7 +1,6 @@
 """Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
 
 import logging
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.broker.metadata.topics import stored_fault
 from congreve.engine.clock import Clock
+from congreve.records.message.names import ALLOWED_NAME, GROUP_NAME_MAX
 from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
@@ -24,8 +24,6 @@ from congreve.table_limit import TableLimit
 logger = logging.getLogger(__name__)
 
 TOOLS_CONSUMER = "TOOLS_CONSUMER"
-GROUP_NAME_MAX = 255
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 _SYSTEM_GROUPS = (
     TOOLS_CONSUMER,
@@ -42,7 +40,7 @@ def group_name_fault(group: str) -> str | None:
     """Why a group's name is not valid, or None (RocketMQ client: Validators.checkGroup)."""
     if not group.strip():
         return "The specified group is blank"
-    if not _NAME.fullmatch(group):
+    if not ALLOWED_NAME.fullmatch(group):
         return (
             f"The specified group contains illegal characters: [{group}];"
             " % | a-z A-Z 0-9 _ - are allowed"

@@ -1,7 +1,6 @@
 """The broker's topics (RocketMQ: TopicConfigManager, TopicValidator)."""
 
 import logging
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
 from congreve.records.layout import TOPIC_MAX
+from congreve.records.message.names import ALLOWED_NAME
 from congreve.records.message.topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC_QUEUES = 18
 QUEUES_MAX = 65_536  # of one topic, against slips of a tool
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 TopicListener = Callable[[str, TopicConfig | None], None]
 
@@ -45,7 +44,7 @@ def topic_name_fault(topic: str) -> str | None:
     """Why a topic's name is not valid, or None (RocketMQ: TopicValidator.validateTopic)."""
     if not topic.strip():
         return "The specified topic is blank"
-    if not _NAME.fullmatch(topic):
+    if not ALLOWED_NAME.fullmatch(topic):
         return (
             f"The specified topic contains illegal characters: [{topic}];"
             " % | a-z A-Z 0-9 _ - are allowed"

@@ -10,9 +10,7 @@ from congreve.remoting.errors import FrameError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.codes import VERSION, CommandFlag, LanguageCode, SerializeType
 from congreve.remoting.wire import codec
-
-FRAME_MAX = 16 * 1024 * 1024
-"""Bytes of the longest frame, with its length field."""
+from congreve.remoting.wire.frame import FRAME_MAX
 
 _LENGTHS = struct.Struct(">iI")
 _BINARY_HEAD = struct.Struct(">hBhiii")

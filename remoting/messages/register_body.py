@@ -24,7 +24,7 @@ from congreve.remoting.messages.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from congreve.remoting.messages.command import FRAME_MAX
+from congreve.remoting.wire.frame import FRAME_MAX
 from congreve.steps import at_once
 
 FIRST_VERSION_WITH_FILTER_SERVERS = 37

@@ -20,7 +20,8 @@ from congreve.remoting.errors import (
     RequestTimeoutError,
 )
 from congreve.remoting.messages.codes import CommandFlag
-from congreve.remoting.messages.command import FRAME_MAX, RemotingCommand
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.wire.frame import FRAME_MAX
 
 T = TypeVar("T")
 

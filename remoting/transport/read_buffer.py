@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from congreve.limited_log import LimitedLog
-from congreve.remoting.messages.command import FRAME_MAX
+from congreve.remoting.wire.frame import FRAME_MAX
 
 logger = logging.getLogger(__name__)
 

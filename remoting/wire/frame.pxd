@@ -11,8 +11,10 @@ from congreve.remoting.wire.slices cimport Scratch, Slice
 # Binary header: 0 code i16  2 language u8  3 version i16  5 opaque i32  9 flag i32
 #   13 remarkLength i32, remark  .. extLength i32, (i16 keyLength, key, i32 valueLength, value)*
 
+cpdef enum:
+    FRAME_MAX = 16777216        # bytes of the longest frame, with the length field
+
 cdef enum:
-    FRAME_MAX = 16777216        # with the length field
     LENGTH_FIELD = 4
     FRAME_HEAD = 8              # the length field, the serialize type and the header's length
     HEADER_FIELDS_MAX = 48      # ext fields that decode_header() takes in; more: HEADER_SLOW

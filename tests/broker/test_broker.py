@@ -5,6 +5,7 @@ import subprocess
 
 import msgspec
 import pytest
+from harness.servers import free_port
 
 from congreve.broker.broker import Broker
 from congreve.engine.errors import StoreLockedError
@@ -65,12 +66,6 @@ def test_a_broker_runs_on_a_thread_of_its_own(tmp_path):
         port = broker.port
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def test_the_vip_port_serves_all_but_pulls(tmp_path):

@@ -3,12 +3,12 @@ which has the handlers alone."""
 
 import asyncio
 import re
-import socket
 import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from harness.servers import free_port
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig, load_config
@@ -79,12 +79,6 @@ SENDS = {
     ),
     "a batch that breaks off": (320, SHORT | {"m": "true"}, batch_body((b"one", b""))[:-1]),
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def config_of(root: Path, flush: str = "ASYNC_FLUSH") -> BrokerConfig:

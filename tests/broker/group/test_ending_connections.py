@@ -5,19 +5,24 @@ from pathlib import Path
 from typing import Any
 
 from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
+from congreve.broker.managers import Steps
 from congreve.engine.config import StoreConfig
 from congreve.remoting.transport.pieces import Pieces
 
 from ..tool import local_config
 
 
+def config_of(root: Path) -> BrokerConfig:
+    store = StoreConfig(root_dir=str(root), max_hash_slot_num=1000, max_index_num=4000)
+    return local_config(store=store)
+
+
 async def test_connections_that_end_together_are_forgotten_a_piece_a_turn(
     tmp_path: Path, connection: Any, turn: Any
 ) -> None:
-    store = StoreConfig(root_dir=str(tmp_path), max_hash_slot_num=1000, max_index_num=4000)
-    config = local_config(store=store)
-    async with Broker(config) as broker:
+    async with Broker(config_of(tmp_path)) as broker:
         managers = broker.managers
         members = [type(connection)(("127.0.0.1", number)) for number in range(500)]
         for member in members:
@@ -29,3 +34,28 @@ async def test_connections_that_end_together_are_forgotten_a_piece_a_turn(
         assert len(managers.producers.groups["P"]) >= 450, "ten steps a turn, five turns"
         while managers.producers.groups:
             await turn()
+
+
+async def test_an_error_in_one_step_leaves_no_other_connection_behind(
+    tmp_path: Path, connection: Any, turn: Any, caplog: Any, monkeypatch: Any
+) -> None:
+    async with Broker(config_of(tmp_path)) as broker:
+        managers = broker.managers
+        members = [type(connection)(("127.0.0.1", number)) for number in (7, 8)]
+        for member in members:
+            managers.producers.register("P", ClientChannel(member, str(member.peer), "JAVA", 401))
+
+        def failing(_: Any) -> Steps:
+            raise KeyError("G")
+            yield
+
+        monkeypatch.setattr(managers.consumers, "closing_steps", failing)
+        for member in members:
+            broker._connection_closed(member)
+        for _ in range(20):
+            await turn()
+        assert not managers.producers.groups
+    assert [record.args for record in caplog.records if record.exc_info] == [
+        ("127.0.0.1", 7),
+        ("127.0.0.1", 8),
+    ]

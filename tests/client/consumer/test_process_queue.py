@@ -2,11 +2,12 @@
 
 import asyncio
 
+import pytest
 from harness.fake_cluster import record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.client.consumer.process_queue import FlowLimits, ProcessQueue
+from congreve.client.consumer.process_queue import PULL_SILENT_S, FlowLimits, ProcessQueue
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.pull.received import PulledRecords
 
@@ -102,3 +103,18 @@ async def test_a_paused_queue_pulls_no_more() -> None:
     assert not waiting.done()
     queue.pause(False)
     await waiting
+
+
+def test_a_change_of_the_wall_clock_makes_no_queue_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = 0.0
+    queue = ProcessQueue(QUEUE, 0, monotonic=lambda: seconds)
+    taken(queue, 0)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert not queue.is_silent
+    seconds = PULL_SILENT_S + 1
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert queue.is_silent
+    taken(queue, 1)
+    assert not queue.is_silent

@@ -8,54 +8,28 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from harness import servers
-from harness.cluster import Cluster
 from harness.drivers import Driver, DriverError, Json, body, message
+from harness.replaceable_broker import ReplaceableBroker
 
 LEVELS_MS = (1_000, 2_000, 3_000)
-SETTINGS = {
-    "messageDelayLevel": "1s 2s 3s",
-    "flushDelayOffsetInterval": "500",
-    "mappedFileSizeCommitLog": str(1 << 20),
-}
 PARKING = ("REAL_TOPIC", "REAL_QID", "DELAY", "WAIT", "MIN_OFFSET", "MAX_OFFSET")
 
 
 @dataclass
-class Delays:
-    """A broker with three short levels, always at the same address, that may change its kind."""
+class Delays(ReplaceableBroker):
+    """A broker with three short levels, and a topic."""
 
-    namesrv: servers.Server
-    java: Driver
-    folder: Path
-    name: str = field(default_factory=lambda: f"broker-{uuid.uuid4().hex[:8]}")
+    SETTINGS: ClassVar = {
+        "messageDelayLevel": "1s 2s 3s",
+        "flushDelayOffsetInterval": "500",
+        "mappedFileSizeCommitLog": str(1 << 20),
+    }
+
     topic: str = field(default_factory=lambda: f"delays-{uuid.uuid4().hex[:8]}")
-    port: int = field(default_factory=servers.free_port)
-    broker: servers.BrokerServer | None = None
-
-    def start(self, kind: str, **settings: str) -> None:
-        self.broker = servers.broker(
-            *(kind, self.folder, self.namesrv.address),
-            broker_name=self.name,
-            store=self.folder / "store",
-            port=self.port,
-            settings=SETTINGS | settings,
-        )
-        self.broker.start()
-
-    def end(self, how: str) -> None:
-        assert self.broker is not None
-        broker, self.broker = self.broker, None
-        if how == "kill":
-            broker.kill()
-        else:
-            assert broker.stop() in (0, 143), broker.tail()
-
-    def create_topic(self) -> None:
-        assert self.broker is not None
-        Cluster(self.namesrv, self.broker).create_topic(self.java, self.topic, queues=2)
 
     def send(self, levels: list[int], first: int = 0) -> list[Json]:
         """One message for each level; what was sent with what its sender was told."""
@@ -71,7 +45,7 @@ class Delays:
             )
             for number, level in enumerate(levels)
         ]
-        results = self.java.call("send", namesrv=self.namesrv.address, messages=messages)["results"]
+        results = self.call("send", messages=messages)["results"]
         assert {one["status"] for one in results} == {"SEND_OK"}
         return [{**sent, **result} for sent, result in zip(messages, results, strict=True)]
 
@@ -79,9 +53,7 @@ class Delays:
         """What the topic holds once it holds so many."""
         deadline = time.monotonic() + timeout_s
         while True:
-            found: list[Json] = self.java.call(
-                "drain", namesrv=self.namesrv.address, topics=[self.topic]
-            )["messages"]
+            found: list[Json] = self.call("drain", topics=[self.topic])["messages"]
             if len(found) >= wanted:
                 return found
             assert time.monotonic() < deadline, f"{len(found)} of {wanted} were delivered"
@@ -90,10 +62,9 @@ class Delays:
 
 @pytest.fixture
 def delays(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Delays]:
-    made = Delays(namesrv, java, tmp_path / "delays")
+    made = Delays(namesrv, tmp_path / "delays", java)
     yield made
-    if made.broker is not None:
-        made.broker.kill()
+    made.kill_if_running()
 
 
 def timed(topic: str, number: int, **properties: str) -> Json:
@@ -125,7 +96,7 @@ def assert_whole(sent: list[Json], delivered: list[Json], *, doubles: bool = Fal
 
 def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays: Delays) -> None:
     delays.start(kind)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     chance = random.Random(5)
     # Level 99 is taken for the highest there is.
     sent = delays.send([chance.choice((1, 2, 3, 99)) for _ in range(120)])
@@ -142,15 +113,13 @@ def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays:
             assert came == sorted(came)
     wanted = [str(min(one["delayLevel"], 3)) for one in sorted(sent, key=number_of)]
     assert [one["properties"]["DELAY"] for one in sorted(delivered, key=number_of)] == wanted
-    tagged = delays.java.call(
-        "drain", namesrv=delays.namesrv.address, topics=[delays.topic], expression="Tag1"
-    )["messages"]
+    tagged = delays.call("drain", topics=[delays.topic], expression="Tag1")["messages"]
     assert len(tagged) == len([one for one in sent if one["tags"] == "Tag1"])
 
 
 def test_a_level_that_is_none_delivers_at_once(kind: str, delays: Delays) -> None:
     delays.start(kind)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     sent = delays.send([0, -1, -(2**31), 2**31 - 1])
     delivered = delays.delivered(3)
     assert sorted(number_of(one) for one in delivered) == [0, 1, 2]
@@ -165,7 +134,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
     kind: str, delays: Delays, how: str
 ) -> None:
     delays.start(kind)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     sent = delays.send([1, 2] * 60)
     delays.delivered(60)
     delays.end(how)
@@ -179,7 +148,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
 def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Delays) -> None:
     """A shorter level delivers at once, a level that is gone waits until it is there again."""
     delays.start(kind, messageDelayLevel="1s 1h 1h 1h")
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     delays.send([2, 2, 4])
     delays.end("stop")
     delays.start(kind, messageDelayLevel="1s 1s")
@@ -198,7 +167,7 @@ def test_the_other_broker_goes_on_with_the_delay_queues_and_gives_them_back(
     """delayOffset.json and the parked records are read and written by both."""
     writer, reader = kind, "java"
     delays.start(writer)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     sent = delays.send([1, 3] * 40)
     delays.delivered(40)
     delays.end("stop")
@@ -220,7 +189,7 @@ def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays
     if kind == "java":
         pytest.skip("4.9.4 knows no deliver times")
     delays.start(kind)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     chance = random.Random(3)
     wanted: dict[int, int] = {}
     messages = []
@@ -232,7 +201,7 @@ def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays
         value = {"TIMER_DELIVER_MS": now + wait, "TIMER_DELAY_SEC": wait // 1_000}.get(name, wait)
         messages.append(timed(delays.topic, number, **{name: str(value)}))
         wanted[number] = now + wait
-    results = delays.java.call("send", namesrv=delays.namesrv.address, messages=messages)
+    results = delays.call("send", messages=messages)
     assert {one["status"] for one in results["results"]} == {"SEND_OK"}
     time.sleep(1.0)
     delays.end(how)
@@ -252,13 +221,13 @@ def test_a_time_that_is_too_far_is_refused_and_one_that_has_passed_delivers_at_o
     if kind == "java":
         pytest.skip("4.9.4 knows no deliver times")
     delays.start(kind)
-    delays.create_topic()
+    delays.create_topics(delays.topic)
     longest = timed(delays.topic, 0, TIMER_DELAY_SEC=str(40 * 86_400))
-    sent = delays.java.call("send", namesrv=delays.namesrv.address, messages=[longest])["results"]
+    sent = delays.call("send", messages=[longest])["results"]
     assert sent[0]["status"] == "SEND_OK"
     far = timed(delays.topic, 1, TIMER_DELAY_SEC=str(40 * 86_400 + 1))
     with pytest.raises(DriverError, match=r"CODE: 13 .*not be bigger than the max delay"):
-        delays.java.call("send", namesrv=delays.namesrv.address, messages=[far])
+        delays.call("send", messages=[far])
     passed = timed(delays.topic, 2, TIMER_DELIVER_MS="1")
-    delays.java.call("send", namesrv=delays.namesrv.address, messages=[passed])
+    delays.call("send", messages=[passed])
     assert [number_of(one) for one in delays.delivered(1)] == [2]

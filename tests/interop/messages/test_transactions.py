@@ -6,57 +6,28 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from harness import servers
-from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body, message
+from harness.replaceable_broker import ReplaceableBroker
 from harness.wire import END_TRANSACTION, SEND_MESSAGE_V2, Wire, send_fields
 
 OTHER = {"congreve": "java", "java": "congreve"}
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
-SETTINGS = {"transactionCheckInterval": "700", "transactionTimeOut": "500"}
 
 
-class Transacting:
-    """A topic, the broker that has it (always at one address), and producers of one group."""
+@dataclass
+class Transacting(ReplaceableBroker):
+    """A topic, the broker that has it, and producers of one group."""
 
-    def __init__(self, namesrv: servers.Server, folder: Path, java: Driver) -> None:
-        self.namesrv = namesrv
-        self.folder = folder
-        self.java = java
-        self.name = f"broker-{uuid.uuid4().hex[:8]}"
-        self.topic = f"transactions-{self.name}"
-        self.port = servers.free_port()
-        self.broker: servers.BrokerServer | None = None
-        self.producers: list[str] = []
+    SETTINGS: ClassVar = {"transactionCheckInterval": "700", "transactionTimeOut": "500"}
 
-    def hand_to(self, kind: str, **settings: str) -> None:
-        """Start a broker of that kind on the store."""
-        self.broker = servers.broker(
-            *(kind, self.folder, self.namesrv.address),
-            broker_name=self.name,
-            store=self.folder / "store",
-            port=self.port,
-            settings=SETTINGS | settings,
-        )
-        self.broker.start()
-
-    def end(self, how: str) -> None:
-        assert self.broker is not None
-        broker, self.broker = self.broker, None
-        if how == "kill":
-            broker.kill()
-        else:
-            assert broker.stop() in (0, 143), broker.tail()
-
-    def create_topic(self) -> None:
-        assert self.broker is not None
-        Cluster(self.namesrv, self.broker).create_topic(self.java, self.topic, queues=2)
-
-    def call(self, do: str, **request: object) -> Json:
-        return self.java.call(do, namesrv=self.namesrv.address, **request)
+    topic: str = field(default_factory=lambda: f"transactions-{uuid.uuid4().hex[:8]}")
+    producers: list[str] = field(default_factory=list)
 
     def start_producer(self) -> str:
         """A TransactionMQProducer; all of them are of one group."""
@@ -107,13 +78,12 @@ def transacting(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterat
     yield made
     for producer in list(made.producers):
         made.stop_producer(producer)
-    if made.broker is not None:
-        made.broker.kill()
+    made.kill_if_running()
 
 
 def test_commit_rollback_and_unknown_then_checked(transacting: Transacting, kind: str) -> None:
-    transacting.hand_to(kind)
-    transacting.create_topic()
+    transacting.start(kind)
+    transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
     transacting.send(producer, "commit", "c0", "c1", tags="TagA", keys="k", flag=9)
     transacting.send(producer, "rollback", "r0")
@@ -147,8 +117,8 @@ def test_commit_rollback_and_unknown_then_checked(transacting: Transacting, kind
 def test_another_producer_of_the_group_is_asked_for_one_that_died(
     transacting: Transacting, kind: str
 ) -> None:
-    transacting.hand_to(kind)
-    transacting.create_topic()
+    transacting.start(kind)
+    transacting.create_topics(transacting.topic)
     first = transacting.start_producer()
     transacting.send(first, "unknown", "orphan")
     transacting.stop_producer(first)
@@ -162,8 +132,8 @@ def test_another_producer_of_the_group_is_asked_for_one_that_died(
 def test_the_go_client_commits_rolls_back_and_is_asked(
     transacting: Transacting, go: Driver, kind: str
 ) -> None:
-    transacting.hand_to(kind)
-    transacting.create_topic()
+    transacting.start(kind)
+    transacting.create_topics(transacting.topic)
     done = go.call(
         "transact",
         **{"namesrv": transacting.namesrv.address, "topic": transacting.topic},
@@ -177,8 +147,8 @@ def test_the_go_client_commits_rolls_back_and_is_asked(
 
 
 def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, kind: str) -> None:
-    transacting.hand_to(kind, transactionCheckMax="2")
-    transacting.create_topic()
+    transacting.start(kind, transactionCheckMax="2")
+    transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
     transacting.send(producer, "unknown", "never")
     wait_until(
@@ -210,8 +180,8 @@ def half_by_wire(wire: Wire, topic: str, age_s: int = 0) -> dict[str, str]:
 
 
 def test_an_end_for_another_group_or_offset_is_refused(transacting: Transacting, kind: str) -> None:
-    transacting.hand_to(kind, transactionTimeOut="60000")
-    transacting.create_topic()
+    transacting.start(kind, transactionTimeOut="60000")
+    transacting.create_topics(transacting.topic)
     assert transacting.broker is not None
     with Wire(transacting.broker.address) as wire:
         end = half_by_wire(wire, transacting.topic)
@@ -236,8 +206,8 @@ def test_an_end_for_another_group_or_offset_is_refused(transacting: Transacting,
 def test_a_message_says_how_long_its_producers_are_left_alone(
     transacting: Transacting, kind: str
 ) -> None:
-    transacting.hand_to(kind)
-    transacting.create_topic()
+    transacting.start(kind)
+    transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
     begin = time.monotonic()
     immune = {"local": "unknown", "CHECK_IMMUNITY_TIME_IN_SECONDS": "4"}
@@ -259,8 +229,8 @@ def test_a_message_says_how_long_its_producers_are_left_alone(
 def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
     transacting: Transacting, kind: str
 ) -> None:
-    transacting.hand_to(kind)
-    transacting.create_topic()
+    transacting.start(kind)
+    transacting.create_topics(transacting.topic)
     assert transacting.broker is not None
     with Wire(transacting.broker.address) as wire:
         half_by_wire(wire, transacting.topic, age_s=72 * 3_600 - 600)
@@ -288,8 +258,8 @@ def test_open_transactions_go_on_under_the_next_broker(
     """The same broker comes back, or the other one continues the store, and gives it back."""
     other = kind if direction == "same" else OTHER[kind]
     writer, reader = (other, kind) if direction == "to-server" else (kind, other)
-    transacting.hand_to(writer)
-    transacting.create_topic()
+    transacting.start(writer)
+    transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
     committed = [f"committed-{i}" for i in range(20)]
     open_ones = [f"open-{i}" for i in range(10)]
@@ -301,7 +271,7 @@ def test_open_transactions_go_on_under_the_next_broker(
     wait_until(lambda: transacting.seen() == Counter(committed), "commits are not visible")
     wait_until(lambda: len(transacting.checks(producer)) >= 10, "no checks came")
     transacting.end(how)
-    transacting.hand_to(reader)
+    transacting.start(reader)
     assert transacting.seen() == Counter(committed)
     late = transacting.send(producer, "unknown", "late")
     transacting.answer(producer, "commit")
@@ -310,7 +280,7 @@ def test_open_transactions_go_on_under_the_next_broker(
     assert late[0]["local"] == "UNKNOW"
     transacting.end(how)
     count = len(transacting.checks(producer))
-    transacting.hand_to(writer)
+    transacting.start(writer)
     time.sleep(1.5)
     seen = transacting.seen()
     assert set(seen) == set(expected)

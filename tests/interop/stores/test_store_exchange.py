@@ -5,16 +5,15 @@ from __future__ import annotations
 import random
 import shutil
 import time
-import uuid
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from harness import servers
-from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body, message
+from harness.replaceable_broker import ReplaceableBroker
 
 from congreve.io_backends.probe import uring_refusal
 from congreve.remoting.messages import fastjson
@@ -23,53 +22,19 @@ TOPICS = 8
 MESSAGES = 700
 SEGMENT_BYTES = 1 << 19
 COMPRESSED = 1
-SETTINGS = {
-    "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
-    "mappedFileSizeConsumeQueue": str(20 * 40),
-    # Small enough that the store needs a second index file too.
-    "maxHashSlotNum": "1000",
-    "maxIndexNum": "1500",
-}
 OTHER = {"congreve": "java", "java": "congreve"}
 
 
-@dataclass
-class Exchange:
-    """One store, and the broker that has it at the moment, always at the same address."""
+class Exchange(ReplaceableBroker):
+    """A store whose files are so small that each kind has several."""
 
-    namesrv: servers.Server
-    folder: Path
-    java: Driver
-    name: str = field(default_factory=lambda: f"broker-{uuid.uuid4().hex[:8]}")
-    port: int = field(default_factory=servers.free_port)
-    broker: servers.BrokerServer | None = None
-
-    def hand_to(self, kind: str, **settings: str) -> None:
-        """Start a broker of that kind on the store."""
-        self.broker = servers.broker(
-            *(kind, self.folder, self.namesrv.address),
-            broker_name=self.name,
-            store=self.folder / "store",
-            port=self.port,
-            settings={**SETTINGS, **settings},
-        )
-        self.broker.start()
-
-    def end(self, how: str) -> None:
-        assert self.broker is not None
-        broker, self.broker = self.broker, None
-        if how == "kill":
-            broker.kill()
-        else:
-            assert broker.stop() in (0, 143), broker.tail()
-
-    def create_topics(self, names: list[str]) -> None:
-        assert self.broker is not None
-        for name in names:
-            Cluster(self.namesrv, self.broker).create_topic(self.java, name, queues=3)
-
-    def call(self, do: str, **request: object) -> Json:
-        return self.java.call(do, namesrv=self.namesrv.address, **request)
+    SETTINGS: ClassVar = {
+        "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
+        "mappedFileSizeConsumeQueue": str(20 * 40),
+        # Small enough that the store needs a second index file too.
+        "maxHashSlotNum": "1000",
+        "maxIndexNum": "1500",
+    }
 
     def drain(self, topics: list[str]) -> dict[str, Json]:
         """Every message by its offset message id, as pulls serve it."""
@@ -97,8 +62,7 @@ class Exchange:
 def exchange(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[Exchange]:
     exchange = Exchange(namesrv, tmp_path / "exchange", java)
     yield exchange
-    if exchange.broker is not None:
-        exchange.broker.kill()
+    exchange.kill_if_running()
 
 
 def stored_part(one: Json) -> Json:
@@ -178,8 +142,8 @@ def test_the_other_broker_serves_every_message_and_hands_the_store_back(
     writer, reader = (kind, other) if direction == "from-server" else (other, kind)
     topics = [f"exchange-{i}" for i in range(TOPICS)]
 
-    exchange.hand_to(writer)
-    exchange.create_topics(topics)
+    exchange.start(writer)
+    exchange.create_topics(*topics, queues=3)
     sent = fill(exchange, topics, MESSAGES, seed=1)
     before = assert_serves(exchange, topics, sent)
     exchange.end(how)
@@ -187,7 +151,7 @@ def test_the_other_broker_serves_every_message_and_hands_the_store_back(
     assert len(segments) >= 3
     left = leave_removed_queues(exchange, topics[0]) if writer == "congreve" else None
 
-    exchange.hand_to(reader)
+    exchange.start(reader)
     assert assert_serves(exchange, topics, sent) == before
     assert left is None or left.is_dir(), "the reference does not look there"
     offsets = {
@@ -202,7 +166,7 @@ def test_the_other_broker_serves_every_message_and_hands_the_store_back(
     after = assert_serves(exchange, topics, sent)
     exchange.end("stop")
 
-    exchange.hand_to(writer)
+    exchange.start(writer)
     assert assert_serves(exchange, topics, sent) == after
     deadline = time.monotonic() + 20
     while left is not None and left.exists():
@@ -225,25 +189,25 @@ def test_a_store_written_through_io_uring_is_one_for_every_other(
         pytest.skip(refusal)
     topics = [f"rings-{i}" for i in range(4)]
     # A kill takes what io_uring has not written yet; SYNC_FLUSH has written what it answered.
-    exchange.hand_to("congreve", ioBackend="uring", flushDiskType="SYNC_FLUSH")
-    exchange.create_topics(topics)
+    exchange.start("congreve", ioBackend="uring", flushDiskType="SYNC_FLUSH")
+    exchange.create_topics(*topics, queues=3)
     sent = fill(exchange, topics, MESSAGES // 2, seed=3)
     before = assert_serves(exchange, topics, sent)
     exchange.end("kill")
     segments = [p for p in (exchange.folder / "store" / "commitlog").iterdir() if p.is_file()]
     assert len(segments) >= 2
 
-    exchange.hand_to("java")
+    exchange.start("java")
     assert assert_serves(exchange, topics, sent) == before
     sent += fill(exchange, topics, MESSAGES // 10, seed=4)
     exchange.end("stop")
 
-    exchange.hand_to("congreve", ioBackend="mmap")
+    exchange.start("congreve", ioBackend="mmap")
     sent += fill(exchange, topics, MESSAGES // 10, seed=5)
     after = assert_serves(exchange, topics, sent)
     exchange.end("kill")
 
-    exchange.hand_to("congreve", ioBackend="uring")
+    exchange.start("congreve", ioBackend="uring")
     assert assert_serves(exchange, topics, sent) == after
     exchange.end("stop")
 
@@ -254,8 +218,8 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
 ) -> None:
     other = OTHER[kind] if kind == "congreve" else "java"
     writer, reader = (kind, other) if direction == "from-server" else (other, kind)
-    exchange.hand_to(writer, enablePropertyFilter="true")
-    exchange.create_topics(["groups-0"])
+    exchange.start(writer, enablePropertyFilter="true")
+    exchange.create_topics("groups-0", queues=3)
     namesrv = ("-n", exchange.namesrv.address)
     assert exchange.broker is not None
     broker = ("-b", exchange.broker.address)
@@ -271,7 +235,7 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
     exchange.end("stop")
     written = stored_filter(exchange)
 
-    exchange.hand_to(reader, enablePropertyFilter="true")
+    exchange.start(reader, enablePropertyFilter="true")
     shown = exchange.java.mqadmin("getConsumerConfig", *namesrv, "-g", "made")
     assert "retryMaxTimes" in shown
     assert " 9" in next(line for line in shown.splitlines() if "retryMaxTimes" in line)

@@ -8,7 +8,7 @@ import pytest
 
 from congreve.remoting.errors import FrameError, HeaderError
 from congreve.remoting.messages.codes import LanguageCode, RequestCode
-from congreve.remoting.messages.command import FRAME_MAX, RemotingCommand
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,
     QueryMessageRequestHeader,
@@ -16,6 +16,7 @@ from congreve.remoting.messages.headers import (
     SendMessageRequestHeaderV2,
     UnregisterClientRequestHeader,
 )
+from congreve.remoting.wire.frame import FRAME_MAX
 
 # protocol fact sheet 1.3: code 105, JAVA, version 401, opaque 1, topic=T
 WORKED_EXAMPLE = bytes.fromhex(

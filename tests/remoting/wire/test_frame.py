@@ -9,13 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from congreve.remoting.errors import FrameError, HeaderError
-from congreve.remoting.messages.command import FRAME_MAX, RemotingCommand
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
 from congreve.remoting.wire import answers, frame
+from congreve.remoting.wire.frame import FRAME_MAX
 from congreve.remoting.wire.header_decoder import HeaderDecoder
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
