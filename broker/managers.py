@@ -263,10 +263,13 @@ class Managers:
     def _forgetting_steps(self) -> Steps:
         while self._closed:
             connection, closing = self._closed.popleft()
-            yield from self.consumers.closing_steps(connection)
-            yield from self.producers.closing_steps(connection)
-            for steps in closing:
-                yield from steps
+            members = self.consumers.closing_steps(connection)
+            producers = self.producers.closing_steps(connection)
+            for steps in (members, producers, *closing):
+                try:
+                    yield from steps
+                except Exception:
+                    logger.exception("a closed connection from %s:%d left state", *connection.peer)
             yield
 
     async def close_silent(self) -> None:

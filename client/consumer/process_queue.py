@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -53,7 +54,14 @@ class ProcessQueue:
     An orderly listener holds `lock` while it works, and so does the task that releases the queue.
     """
 
-    def __init__(self, queue: MessageQueue, offset: int, limits: FlowLimits | None = None) -> None:
+    def __init__(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        limits: FlowLimits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
         self.queue = queue
         self.next_offset = offset
         self.dropped = False
@@ -61,6 +69,7 @@ class ProcessQueue:
         self.locked_at: float | None = None
         self.lock = asyncio.Lock()
         self.pulled_at = self.consumed_at = time.time()
+        self._pulled_at_monotonic = monotonic()
         self._limits = limits or FlowLimits()
         self._pulls: deque[PulledRecords] = deque()
         self._undone = self._bytes = 0
@@ -89,16 +98,17 @@ class ProcessQueue:
     @property
     def locked(self) -> bool:
         """Whether this client holds the broker's lock on the queue."""
-        return self.locked_at is not None and time.monotonic() - self.locked_at < LOCK_VALID_S
+        return self.locked_at is not None and self._monotonic() - self.locked_at < LOCK_VALID_S
 
     @property
     def is_silent(self) -> bool:
         """Whether no pull has been answered for too long (RocketMQ: isPullExpired)."""
-        return time.time() - self.pulled_at > PULL_SILENT_S
+        return self._monotonic() - self._pulled_at_monotonic > PULL_SILENT_S
 
     def take(self, records: PulledRecords | None, next_offset: int) -> None:
         """Add the records of a pull and set the offset of the next one."""
         self.pulled_at = time.time()
+        self._pulled_at_monotonic = self._monotonic()
         self.next_offset = next_offset
         if records is not None and len(records):
             records.owner = self

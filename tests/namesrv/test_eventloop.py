@@ -66,7 +66,7 @@ async def fill(server: NameServer) -> None:
         identity = BrokerIdentity("C", name, 0, f"127.0.0.1:{number}")
         server.routes.register(identity, wrapper(0), [], Channel())
     for number in range(SETTINGS):
-        await server._kv.put("N", f"k-{number}", "v" * 20)
+        await server.kv.put("N", f"k-{number}", "v" * 20)
 
 
 R = RequestCode
@@ -107,7 +107,7 @@ def prepared(server: NameServer, code: int, version: int) -> RemotingCommand:
 
 
 async def ask(server: NameServer, request: RemotingCommand) -> int:
-    answer: Any = server._handlers()[request.code](request, Channel())  # type: ignore[arg-type]
+    answer: Any = server.handlers()[request.code](request, Channel())  # type: ignore[arg-type]
     if asyncio.iscoroutine(answer):
         answer = await asyncio.create_task(answer)
     code: int = answer.code
@@ -117,7 +117,7 @@ async def ask(server: NameServer, request: RemotingCommand) -> int:
 async def test_no_request_holds_the_loop_of_a_big_name_server_for_5_ms(holds: Any) -> None:
     wrong = {}
     server = NameServer(port=0)
-    assert server._handlers().keys() == REQUESTS.keys(), "each code has its line in REQUESTS"
+    assert server.handlers().keys() == REQUESTS.keys(), "each code has its line in REQUESTS"
     await fill(server)
     gc.collect()
     gc.disable()  # a pause of the collector belongs to no request

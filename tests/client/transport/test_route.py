@@ -90,7 +90,7 @@ async def test_order_conf_overrides_the_queues() -> None:
     async with FakeCluster("a", "b") as cluster, ClientInstance(cluster.address) as client:
         server: NameServer = cluster.name_server
         server.config.order_message_enable = True
-        await server._kv.put("ORDER_TOPIC_CONFIG", "T", "b:3;a:1;c:x;")
+        await server.kv.put("ORDER_TOPIC_CONFIG", "T", "b:3;a:1;c:x;")
         queues = (await client.routes.find("T")).write_queues
         assert [(q.broker_name, q.queue_id) for q in queues] == [
             ("b", 0),
