@@ -8,7 +8,8 @@ from functools import wraps
 from congreve.engine.errors import DamagedEntryError
 from congreve.engine.queue.repair_thread import RepairThread
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.connection import Answer, Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Answer, Handler
 
 
 def after_repair(repairs: RepairThread, handler: Handler) -> Handler:

@@ -27,7 +27,8 @@ from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.frame_reader import FrameSink
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.loop_thread import Lifecycle

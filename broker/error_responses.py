@@ -9,7 +9,8 @@ from congreve.broker.errors import RefusedError
 from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 logger = logging.getLogger(__name__)
 

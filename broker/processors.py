@@ -24,7 +24,7 @@ from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
-from congreve.remoting.transport.connection import Handler
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
 
 

@@ -14,7 +14,8 @@ from congreve.remoting.messages.headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 
 

@@ -22,7 +22,8 @@ from congreve.remoting.messages.bodies import DataVersion, DelayOffsetSerializeW
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ViewBrokerStatsDataRequestHeader
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,8 @@ from congreve.remoting.messages.headers import (
     GetProducerConnectionListRequestHeader,
     ResetOffsetRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)

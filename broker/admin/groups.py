@@ -37,7 +37,8 @@ from congreve.remoting.messages.headers import (
     QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 from congreve.steps import freed
 

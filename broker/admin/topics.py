@@ -25,7 +25,8 @@ from congreve.remoting.messages.headers import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 
 PERM_ALL = 15

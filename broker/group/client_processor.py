@@ -32,7 +32,8 @@ from congreve.remoting.messages.headers import (
     GetRouteInfoRequestHeader,
     UnregisterClientRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 from congreve.table_limit import TableFullError
 

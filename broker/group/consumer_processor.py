@@ -22,7 +22,8 @@ from congreve.remoting.messages.headers import (
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 
 LOCK_BODY_MAX = 192 * 1024

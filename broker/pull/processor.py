@@ -37,7 +37,8 @@ from congreve.remoting.messages.bodies import (
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.table_limit import TableFullError
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from congreve.remoting.messages.headers import (
     TimestampResponseHeader,
     ViewMessageRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
 
 ENTRIES_MAX = 2_000  # of one answer

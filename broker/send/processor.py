@@ -39,7 +39,8 @@ from congreve.remoting.messages.headers import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
 

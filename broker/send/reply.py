@@ -29,7 +29,8 @@ from congreve.remoting.messages.headers import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 logger = logging.getLogger(__name__)
 

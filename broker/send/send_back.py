@@ -23,7 +23,8 @@ from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 FIRST_RETRY_LEVEL = 3
 

@@ -31,7 +31,8 @@ from congreve.remoting.messages.bodies import ConsumerData, GetConsumerListByGro
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import GetConsumerListByGroupRequestHeader
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 log = Log(__name__)
 

@@ -25,7 +25,8 @@ from congreve.remoting.messages.headers import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 if TYPE_CHECKING:
     from congreve.client.consumer.member import GroupMember

@@ -33,7 +33,7 @@ from congreve.records.message.properties import INSTANCE_ID
 from congreve.records.record import string_hash
 from congreve.remoting.messages.bodies import ProducerData
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.transport.connection import Handler
+from congreve.remoting.transport.dispatcher import Handler
 
 T = TypeVar("T")
 

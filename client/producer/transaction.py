@@ -34,7 +34,8 @@ from congreve.remoting.messages.headers import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection, Handler
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 
 log = Log(__name__)
 

@@ -19,7 +19,7 @@ from congreve.remoting.messages.codes import LanguageCode, RequestCode, Response
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.transport.client import RemotingClient
-from congreve.remoting.transport.connection import Handler
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.local_address import local_address
 
 log = Log(__name__)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from congreve.remoting.errors import ConnectError, ConnectionLostError, RequestTimeoutError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.blocking_client import BlockingClient
-from congreve.remoting.transport.connection import Connection, ConnectionLimits, Handler, PeerLog
+from congreve.remoting.transport.connection import Connection, ConnectionLimits
+from congreve.remoting.transport.dispatcher import Dispatcher, Handler
 from congreve.remoting.transport.frame_reader import CommandSink
+from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import ReadBuffer
 
 
@@ -33,14 +35,13 @@ class RemotingClient:
     ) -> None:
         self.timeout_s = timeout_s
         self.connect_timeout_s = connect_timeout_s
-        self._handlers = handlers or {}
+        self._dispatcher = Dispatcher(handlers or {}, PeerLog())
         self._limits = limits or ConnectionLimits()
         self._on_close = on_close
         self._ssl = ssl
         self._before_request = before_request
         self._sink = CommandSink()
         self._read_buffer = ReadBuffer()
-        self._peer_log = PeerLog()
         self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._open: dict[str, Connection] = {}
         self._closed = False
@@ -146,12 +147,11 @@ class RemotingClient:
 
     def _connection(self) -> Connection:
         return Connection(
-            self._handlers,
+            self._dispatcher,
             self._sink,
             self._read_buffer,
             limits=self._limits,
             on_close=self._on_close or _ignore,
-            peer_log=self._peer_log,
             before_request=self._before_request,
         )
 

@@ -6,33 +6,29 @@ only the response bit of the flag distinguishes an answer from a request.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from ipaddress import ip_address
 from typing import Any, cast
 
 import msgspec
 
-from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
 from congreve.remoting.errors import (
     ConnectionLostError,
     FrameError,
     RequestTimeoutError,
-    TooManyRequestsError,
 )
-from congreve.remoting.messages.codes import CommandFlag, ResponseCode
+from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.busy_poll import ShortPoll
+from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import FrameReader, FrameSink
+from congreve.remoting.transport.pending_requests import PendingRequests
 from congreve.remoting.transport.read_buffer import ReadBuffer
 
 logger = logging.getLogger(__name__)
 
 COPIED_BODY_MAX = 64 * 1024
 """Bytes of a body that are copied behind their header, so that they leave as one piece."""
-
-REMARK_MAX = 2048
-"""Characters of an exception's text that an answer carries."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,23 +42,6 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that wait to be sent; beyond it reading pauses."""
 
 
-class PeerLog:
-    """Rate-limited log lines about what peers send; connections share it."""
-
-    def __init__(self) -> None:
-        self._unframeable = LimitedLog(logger)
-        self._refused: dict[int, LimitedLog] = {}
-
-    def unframeable(self, connection: "Connection", error: FrameError) -> None:
-        """Log that a connection is closed because its bytes are no frames."""
-        self._unframeable.warning("%r: %s: closing it", connection, error)
-
-    def refused(self, connection: "Connection", code: int, error: CongreveError) -> None:
-        """Log that the handler of this request code refused a request."""
-        log = self._refused.setdefault(code, LimitedLog(logger))
-        log.warning("%r: request code %d refused: %s", connection, code, error)
-
-
 class Connection(FrameReader, asyncio.BufferedProtocol):
     """A connection to a peer. `sink` reads its bytes and calls `on_frame` or `on_command`.
 
@@ -73,18 +52,14 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "__weakref__",
         "_before_request",
         "_close_callback",
-        "_expires_at",
-        "_expiry",
-        "_handlers",
+        "_dispatcher",
         "_limits",
         "_loop",
-        "_next_opaque",
         "_outgoing",
-        "_peer_log",
+        "_pending",
         "_socket",
         "_tasks",
         "_transport",
-        "_waiting",
         "_writable",
         "closed",
         "idle_scans",
@@ -94,29 +69,24 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        handlers: "Mapping[int, Handler]",
+        dispatcher: Dispatcher,
         sink: FrameSink,
         read_buffer: ReadBuffer,
         *,
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
-        peer_log: PeerLog,
         poll: ShortPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
         super().__init__(sink, read_buffer, poll)
-        self._handlers = handlers
+        self._dispatcher = dispatcher
         self._limits = limits
         self._close_callback = on_close
-        self._peer_log = peer_log
         self._before_request = before_request
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
-        self._expiry: asyncio.Handle | None = None
-        self._expires_at = 0.0  # uvloop's handle of a time that is now does not say it
-        self._next_opaque = 0
+        self._pending = PendingRequests(limits.awaited_answers, self._loop)
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
         self._socket = -1
@@ -145,6 +115,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.peer = peer[:2]
+        self._pending.peer = str(self)
         address = ip_address(self.peer[0].partition("%")[0]).packed
         self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
 
@@ -152,13 +123,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.closed = True
         self.drop_stash()
         self._outgoing.clear()
-        if self._expiry is not None:
-            self._expiry.cancel()
-        waiting, self._waiting = self._waiting, {}
-        reason = f"{self}: {exc or 'the connection ended'}"
-        for _, future in waiting.values():
-            if not future.done():
-                future.set_exception(ConnectionLostError(reason))
+        self._pending.fail_all(str(exc or "the connection ended"))
         if self._writable is not None:
             self._writable.set()
         self._close_callback(self)
@@ -182,7 +147,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def on_unframeable(self, error: FrameError) -> None:
         """Close this connection, and no other."""
-        self._peer_log.unframeable(self, error)
+        self._dispatcher.peer_log.unframeable(self, error)
         self.close()
 
     def rest(self) -> None:
@@ -213,64 +178,23 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def on_command(self, command: RemotingCommand) -> None:
         """Pass an answer to the call that waits for it, a request to its handler."""
-        if not command.is_response:
-            self._serve(command)
+        if command.is_response:
+            self._pending.answered(command)
             return
-        waiting = self._waiting.pop(command.opaque, None)
-        if waiting is not None and not waiting[1].done():
-            waiting[1].set_result(command)
+        work = self._dispatcher.serve(command, self)
+        if work is not None:
+            self._run(work)
 
-    def _serve(self, request: RemotingCommand) -> None:
-        handler = self._handlers.get(request.code)
-        if handler is None:
-            remark = f" request type {request.code} not supported"
-            self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
-            return
-        try:
-            answer = handler(request, self)
-            if answer is None or isinstance(answer, RemotingCommand):
-                self._answer(request, answer)
-            else:
-                self._serve_as_task(request, answer)
-        except CongreveError as error:
-            self._refuse(request, error)
-        except Exception as error:
-            logger.exception("%r: request code %d failed", self, request.code)
-            self._answer_failure(request, error)
-
-    def _serve_as_task(self, request: RemotingCommand, answer: "Awaitable[Answer]") -> None:
-        task = self._loop.create_task(self._serve_later(request, answer))
+    def _run(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._served)
         if len(self._tasks) >= self._limits.unanswered_requests:
             self._pause_reading()
 
-    async def _serve_later(self, request: RemotingCommand, answer: "Awaitable[Answer]") -> None:
-        try:
-            self._answer(request, await answer)
-        except CongreveError as error:
-            self._refuse(request, error)
-        except Exception as error:
-            logger.exception("%r: request code %d failed", self, request.code)
-            self._answer_failure(request, error)
-
     def _served(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._resume_reading()
-
-    def _answer(self, request: RemotingCommand, answer: "Answer") -> None:
-        if answer is not None and not request.is_oneway:
-            self.send(answer)
-
-    def _refuse(self, request: RemotingCommand, error: CongreveError) -> None:
-        self._peer_log.refused(self, request.code, error)
-        self._answer_failure(request, error)
-
-    def _answer_failure(self, request: RemotingCommand, error: Exception) -> None:
-        if not request.is_oneway:
-            text = f"{type(error).__name__}: {error}"[:REMARK_MAX]
-            remark = text.encode("utf-8", "replace").decode()
-            self.send(request.reply(ResponseCode.SYSTEM_ERROR, remark))
 
     # --- writing
 
@@ -333,7 +257,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         try:
             return await future
         finally:
-            self._waiting.pop(command.opaque, None)
+            self._pending.forget(command.opaque)
 
     def call(self, command: RemotingCommand, deadline: float) -> "asyncio.Future[RemotingCommand]":
         """Send a request; its answer comes as a future. Sets the request's opaque and flag.
@@ -344,23 +268,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """
         if self.closed:
             raise ConnectionLostError(f"{self}: connection closed before the request was sent")
-        if len(self._waiting) >= self._limits.awaited_answers:
-            self._forget_cancelled()
-        if len(self._waiting) >= self._limits.awaited_answers:
-            raise TooManyRequestsError(f"{self}: {len(self._waiting)} requests without answer")
+        self._pending.check_room()
         opaque = self._number(command)
         command.flag = 0
         self._post(command.encode())
-        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._waiting[opaque] = (deadline, future)
-        if self._expiry is None or deadline < self._expires_at:
-            self._expire_by(deadline)
-        return future
-
-    def _forget_cancelled(self) -> None:
-        for opaque, (_, future) in list(self._waiting.items()):
-            if future.done():
-                del self._waiting[opaque]
+        return self._pending.add(opaque, deadline)
 
     def _post(self, frame: bytes) -> None:
         if not self._outgoing:
@@ -376,10 +288,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def _number(self, command: RemotingCommand) -> int:
         if self._before_request is not None:
             self._before_request(command)
-        opaque = self._next_opaque
-        self._next_opaque = (opaque + 1) & 0x7FFFFFFF
-        command.opaque = opaque
-        return opaque
+        command.opaque = self._pending.number()
+        return command.opaque
 
     async def wait_writable(self, timeout_s: float) -> None:
         """Wait until the peer reads again. Raises RequestTimeoutError."""
@@ -391,24 +301,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             raise RequestTimeoutError(
                 f"{self}: the peer took no bytes for {timeout_s:g} s"
             ) from error
-
-    def _expire_by(self, deadline: float) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expires_at = deadline
-        self._expiry = self._loop.call_at(deadline, self._expire)
-
-    def _expire(self) -> None:
-        """Fail the requests that are past their deadline, with one timer for all of them."""
-        self._expiry = None
-        now = self._loop.time()
-        for opaque, (deadline, future) in list(self._waiting.items()):
-            if deadline <= now or future.done():
-                del self._waiting[opaque]
-                if not future.done():
-                    future.set_exception(RequestTimeoutError(f"{self}: no answer in time"))
-        if self._waiting:
-            self._expire_by(min(deadline for deadline, _ in self._waiting.values()))
 
     # --- the end
 
@@ -431,8 +323,3 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """Cancel the handlers that still run."""
         for task in self._tasks:
             task.cancel()
-
-
-Answer = RemotingCommand | None
-Handler = Callable[[RemotingCommand, Connection], Answer | Awaitable[Answer]]
-"""Serves a request. None: it gets no answer, or one that is sent later by other means."""

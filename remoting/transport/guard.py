@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from congreve.limited_log import LimitedLog
-from congreve.remoting.transport.connection import Connection, PeerLog
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import ReadBuffer
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ import msgspec
 
 from congreve.remoting.errors import ConnectError
 from congreve.remoting.transport.busy_poll import ShortPoll
-from congreve.remoting.transport.connection import Connection, ConnectionLimits, Handler
+from congreve.remoting.transport.connection import Connection, ConnectionLimits
+from congreve.remoting.transport.dispatcher import Dispatcher, Handler
 from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
 from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
 
@@ -59,7 +60,8 @@ class RemotingServer:
         self.port = port
         self.connections: set[Connection] = set()
         self.guard = guard or ConnectionGuard()
-        self._handlers = handlers
+        self.handlers = handlers
+        self._dispatcher = Dispatcher(handlers, self.guard.peer_log)
         self._sink = sink or CommandSink()
         self._limits = limits or ServerLimits()
         self._on_close = on_close
@@ -117,12 +119,11 @@ class RemotingServer:
         if not self.guard.admits():
             return _Refusal()
         connection = Connection(
-            self._handlers,
+            self._dispatcher,
             self._sink,
             self.guard.read_buffer,
             limits=self._limits.connection,
             on_close=self._closed,
-            peer_log=self.guard.peer_log,
             poll=self._poll,
         )
         self.connections.add(connection)

@@ -269,7 +269,7 @@ async def ask(broker: Broker, code: int) -> int | None:
     fields, body, _ = REQUESTS[code]
     texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
     request = RemotingCommand(code=code, ext_fields=texts, body=body)
-    answer = broker._servers[0]._handlers[code](request, Member(65_000))
+    answer = broker._servers[0].handlers[code](request, Member(65_000))
     if asyncio.iscoroutine(answer):
         answer = await asyncio.create_task(answer)
     return None if answer is None else answer.code
@@ -280,7 +280,7 @@ async def test_no_request_holds_the_loop_of_a_big_broker_for_5_ms(
 ) -> None:
     wrong: dict[str, object] = {}
     async with big_broker(tmp_path) as broker:
-        codes = broker._servers[0]._handlers.keys()
+        codes = broker._servers[0].handlers.keys()
         assert codes == REQUESTS.keys(), "each request code has its line in REQUESTS"
         with holds.noted():
             for code in codes:

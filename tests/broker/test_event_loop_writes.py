@@ -48,7 +48,7 @@ class Steps:
 
 async def asked(broker: Broker, code: int, **fields: object) -> None:
     texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
-    answer = broker._servers[0]._handlers[code](
+    answer = broker._servers[0].handlers[code](
         RemotingCommand(code=code, ext_fields=texts), Member(65_000)
     )
     if asyncio.iscoroutine(answer):

@@ -17,8 +17,10 @@ from congreve.records.record import decode_records
 from congreve.remoting.errors import ConnectionLostError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
-from congreve.remoting.transport.connection import Connection, ConnectionLimits, PeerLog
+from congreve.remoting.transport.connection import Connection, ConnectionLimits
+from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import CommandSink
+from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import ReadBuffer
 
 from .tool import local_config
@@ -163,10 +165,9 @@ class Transport(asyncio.Transport):
 async def test_nobody_writes_past_encryption_or_past_what_waits():
     encrypted, plain = (
         Connection(
-            *({}, CommandSink(), ReadBuffer()),
+            *(Dispatcher({}, PeerLog()), CommandSink(), ReadBuffer()),
             limits=ConnectionLimits(),
             on_close=lambda _: None,
-            peer_log=PeerLog(),
         )
         for _ in range(2)
     )

@@ -341,7 +341,7 @@ async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_m
 ) -> None:
     longest = []
     async with broker_on(tmp_path) as broker:
-        delete = broker._servers[0]._handlers[DELETE_TOPIC_IN_BROKER]
+        delete = broker._servers[0].handlers[DELETE_TOPIC_IN_BROKER]
         for topic in ("A", "B"):
             for queue_id in range(400):
                 broker.store.put(Record(topic=topic, queue_id=queue_id, body=b"x"))
