@@ -5,9 +5,9 @@ To embed it in a program::
     with congreve.serve("data") as node:  # or: async with
         ...  # node.address is for RocketMQ clients, node.producer() and node.consumer() are ours
 
-``open_store`` reads a store's files, ``Broker`` and ``NameServer`` are the servers by themselves;
-producers and consumers are in ``congreve.client``. docs/embedding.md tells more,
-docs/architecture.md what each package is for. Names are imported when they are first used.
+``open_store`` reads a store's files. ``Broker`` and ``NameServer`` are the two servers, each on its
+own. Producers and consumers are in ``congreve.client``. docs/embedding.md is the guide, and
+docs/architecture.md describes each package. This module imports a name at its first use.
 """
 
 from importlib import import_module

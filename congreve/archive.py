@@ -8,10 +8,11 @@ import zipfile
 
 
 def unpacked(archive: str) -> str:
-    """The folder with the archive's contents, which is created when missing.
+    """The folder with the archive's contents; the first call unpacks it.
 
-    It lies beside the archive or, when that folder is read-only, in a temporary folder of this
-    process. Its name has the archive's time, because wheels of two builds have the same name.
+    It is beside the archive or, when that folder is read-only, in a temporary folder of this
+    process. Its name contains the archive's modification time, because wheels of two builds have
+    the same name.
     """
     folder = f"{archive}.{os.stat(archive).st_mtime_ns:x}.unpacked"
     if os.path.isdir(folder):

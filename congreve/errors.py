@@ -1,5 +1,5 @@
-"""The root of every error that Congreve raises on purpose."""
+"""The base class of all errors that Congreve raises deliberately."""
 
 
 class CongreveError(Exception):
-    """The root of Congreve's errors; the text names the fault, the value and what to do."""
+    """The base class of Congreve's errors; the text says what is wrong and what to do."""

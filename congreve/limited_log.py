@@ -1,7 +1,7 @@
-"""Limits log lines that an attack or a full disk would repeat without end.
+"""A limit for log lines that an attack or a full disk would repeat endlessly.
 
-It works in every process, with any log handler. console/log_limit.py limits all other lines of the
-daemons.
+It works in any process and with any log handler. console/log_limit.py limits all other lines of
+the daemons.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class LimitedLog:
-    """Writes at most one line in `period_s` seconds, which names the number of lines left out."""
+    """Logs at most one line in `period_s` seconds, with the number of suppressed lines."""
 
     def __init__(
         self,
@@ -22,16 +22,16 @@ class LimitedLog:
         self._period_s = period_s
         self._clock = clock
         self._next = float("-inf")
-        self._left_out = 0
+        self._suppressed = 0
 
     def warning(self, text: str, *values: object) -> None:
-        """`text % values`, unless another line was written in this period."""
+        """Log `text % values`, unless this period has had its line."""
         now = self._clock()
         if now < self._next:
-            self._left_out += 1
+            self._suppressed += 1
             return
-        if self._left_out:
-            text += f" (and {self._left_out} times since the last such line)"
+        if self._suppressed:
+            text += f" (and {self._suppressed} times since the last such line)"
         self._logger.warning(text, *values)
         self._next = now + self._period_s
-        self._left_out = 0
+        self._suppressed = 0

@@ -1,4 +1,4 @@
-"""A name server that keeps in files what administrators change."""
+"""A name server that saves its settings to files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from congreve.remoting.transport.guard import SharedLimits
 
 
 def name_server(host: str, port: int, folder: Path | None, max_connections: int = 0) -> NameServer:
-    """A name server that keeps in `folder` what administrators change."""
+    """A name server that saves the changes of administrators in `folder`.
+
+    The files are kvConfig.json and namesrv.properties; without a folder, changes last until the
+    name server stops. `max_connections` of 0 derives the limit from the limit of open files.
+    (RocketMQ: NamesrvStartup.)
+    """
     return NameServer(
         host=host,
         port=port,

@@ -1,4 +1,4 @@
-"""A name server and a broker inside a program: what ``congreve.serve`` returns."""
+"""A name server and a broker embedded in a program: ``congreve.serve`` and its nodes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def serve(path: str | Path, *, namesrv_port: int = 0, **settings: object) -> Ser
         with congreve.serve("data") as node, node.producer("p") as producer:
             producer.send(congreve.Message(topic="orders", body=b"hello"))
 
-    `path` is a folder for everything that is kept; it is made where it is missing. `settings` are
-    keys of broker.conf: ``flushDiskType="ASYNC_FLUSH"``. Both listen on free ports of 127.0.0.1
-    unless `namesrv_port`, listenPort and bindAddress say otherwise. Raises ConfigError for a
-    setting that is unknown or not allowed; entering raises StoreError, BrokerError or
-    RemotingError where it cannot start, and then nothing is left running.
+    `path` is the folder for all files; it is created if missing. `settings` are keys of
+    broker.conf, such as ``flushDiskType="ASYNC_FLUSH"``. Both servers listen on free ports of
+    127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. Raises ConfigError
+    for an unknown or forbidden setting. Entering raises StoreError, BrokerError or RemotingError
+    when a server cannot start; no server keeps running then.
     (RocketMQ: ``mqnamesrv`` and ``mqbroker``.)
     """
     return Serving(_Servers(Path(path), namesrv_port, keyword_texts(settings)))
@@ -80,8 +80,8 @@ class _Servers(Lifecycle):
     def __init__(self, path: Path, namesrv_port: int, texts: Mapping[str, str]) -> None:
         if "namesrvAddr" in texts:
             raise ConfigError(
-                f"namesrvAddr={texts['namesrvAddr']}: a node has a name server of its own; "
-                "take congreve.Broker for a broker that registers elsewhere"
+                f"namesrvAddr={texts['namesrvAddr']}: a node has its own name server; "
+                "use congreve.Broker for a broker that registers elsewhere"
             )
         host = texts.get("bindAddress", LOOPBACK)
         # A broker that listens everywhere tells clients the address of this machine, the default.
@@ -128,8 +128,8 @@ class _Node:
 class Node(_Node):
     """A running name server and broker, for programs without an event loop.
 
-    Its clients may be used by any thread; leave them before the node. `topics` have for each topic
-    what is wanted of it: ``*``, tags with ``||`` between, or congreve.client.Sql.
+    Any thread may use its clients; close them before the node. `topics` maps each topic to its
+    subscription: ``*``, tags joined with ``||``, or a congreve.client.Sql.
     """
 
     def producer(self, group: str, **settings: Any) -> SyncProducer:
@@ -139,7 +139,7 @@ class Node(_Node):
         return SyncProducer(self.address, group=group, **settings)
 
     def consumer(self, group: str, topics: Topics, **settings: Any) -> SyncLitePullConsumer:
-        """A member of a group whose poll() gives messages (RocketMQ: DefaultLitePullConsumer).
+        """A member of a group whose poll() returns messages (RocketMQ: DefaultLitePullConsumer).
 
         `settings` are congreve.client.LitePullConsumer's.
         """
@@ -171,7 +171,7 @@ class AsyncNode(_Node):
         return Producer(self.address, group=group, **settings)
 
     def consumer(self, group: str, topics: Topics, **settings: Any) -> PushConsumer:
-        """A member of a group that is iterated over, or calls a `listener`.
+        """A member of a group: iterate over it with ``async for``, or pass a `listener`.
 
         `settings` are congreve.client.PushConsumer's (RocketMQ: DefaultMQPushConsumer).
         """

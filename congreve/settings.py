@@ -1,10 +1,10 @@
-"""Tables of settings: a struct whose fields say their range and when they may change.
+"""Tables of settings: structs whose annotations give each field's range and its `Change`.
 
     class Example(msgspec.Struct, rename="camel"):
         listen_port: Annotated[int, Range(0, 65535)] = 10911
         trace_on: Annotated[bool, Change.NOW] = True
 
-A field without a `Change` is changed in its file only, never over the network.
+A field without a `Change` changes in its file only, never over the network.
 """
 
 import re
@@ -24,14 +24,14 @@ _UNFIT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Range(NamedTuple):
-    """The integers that a setting may have, both ends included."""
+    """The integers that a setting accepts, both ends included."""
 
     low: int
     high: int
 
 
 class Change(Enum):
-    """When a change that came over the network counts."""
+    """When a change over the network takes effect."""
 
     NOW = "now"
     AFTER_RESTART = "after a restart"
@@ -49,7 +49,7 @@ class Setting(NamedTuple):
 
 @cache
 def table_of(struct: type[msgspec.Struct]) -> dict[str, Setting]:
-    """The settings of a struct by key; a field that is a struct itself is a table of its own."""
+    """The settings of a struct by key, without fields that are structs (tables of their own)."""
     return {
         field.encode_name: _setting(field)
         for field in msgspec.structs.fields(struct)
@@ -70,9 +70,9 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
 
 
 def parse(struct: type[msgspec.Struct], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Values by field name for those keys that the struct has; ranges are for check().
+    """Values by field name for the keys that the struct has; check() checks their ranges.
 
-    Raises ValueError where a text is not of its setting's type.
+    Raises ValueError for a text that is not of its setting's type.
     """
     table = table_of(struct)
     values = {}
@@ -111,9 +111,9 @@ def check_changeable(
     """
     for key in keys:
         if key not in tables:
-            raise ValueError(f"{_shown(key)} is no setting here: check how the key is spelled")
+            raise ValueError(f"{_shown(key)} is not a setting: check how the key is spelled")
         if tables[key].change is None:
-            raise ValueError(f"{key} does not change over the network: change it in {where}")
+            raise ValueError(f"{key} cannot be changed over the network: change it in {where}")
     return {key: tables[key] for key in keys}
 
 

@@ -1,4 +1,4 @@
-"""Work as a generator: it yields wherever it can be interrupted, and returns its result."""
+"""Work as a generator: it yields wherever a pause is possible, and returns its result."""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def at_once(work: Generator[object, None, T]) -> T:
-    """Run all steps without a pause, and return the result."""
+    """Run all steps of `work` without a pause, and return its result."""
     while True:
         try:
             next(work)
@@ -17,7 +17,7 @@ def at_once(work: Generator[object, None, T]) -> T:
 
 
 def freed(items: dict[Any, Any] | list[Any]) -> Generator[None, None, None]:
-    """Empty a large container in steps: otherwise all of it is freed in one turn of the loop."""
+    """Empty a large container in steps: freeing it at once would block the event loop."""
     while items:
         if isinstance(items, dict):
             items.popitem()

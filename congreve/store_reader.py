@@ -1,4 +1,4 @@
-"""A store's files for analysis: what ``congreve.open_store`` returns."""
+"""The reader of a store's files for analysis: ``congreve.open_store``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = (
     *("storeTimestamp", "tags", "keys", "msgId", "offsetMsgId", "commitLogOffset", "storeSize"),
     *("tagsCode", "sysFlag", "bodyCRC", "reconsumeTimes", "bornHost", "storeHost"),
 )
-"""What a store's files say of a message: the columns of Spark's reader without brokerName."""
+"""The columns of a message in a store's files: those of the Spark source without brokerName."""
 
 
 def open_store(path: str | Path, *, commit_log: str | Path | None = None) -> StoreReader:
@@ -33,10 +33,9 @@ def open_store(path: str | Path, *, commit_log: str | Path | None = None) -> Sto
         store = congreve.open_store("data/store")
         store.numpy("orders", ["queueOffset", "storeTimestamp", "storeSize"])
 
-    `path` is a broker's storePathRootDir, or the folder that serve() was given. `commit_log` is
-    storePathCommitLog, where the broker has one of its own. Neither takes this the store's lock
-    nor does it change anything, and a broker may be running. Raises StoreFormatError where there
-    is no store.
+    `path` is a broker's storePathRootDir, or the folder passed to serve(). `commit_log` is
+    storePathCommitLog, if the broker sets one. The reader changes no file and takes no lock, so a
+    broker may be running. Raises StoreFormatError if the folder holds no store.
     """
     root = Path(path)
     if not (root / "commitlog").is_dir() and (root / "store" / "commitlog").is_dir():
@@ -45,12 +44,12 @@ def open_store(path: str | Path, *, commit_log: str | Path | None = None) -> Sto
 
 
 class StoreReader:
-    """Topics, queues and messages of a store's folder (RocketMQ: DefaultMessageStore, to read).
+    """Topics, queues and messages of a store's folder (RocketMQ: DefaultMessageStore, read only).
 
-    Every call sees the store as it is then; while a broker writes it, up to the last message that
-    is in its files. Offsets count messages of a queue, as in RocketMQ; a range of them is cut to
-    what the store has. Every call raises StoreFormatError where files are missing or no files of
-    this store, and CorruptRecordError for a damaged message that was to be read.
+    Every call sees the current state of the files; while a broker writes the store, it ends at the
+    last message in the files. Offsets count the messages of a queue, as in RocketMQ; a range
+    beyond the stored messages is clipped. Every call raises StoreFormatError when files are
+    missing or belong to another store, and CorruptRecordError for a damaged message in the range.
     """
 
     def __init__(self, root: Path, commit_log: Path | None = None) -> None:
@@ -59,11 +58,11 @@ class StoreReader:
         self._files = StoreFiles(root, commit_log)
 
     def topics(self) -> list[str]:
-        """Names of all topics that have messages or had some, the broker's own ones too."""
+        """Names of all topics that have, or had, messages, including the broker's system topics."""
         return self._files.topics()
 
     def queues(self, topic: str) -> list[QueueInfo]:
-        """Queues of a topic with the offsets [min, max) that can be read."""
+        """The queues of a topic, each with its readable offsets [min, max)."""
         self._files.refresh()
         found = ((i, self._files.queue(topic, i)) for i in self._files.queues(topic))
         return [QueueInfo(topic, i, queue.min_offset, queue.max_offset) for i, queue in found]
@@ -73,8 +72,9 @@ class StoreReader:
     ) -> Entries:
         """Entries of a consume queue: a structured array of physical_offset, size and tags_code.
 
-        `physical_offset` is where the message begins in the log and `size` its length there, both
-        in bytes. The array is big-endian and read-only, on the mapped file where one file has it.
+        `physical_offset` is the message's position in the log and `size` its length there, both
+        in bytes. The array is big-endian and read-only; it is a view of the mapped file when the
+        range lies in one file, otherwise a copy.
         """
         self._files.refresh()
         queue = self._files.queue(topic, queue_id)
@@ -89,12 +89,12 @@ class StoreReader:
         start: int = 0,
         stop: int | None = None,
     ) -> np.ndarray[Any, np.dtype[np.void]]:
-        """Messages as a structured array with a field for each of `columns`, names of COLUMNS.
+        """Messages as a structured array with a field for each of `columns` (names in COLUMNS).
 
-        By default the fields are those of a fixed width: numbers, and times as datetime64 in us.
-        Bodies are bytes, texts are str or None, properties are dicts, as objects. The messages
-        come queue by queue; `queues` are ids, all of them by default, and of each queue the
-        offsets [start, stop). Raises RecordError for an unknown column.
+        The default is all columns of fixed width: numbers, and times as datetime64 in
+        microseconds. The others are objects: bodies are bytes, texts are str or None, properties
+        are dicts. The array holds the offsets [start, stop) of each queue id in `queues` (default:
+        all), one queue after the other. Raises RecordError for an unknown column.
         """
         names = _checked(columns)
         dtype = np.dtype([(name, FIXED_WIDTH.get(name, np.dtype(object))) for name in names])
@@ -119,10 +119,10 @@ class StoreReader:
         start: int = 0,
         stop: int | None = None,
     ) -> pa.Table:
-        """Messages as an Arrow table, by default with all of COLUMNS; needs the extra `arrow`.
+        """Messages as an Arrow table, by default with all COLUMNS; needs the extra `arrow`.
 
-        Arguments and errors are those of numpy(). arrow_batches() is for what is more than memory
-        holds.
+        Arguments and errors are those of numpy(). Use arrow_batches() for more messages than fit
+        into memory.
         """
         import pyarrow as pa
 
@@ -141,7 +141,7 @@ class StoreReader:
         start: int = 0,
         stop: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """arrow() in batches of up to 32,768 messages or 16 MiB of records, of one queue each."""
+        """arrow() in batches of one queue: at most 32,768 messages or 16 MiB of records each."""
         from congreve.records.columns.arrow import repeated, schema, to_batch
 
         of = schema(_checked(columns))
@@ -155,11 +155,11 @@ class StoreReader:
                 yield to_batch(batch, of, rows)
 
     def info(self) -> StoreInfo:
-        """Size and times of the log, all queues, and what is wrong at the first look."""
+        """Size and times of the log, all queues, and segments that are missing or truncated."""
         return self._examiner().info()
 
     def verify(self) -> VerifyReport:
-        """Read every message with its CRC, and hold every entry of a queue against its message."""
+        """Check the CRC of every message, and compare every queue entry with its message."""
         return self._examiner().verify()
 
     def _examiner(self) -> StoreExaminer:
@@ -182,7 +182,7 @@ def _checked(columns: Iterable[str]) -> list[str]:
     names = list(dict.fromkeys(columns))
     unknown = [name for name in names if name not in COLUMNS]
     if unknown:
-        raise RecordError(f"no column is named {unknown[0]!r}: there are {', '.join(COLUMNS)}")
+        raise RecordError(f"there is no column {unknown[0]!r}: use {', '.join(COLUMNS)}")
     return names
 
 

@@ -1,4 +1,4 @@
-"""Limits of tables that clients fill."""
+"""Limits for tables that grow with clients' requests."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class TableFullError(CongreveError):
-    """A table has reached the limit of its setting; the text names both."""
+    """A table has reached its limit; the text names the limit and its setting."""
 
 
 class TableLimit:
@@ -25,11 +25,11 @@ class TableLimit:
         self._most = most
         self._log = LimitedLog(logger)
 
-    def check(self, count: int, more: int = 1) -> None:
-        """Raises TableFullError where `more` entries do not fit beside `count`."""
+    def check(self, count: int, new: int = 1) -> None:
+        """Raises TableFullError if `new` entries beside the present `count` exceed the limit."""
         most = self._most()
-        if not more or count + more <= most:
+        if not new or count + new <= most:
             return
-        fault = f"{count} {self._what} and {more} more are over the limit of {most}"
-        self._log.warning("%s: raise %s, or delete what is not needed", fault, self._setting)
+        fault = f"{count} {self._what} and {new} more exceed the limit of {most}"
+        self._log.warning("%s: raise %s, or delete unused ones", fault, self._setting)
         raise TableFullError(f"{fault} ({self._setting})")

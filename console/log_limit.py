@@ -1,8 +1,8 @@
-"""A limit for log lines that repeat, as with a full disk or a client that fails all day.
+"""A limit for repeated log lines, for example on a full disk or with a client that keeps failing.
 
-A filter of the daemons' handlers counts by line of code, for Congreve and libraries alike. Code
-that knows that a line repeats uses congreve.limited_log, which limits it for each disk, connection
-or part of the store separately.
+The filter counts the log records of each line of code, in Congreve and in libraries. Code whose
+line may repeat uses congreve.limited_log, which counts separately for each disk, connection or
+part of the store.
 """
 
 import logging
@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 
 LINES_MAX = 20
+"""The number of records that one line of code may write in WINDOW_S."""
 WINDOW_S = 60.0
+"""The length of the counting window, in seconds."""
 
 
 class LogLimit(logging.Filter):
-    """Passes LINES_MAX records of one line of code in WINDOW_S seconds.
+    """Passes at most LINES_MAX records of one line of code in WINDOW_S seconds.
 
-    The first record after that names the number of dropped ones.
+    The next record that passes says how many records were suppressed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,18 +26,18 @@ class LogLimit(logging.Filter):
         self._clock = clock
         self._seen: dict[
             tuple[str, int], tuple[float, int]
-        ] = {}  # begin of the window, records in it
+        ] = {}  # start of the window, records in it
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the record."""
         key = (record.pathname, record.lineno)
         now = self._clock()
-        begun, count = self._seen.get(key, (now, 0))
-        if now - begun >= WINDOW_S:
+        start, count = self._seen.get(key, (now, 0))
+        if now - start >= WINDOW_S:
             if count > LINES_MAX:
-                left_out = count - LINES_MAX
-                record.msg = f"{record.getMessage()} ({left_out} more like this were left out)"
+                suppressed = count - LINES_MAX
+                record.msg = f"{record.getMessage()} ({suppressed} similar lines suppressed)"
                 record.args = None
-            begun, count = now, 0
-        self._seen[key] = (begun, count + 1)
+            start, count = now, 0
+        self._seen[key] = (start, count + 1)
         return count < LINES_MAX

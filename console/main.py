@@ -1,7 +1,7 @@
-"""The ``congreve`` command, which imports only the modules of the command that runs.
+"""The ``congreve`` command and the table of its subcommands.
 
-Help and errors must be quick, so a command's module is imported only when it runs; the table below
-has the texts of the help page.
+A subcommand's module is imported only when it runs, which keeps help and errors quick; the texts of
+the help page are therefore in the table.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from congreve import __version__
 from congreve.errors import CongreveError
 
 COMMANDS = {
-    "run": ("congreve.console.serve:run", "Name server and broker in one process."),
-    "namesrv": ("congreve.console.serve:namesrv", "A name server."),
-    "broker": ("congreve.console.serve:broker", "A broker, set up by a broker.conf."),
-    "topic": ("congreve.console.topic:topic", "List, create, delete and look into topics."),
-    "send": ("congreve.console.messages:send", "Send lines of stdin, or one message."),
+    "run": ("congreve.console.serve:run", "Run a name server and a broker in one process."),
+    "namesrv": ("congreve.console.serve:namesrv", "Run a name server."),
+    "broker": ("congreve.console.serve:broker", "Run a broker with a broker.conf."),
+    "topic": ("congreve.console.topic:topic", "List, create, delete and inspect topics."),
+    "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
-    "tune": ("congreve.console.tune:tune", "Measure a store's disk, choose how to write to it."),
-    "store": ("congreve.console.store:store", "Look into a store's files, offline."),
-    "demo": ("congreve.console.demo:demo", "The main job: real messages in, read back, counted."),
+    "tune": ("congreve.console.tune:tune", "Measure a disk and choose the log's I/O backend."),
+    "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
+    "demo": ("congreve.console.demo:demo", "Send real messages, read them back, count them."),
 }
+"""Each command's name, its object as ``module:attribute``, and its line on the help page."""
 
 
 class LazyGroup(click.Group):
-    """A click group that imports the module of a command when it runs."""
+    """A click group that imports a command's module when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
@@ -42,6 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, without an import."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -53,7 +57,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command; an expected failure is one line on stderr and exit code 1."""
+    """Run the command line; a CongreveError becomes one line on stderr and exit code 1."""
     _fill_standard_descriptors()
     try:
         cli(prog_name="congreve")
@@ -63,7 +67,8 @@ def main() -> None:
 
 
 def _fill_standard_descriptors() -> None:
-    # A socket would get a closed number 0 to 2 (`>&-`), and libuv does not close such sockets.
+    # A socket would take the number of a closed standard stream (`>&-`), and libuv never closes
+    # descriptors 0 to 2.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

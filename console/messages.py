@@ -1,4 +1,4 @@
-"""``congreve send`` and ``congreve cat``: messages in and out of the terminal, kcat style."""
+"""``congreve send`` and ``congreve cat``: send and print messages in a terminal, as kcat does."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ READ_BYTES = 64 * 1024
 GROUP = "CONGREVE_CLI"
 
 
-@click.command(help="Send one message, or each line of stdin as one.")
+@click.command(help="Send one message, or each line of stdin as a message.")
 @click.option("-t", "--topic", required=True)
-@click.option("-m", "--message", help="The body; without it every line of stdin is a message.")
+@click.option("-m", "--message", help="The body; without it, each line of stdin is a message.")
 @click.option("--tags", help="Tag of each message.")
 @click.option("--keys", help="Keys of each message, separated by spaces.")
 @namesrv_option
 def send(topic: str, message: str | None, tags: str | None, keys: str | None, namesrv: str) -> None:
-    # The system passes arguments as bytes: fsencode restores them.
+    """Send `message`, or each line of stdin."""
+    # fsencode restores the bytes of the argument as the shell passed them.
     _send(namesrv, topic, _lines() if message is None else [[os.fsencode(message)]], tags, keys)
 
 
 def _stdin() -> io.BufferedReader | None:
-    """The process's stdin, None when it has none."""
+    """The process's stdin, or None if it is closed."""
     buffer = getattr(sys.stdin, "buffer", None)
     return buffer if isinstance(buffer, io.BufferedReader) else None
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """The lines of stdin in groups, one for each read, so that a slow pipe's lines do not wait."""
+    """The lines of stdin in groups, one group a read, so that lines of a slow pipe do not wait."""
     stdin = _stdin()
     if stdin is None:
-        raise click.UsageError("stdin is closed: there are no lines to send")
+        raise click.UsageError("stdin is closed: pass the body with -m, or pipe lines into stdin")
     number, rest = 0, b""
     while chunk := stdin.read1(READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -59,13 +60,13 @@ def _bodies(lines: list[bytes], before: int) -> Iterator[list[bytes]]:
             yield bodies
             raise click.ClickException(
                 f"line {number} has more than {MAX_MESSAGE_SIZE} bytes: "
-                "the input is not sent from there on"
+                "the lines before it were sent, it and the rest were not"
             )
         if line:
             bodies.append(line)
         else:
-            # RocketMQ rejects empty bodies; a blank line must not stop the lines after it.
-            click.echo(f"line {number} is empty and not sent", err=True)
+            # RocketMQ rejects empty bodies, and a blank line must not stop the lines after it.
+            click.echo(f"line {number} is empty: skipped", err=True)
     yield bodies
 
 
@@ -76,13 +77,13 @@ def _send(
     tags: str | None = None,
     keys: str | None = None,
 ) -> None:
-    # A sync producer: reading stdin would block an event loop in this thread.
+    # A sync producer, because reading stdin would block the event loop of an async one.
     sent = 0
     with SyncProducer(namesrv, group=GROUP) as producer:
         try:
             for bodies in groups:
                 messages = [Message(topic=topic, body=b, tags=tags, keys=keys) for b in bodies]
-                if len(messages) == 1:  # no batch may be as long as one message
+                if len(messages) == 1:  # a message of maximum size does not fit into a batch
                     producer.send(messages[0])
                 elif messages:
                     producer.send_batch(messages)
@@ -92,22 +93,22 @@ def _send(
 
 
 @click.command(
-    help="Print a topic's messages. With lines on stdin, and no option that only printing has, "
-    "send those instead."
+    help="Print a topic's messages. If stdin has lines and no printing option (-C, -q, -o, -c, -e, "
+    "-J) is given, send those lines instead."
 )
 @click.option("-t", "--topic", required=True)
-@click.option("-C", "--consume", is_flag=True, help="Print, whatever stdin is.")
-@click.option("-P", "--produce", is_flag=True, help="Send stdin's lines, whatever stdin is.")
-@click.option("-q", "--queue", type=int, help="Only this queue id.")
+@click.option("-C", "--consume", is_flag=True, help="Print, even if stdin has lines.")
+@click.option("-P", "--produce", is_flag=True, help="Send stdin's lines, even from a terminal.")
+@click.option("-q", "--queue", type=int, help="Print only the queue with this id.")
 @click.option(
     "-o",
     "--offset",
     show_default="beginning",
     help="beginning, end, N (of each queue), or -N: the last N of each queue.",
 )
-@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("-e", "--exit-at-end", is_flag=True, help="Stop when all queues are read up.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object a message.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end of all queues.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @namesrv_option
 def cat(
     topic: str,
@@ -120,6 +121,7 @@ def cat(
     as_json: bool,
     namesrv: str,
 ) -> None:
+    """Print the messages of a topic, or send the lines of stdin to it."""
     given = (queue, offset, count, exit_at_end or None, as_json or None)
     consume = consume or any(option is not None for option in given)
     if consume and produce:
@@ -132,20 +134,20 @@ def cat(
 
 
 def _has_input() -> bool:
-    # A pipe or a file means "send these lines"; /dev/null, the stdin of services, does not.
+    # Lines of a pipe or a file are to be sent; /dev/null, the stdin of services, has none.
     stdin = _stdin()
     return stdin is not None and not stdin.isatty() and bool(stdin.peek(1))
 
 
 class Start:
-    """Where to begin in each queue: at offset `fixed`, or `back` messages before the end."""
+    """The start in each queue: at offset `fixed`, or `back` messages before the end."""
 
     def __init__(self, fixed: int | None = None, back: int | None = None) -> None:
         self.fixed = fixed
         self.back = back
 
     def of(self, least: int, most: int) -> int:
-        """The offset to begin at in a queue that holds [least, most)."""
+        """The first offset to print of a queue that holds [least, most)."""
         wanted = most - self.back if self.back is not None else self.fixed or 0
         return min(max(wanted, least), most)
 
@@ -185,7 +187,7 @@ async def _print(
 async def _messages(
     consumer: PullConsumer, topic: str, queue_id: int | None, start: Start, exit_at_end: bool
 ) -> AsyncIterator[ReceivedMessage]:
-    """Messages of the chosen queues in turn; with `exit_at_end` each queue to its end, once."""
+    """Messages of the chosen queues in turn; `exit_at_end` stops at the end of each queue."""
     positions: dict[MessageQueue, int] = {}
     for queue in await consumer.queues(topic):
         if queue_id is None or queue.queue_id == queue_id:
@@ -202,7 +204,7 @@ async def _messages(
             for message in pulled.messages:
                 yield message
             if exit_at_end and pulled.next_offset >= pulled.max_offset:
-                # Read up to the end once: other programs may go on writing.
+                # Other programs may keep writing; the queue has been read to its end once.
                 del positions[queue]
         if idle and positions:
             await asyncio.sleep(0.2)

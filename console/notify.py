@@ -1,4 +1,4 @@
-"""Notifies systemd that a service of Type=notify is ready, alive or stopping (sd_notify)."""
+"""The state of a service of Type=notify for systemd: ready, alive or stopping (sd_notify)."""
 
 import asyncio
 import logging
@@ -10,26 +10,26 @@ logger = logging.getLogger(__name__)
 
 
 class Notifier:
-    """Sends datagrams to the socket in NOTIFY_SOCKET; without it, it sends none."""
+    """Sends the service's state to the socket NOTIFY_SOCKET; without one, it does nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """`environment`: the process's; WATCHDOG_USEC counts where WATCHDOG_PID is this process."""
+        """`environment` is the process's; WATCHDOG_USEC is ignored if WATCHDOG_PID is another."""
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         self._watchdog_s = _watchdog_s(environment) if name else 0.0
 
     def ready(self) -> None:
-        """The servers serve."""
+        """Report that the servers accept connections."""
         self._send("READY=1")
 
     def stopping(self) -> None:
-        """The servers are about to stop."""
+        """Report that the servers begin to stop."""
         self._send("STOPPING=1")
 
     async def keep_alive(self) -> None:
-        """Tell the watchdog that the event loop runs, twice in its time; ends without a watchdog.
+        """Report to the watchdog that the event loop runs, twice in each WatchdogSec= of the unit.
 
-        The unit's WatchdogSec= sets that time.
+        It returns at once if the unit has no watchdog.
         """
         while self._watchdog_s > 0:
             self._send("WATCHDOG=1")
@@ -43,9 +43,9 @@ class Notifier:
             try:
                 sender.sendto(state.encode(), self._address)
             except OSError as error:
-                # The variable may come from a parent process: this is no reason to stop.
+                # A parent process may have left the variable behind, so the service keeps running.
                 shown = self._address.replace("\0", "@")
-                logger.warning("nobody hears at NOTIFY_SOCKET=%s: %s", shown, error.strerror)
+                logger.warning("cannot notify NOTIFY_SOCKET=%s: %s", shown, error.strerror)
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:

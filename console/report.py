@@ -11,14 +11,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_option(command: F) -> F:
-    """Adds `--output table|json` as the argument `output`."""
+    """Add the option `--output table|json`; the command gets it as the argument `output`."""
     return click.option(
-        "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Print a table or JSON.",
     )(command)
 
 
 def namesrv_option(command: F) -> F:
-    """Adds `-n/--namesrv` (or NAMESRV_ADDR) as the argument `namesrv`."""
+    """Add the option `-n/--namesrv` (default: NAMESRV_ADDR), passed as the argument `namesrv`."""
     return click.option(
         "-n",
         "--namesrv",
@@ -30,7 +34,7 @@ def namesrv_option(command: F) -> F:
 
 
 def show(rows: Sequence[dict[str, Any]], output: str, title: str | None = None) -> None:
-    """Print rows that share their keys."""
+    """Print rows that all have the same keys; the keys are the column heads."""
     if output == "json":
         import msgspec
 

@@ -1,4 +1,4 @@
-"""``congreve store``: reads a store's files, without a broker."""
+"""``congreve store``: inspects and verifies a store's files without a broker."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from congreve.engine.offline.verify import StoreExaminer, StoreInfo
 PROBLEMS_SHOWN = 20
 
 
-@click.group(help="Look into a store's files, offline.")
+@click.group(help="Inspect and verify a store's files, offline.")
 def store() -> None:
-    """Both commands only read; a broker may be running."""
+    """Both commands only read, so a broker may be running on the store."""
 
 
-@store.command(help="What a store holds; exit code 1 when segments are cut or missing.")
+@store.command(help="Show what a store holds; exit code 1 if a segment is missing or truncated.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @output_option
 def info(folder: Path, output: str) -> None:
+    """Print sizes, offsets and queues, without reading the messages."""
     found = StoreExaminer(str(folder)).info()
     if output == "json":
         import msgspec
@@ -50,7 +51,7 @@ def _store_settings(config_file: Path) -> StoreConfig:
 
 
 def _summary(found: StoreInfo) -> str:
-    stop = "a clean stop" if found.clean else "no clean stop, or a broker is running"
+    stop = "stopped cleanly" if found.clean else "not stopped cleanly, or a broker is running"
     return (
         f"{found.root}: {found.segments} segments of {found.segment_size:,} bytes,"
         f" log {found.log_begin:,} to {found.log_end:,}, {len(found.queues)} queues,"
@@ -58,18 +59,19 @@ def _summary(found: StoreInfo) -> str:
     )
 
 
-@store.command(help="Read every record and queue entry; exit code 1 when one is wrong.")
+@store.command(help="Check every record and queue entry; exit code 1 if one is damaged.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "-c",
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="The broker's broker.conf: its messageDelayLevel and storePathCommitLog. A store that this"
-    " broker wrote remembers the levels itself.",
+    help="The broker.conf of the broker, for messageDelayLevel and storePathCommitLog. A store that"
+    " Congreve wrote records the delay levels itself.",
 )
 @output_option
 def verify(folder: Path, config_file: Path | None, output: str) -> None:
+    """Check the CRC of every record, and compare every queue entry with its record."""
     from rich.console import Console
     from rich.progress import Progress
 

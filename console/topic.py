@@ -1,4 +1,4 @@
-"""``congreve topic``: the topics, their brokers and their offsets."""
+"""``congreve topic``: topics, their brokers and their offsets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from congreve.console.report import namesrv_option, output_option, show
 Rows = list[dict[str, Any]]
 
 
-@click.group(help="List, create, delete and look into topics.")
+@click.group(help="List, create, delete and inspect topics.")
 def topic() -> None:
-    """Every subcommand asks the name server first."""
+    """Each subcommand finds the brokers through the name server."""
 
 
 def _ask(namesrv: str, question: Callable[[AdminClient], Awaitable[Rows]]) -> Rows:
@@ -27,10 +27,12 @@ def _ask(namesrv: str, question: Callable[[AdminClient], Awaitable[Rows]]) -> Ro
     return asyncio.run(run())
 
 
-@topic.command("list", help="Names of all topics.")
+@topic.command("list", help="Print the names of all topics.")
 @namesrv_option
 @output_option
 def list_topics(namesrv: str, output: str) -> None:
+    """Print the names of all topics that the name server knows."""
+
     async def question(admin: AdminClient) -> Rows:
         return [{"topic": name} for name in await admin.topics()]
 
@@ -44,6 +46,8 @@ def list_topics(namesrv: str, output: str) -> None:
 @namesrv_option
 @output_option
 def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> None:
+    """Create or change a topic (mqadmin: updateTopic)."""
+
     async def question(admin: AdminClient) -> Rows:
         brokers = await admin.create_topic(name, queues=queues, cluster=cluster)
         return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
@@ -57,6 +61,8 @@ def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> N
 @namesrv_option
 @output_option
 def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
+    """Delete a topic (mqadmin: deleteTopic); a topic that does not exist is an error."""
+
     async def question(admin: AdminClient) -> Rows:
         await admin.topic_route(name)  # brokers report success for topics that do not exist
         brokers = await admin.delete_topic(name, cluster=cluster)
@@ -65,11 +71,13 @@ def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
     show(_ask(namesrv, question), output)
 
 
-@topic.command(help="Offsets and last store time of each queue.")
+@topic.command(help="Print offsets and last store time of each queue.")
 @click.argument("name")
 @namesrv_option
 @output_option
 def stats(name: str, namesrv: str, output: str) -> None:
+    """Print the offsets of each queue (mqadmin: topicStatus)."""
+
     async def question(admin: AdminClient) -> Rows:
         return [
             {
@@ -85,11 +93,13 @@ def stats(name: str, namesrv: str, output: str) -> None:
     show(_ask(namesrv, question), output)
 
 
-@topic.command(help="Brokers that serve a topic.")
+@topic.command(help="Print the brokers that serve a topic.")
 @click.argument("name")
 @namesrv_option
 @output_option
 def route(name: str, namesrv: str, output: str) -> None:
+    """Print the brokers and queue counts of a topic (mqadmin: topicRoute)."""
+
     async def question(admin: AdminClient) -> Rows:
         return [
             {

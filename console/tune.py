@@ -1,4 +1,4 @@
-"""``congreve tune``: measure the disk under a store and choose how the log is written."""
+"""``congreve tune``: measures the disk of a store and chooses the log's I/O backend."""
 
 from __future__ import annotations
 
@@ -23,39 +23,48 @@ from congreve.io_backends.measure import BackendMeasure, Sample
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
 
-#: O_DIRECT writes with RWF_DSYNC alone: the upper limit of every backend.
+#: Plain O_DIRECT writes with RWF_DSYNC: the upper limit of every backend.
 RAW = "raw"
 KIB = 1024
 NO_MATPLOTLIB = "matplotlib is not installed (pip install congreve[bench])"
-#: (bytes of a group, groups in flight)
+#: Measured with SYNC_FLUSH: (bytes of a group, groups in flight).
 STEPS = [(4 * KIB, 1), (4 * KIB, 4), (16 * KIB, 1), (64 * KIB, 1), (64 * KIB, 4), (256 * KIB, 4)]
 ASYNC_STEPS = [4 * KIB, 64 * KIB]
 ALONE, TOGETHER = (4 * KIB, 1), (64 * KIB, 4)
 SECONDS = 0.7
-#: Backends within this factor of the quickest one at a time are compared by bandwidth.
+#: Bandwidth decides between backends whose latency is within this factor of the lowest.
 CLOSE = 1.10
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table."""
+    """One measurement: a line of the table."""
 
     backend: str
     policy: str
     sample: Sample
 
 
-@click.command(help="Measure the disk under a store's folder and choose how its log is written.")
+@click.command(help="Measure the disk of a store's folder and choose the log's I/O backend.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--png", type=click.Path(path_type=Path), help="Picture; DIR/congreve/tuned.png.")
-@click.option("--dry-run", is_flag=True, help="Only measure: write neither choice nor picture.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.01, 2.0), default=SECONDS, help="Of one measurement."
+    "--png",
+    type=click.Path(path_type=Path),
+    show_default="DIR/congreve/tuned.png",
+    help="File for the plot.",
+)
+@click.option("--dry-run", is_flag=True, help="Only measure; write neither choice nor plot.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01, 2.0),
+    default=SECONDS,
+    show_default=True,
+    help="Duration of each measurement.",
 )
 @output_option
 def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
-    """The broker of that store reads the choice where ioBackend is `auto`, its default."""
-    # So that the test files are removed then, too.
+    """Measure, print a table, and save the choice for a broker with ioBackend=auto (default)."""
+    # SIGTERM then raises KeyboardInterrupt, and the test files are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     measured = len(STEPS) + len(ASYNC_STEPS)
     if png is not None:
@@ -66,15 +75,15 @@ def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: 
     if not dry_run:
         save_tuned(str(folder), chosen)
         _draw(rows, png or folder / "congreve" / "tuned.png")
-    _tell(folder, disk, rows, refusals, chosen, output)
+    _report(folder, disk, rows, refusals, chosen, output)
     if not dry_run:
-        click.echo(f"written to {tuned_path(str(folder))}", err=True)
+        click.echo(f"saved to {tuned_path(str(folder))}", err=True)
 
 
 def _check_picture(png: Path) -> None:
-    """Raises ClickException before the measurement when the picture cannot be written."""
+    """Raises ClickException, before any measurement, if the plot cannot be written."""
     if not png.parent.is_dir():
-        raise click.ClickException(f"cannot write {png}: there is no folder {png.parent}")
+        raise click.ClickException(f"cannot write {png}: the folder {png.parent} does not exist")
     if png.is_dir():
         raise click.ClickException(f"cannot write {png}: it is a folder")
     if importlib.util.find_spec("matplotlib") is None:
@@ -82,7 +91,7 @@ def _check_picture(png: Path) -> None:
 
 
 def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str, str]]:
-    """The backends that work in `folder`, and why each other one does not."""
+    """The backends that work in `folder`, and the reason why each of the others does not."""
     found: dict[str, Callable[[], Backend]] = {
         "mmap": partial(MmapBackend, prewrites=True),
         "pool": partial(PoolBackend, prewrites=True, locked=False),
@@ -119,7 +128,7 @@ def _rows(folder: str, backends: dict[str, Callable[[], Backend]], seconds: floa
         for group, depth in STEPS:
             yield Row(RAW, SYNC, measure.raw_writes(folder, group, depth, seconds))
     except BackendError as error:
-        click.echo(f"no raw writes: {error}", err=True)
+        click.echo(f"raw writes were not measured: {error}", err=True)
     for name, backend in backends.items():
         with BackendMeasure(backend, folder, len(STEPS) + len(ASYNC_STEPS)) as measuring:
             for policy, step in [
@@ -130,9 +139,10 @@ def _rows(folder: str, backends: dict[str, Callable[[], Backend]], seconds: floa
 
 
 def recommend(rows: list[Row]) -> Tuned:
-    """The quickest backend one at a time; among close ones, the one with more MB/s.
+    """The backend with the lowest latency of single groups; bandwidth decides between close ones.
 
-    The choice is always SYNC_FLUSH. For ASYNC_FLUSH it is mmap, however fast the others are.
+    `rows` are measurements of RAW and the backends. The recommended policy is always SYNC_FLUSH;
+    with ASYNC_FLUSH, the backend is always mmap, because a killed process loses nothing there.
     """
     sync = {
         (row.backend, row.sample.group_bytes, row.sample.in_flight): row.sample
@@ -149,7 +159,7 @@ def recommend(rows: list[Row]) -> Tuned:
         for name in sorted(names - {best})
     ]
     reason = (
-        f"{best} has 4 KiB on disk in {alone[best]:.0f} us (p50, one at a time) and does "
+        f"{best} writes 4 KiB to disk in {alone[best]:.0f} us (p50, one group in flight) and "
         f"{together[best] / 1e6:.0f} MB/s in groups of 64 KiB, four in flight"
     )
     return Tuned(
@@ -161,7 +171,7 @@ def recommend(rows: list[Row]) -> Tuned:
 
 
 def _async_reason(rows: list[Row]) -> str:
-    """The reason for mapped files, with the measured rates."""
+    """The reason for mapped files, with the measured bandwidths."""
     rates = {
         row.backend: row.sample.bytes_per_s
         for row in rows
@@ -169,12 +179,12 @@ def _async_reason(rows: list[Row]) -> str:
     }
     measured = ", ".join(f"{name} {rate / 1e6:.0f} MB/s" for name, rate in sorted(rates.items()))
     return (
-        "of a mapped file a killed process loses nothing; pool and uring lose what was acknowledged"
-        " and still in their buffers" + (f" ({measured})" if measured else "")
+        "a killed process loses nothing of a mapped file; pool and uring lose acknowledged messages"
+        " that are still in their buffers" + (f" ({measured})" if measured else "")
     )
 
 
-def _tell(
+def _report(
     folder: Path,
     disk: Disk,
     rows: list[Row],
@@ -212,7 +222,7 @@ def _line(row: Row) -> dict[str, object]:
         "backend": row.backend,
         "policy": row.policy.removesuffix("_FLUSH").lower(),
         "group": f"{found.group_bytes // KIB} KiB",
-        "flying": found.in_flight or "-",
+        "in flight": found.in_flight or "-",
         "p50 us": f"{found.p50_us:,.0f}",
         "p99 us": f"{found.p99_us:,.0f}",
         "groups/s": f"{found.bytes_per_s / found.group_bytes:,.0f}",
@@ -223,7 +233,7 @@ def _line(row: Row) -> dict[str, object]:
 def _draw(rows: list[Row], path: Path) -> None:
     """Latency against throughput, one line for each backend and policy."""
     if importlib.util.find_spec("matplotlib") is None:
-        click.echo(f"no picture: {NO_MATPLOTLIB}", err=True)
+        click.echo(f"no plot: {NO_MATPLOTLIB}", err=True)
         return
     from matplotlib.figure import Figure
 
@@ -240,4 +250,4 @@ def _draw(rows: list[Row], path: Path) -> None:
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
-    click.echo(f"picture: {path}", err=True)
+    click.echo(f"plot: {path}", err=True)

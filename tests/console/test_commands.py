@@ -99,7 +99,7 @@ def test_a_message_may_be_any_bytes(namesrv: str) -> None:
 def test_an_empty_line_is_named_and_does_not_stop_the_lines_behind_it(namesrv: str) -> None:
     sent = congreve("send", "-t", "gaps", stdin="one\n\nthree\n", namesrv=namesrv)
     assert sent.returncode == 0
-    assert sent.stderr.splitlines() == ["line 2 is empty and not sent", "sent 2 to gaps"]
+    assert sent.stderr.splitlines() == ["line 2 is empty: skipped", "sent 2 to gaps"]
     shown = congreve("cat", "-C", "-t", "gaps", "-e", namesrv=namesrv)
     assert sorted(shown.stdout.split()) == ["one", "three"]
 

@@ -118,7 +118,7 @@ def test_a_store_is_examined_offline_and_damage_is_found(tmp_path: Path) -> None
     assert sent.returncode == 0, sent.stderr
     assert daemon.stop() == 0
     store = str(tmp_path / "store")
-    assert "a clean stop" in congreve("store", "info", store).stdout
+    assert "stopped cleanly" in congreve("store", "info", store).stdout
     assert "1 records" in congreve("store", "verify", store).stdout
     segment = next((tmp_path / "store" / "commitlog").iterdir())
     with segment.open("r+b") as file:

@@ -18,6 +18,6 @@ def test_a_line_that_repeats_is_limited_and_its_number_told() -> None:
     now = WINDOW_S
     late = record(1, 7)
     assert limit.filter(late)
-    assert late.getMessage() == f"full: 7 ({1000 - LINES_MAX} more like this were left out)"
+    assert late.getMessage() == f"full: 7 ({1000 - LINES_MAX} similar lines suppressed)"
     again = record(1, 8)
     assert limit.filter(again) and again.getMessage() == "full: 8"

@@ -64,7 +64,7 @@ def test_what_was_sent_and_set_is_there_after_a_restart(tmp_path: Path) -> None:
         ({"maxTopics": 0}, "maxTopics=0"),
         ({"listenPort": "any"}, "listenPort='any'"),
         ({"ioBackend": "tape"}, "tape"),
-        ({"namesrvAddr": "127.0.0.1:9876"}, "a name server of its own"),
+        ({"namesrvAddr": "127.0.0.1:9876"}, "its own name server"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_before_anything_is_made(

@@ -20,8 +20,10 @@ FOLDERS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
     "setuptools"
 ]["package-dir"]
 PACKAGES = (
+    "congreve",
     "congreve.broker",
     "congreve.client",
+    "congreve.console",
     "congreve.engine",
     "congreve.io_backends",
     "congreve.namesrv",
@@ -38,7 +40,9 @@ def modules(package: str) -> list[str]:
             ".__init__"
         )
         for path in folder.rglob("*.py*")
-        if path.suffix in (".py", ".pyx") and "__pycache__" not in path.parts
+        if path.suffix in (".py", ".pyx")
+        and "__pycache__" not in path.parts
+        and path.stem != "__main__"  # importing it runs the command
     )
 
 
