@@ -10,19 +10,17 @@ from typing import Self
 
 import msgspec
 
+from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, load_config
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError
-from congreve.broker.fastpath.fastpath import FastPath
-from congreve.broker.fastpath.settings import fast_path_settings, follow_topics, host_bytes
-from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.managers import Managers
+from congreve.broker.message_paths import MessagePaths
 from congreve.broker.periodic import Periodic
-from congreve.broker.processors import Processors
-from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.processors import all_handlers
 from congreve.broker.registration import NameServerRegistration
-from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import Backend, MessageStore
@@ -74,11 +72,9 @@ class Broker(Lifecycle):
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
         self._registration = NameServerRegistration(
-            self.config, self.managers.topics, self.managers.pieces
+            self.config, self.managers.metadata.topics, self.managers.pieces
         )
-        self._pulls: PullMessageProcessor | None = None
-        self._group_commit: GroupCommit | None = None
-        self._fast_path: FastPath | None = None
+        self._paths: MessagePaths | None = None
         self._servers: list[RemotingServer] = []
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
@@ -124,7 +120,8 @@ class Broker(Lifecycle):
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
             self.managers.stats.sample()
-            await self._listen(answer_errors(self._handlers()))
+            self._paths = MessagePaths(self.managers, self._arrived)
+            await self._listen(self._paths)
             await self.managers.start()
             await self._registration.start()
             for periodic in self._periodic:
@@ -146,58 +143,21 @@ class Broker(Lifecycle):
             self._watchdog.stop()
         await self._registration.stop()
         for server in self._servers:
-            await server.stop(None if self._pulls is None else self._pulls.stop)
+            await server.stop(None if self._paths is None else self._paths.pulls.stop)
         self._servers.clear()
-        if self._group_commit is not None:
-            self._group_commit.stop()
+        if self._paths is not None:
+            self._paths.group_commit.stop()
         await self.managers.stop()
         await asyncio.to_thread(self.store.close)
 
-    def _open_fast_path(self) -> tuple[PullMessageProcessor, GroupCommit]:
-        """Build the fast path, the pulls and group commit."""
-        group_commit = GroupCommit(self.store.backend, self.config.store.sync_flush_timeout / 1000)
-        pulls = PullMessageProcessor(
-            config=self.config,
-            topics=self.managers.topics,
-            groups=self.managers.groups,
-            consumers=self.managers.consumers,
-            filters=self.managers.filters,
-            offsets=self.managers.offsets,
-            store=self.store,
-            stats=self.managers.stats,
-            saved=self.managers.saved,
-            clock=self._clock,
+    def _handlers(self, paths: MessagePaths) -> dict[int, Handler]:
+        return all_handlers(
+            self.managers,
+            paths,
+            ConfigAdminProcessor(self.config, self._config_path, self._config_changed, self._clock),
+            self._registration.settled,
+            self._guard,
         )
-        self._group_commit, self._pulls = group_commit, pulls
-        group_commit.start()
-        fast_topics = TopicTable()
-        follow_topics(self.managers.topics, fast_topics)
-        self._fast_path = FastPath(
-            store=self.store,
-            topics=fast_topics,
-            group_commit=group_commit,
-            arrived=self._arrived,
-            pulls=pulls.path,
-            transactions=self.managers.transactions.fast_path(fast_topics),
-            delays=self.managers.delayed.fast_path(self.config.broker_cluster_name),
-            settings=fast_path_settings(self.config),
-        )
-        return pulls, group_commit
-
-    def _handlers(self) -> dict[int, Handler]:
-        pulls, group_commit = self._open_fast_path()
-        return Processors(
-            config=self.config,
-            config_path=self._config_path,
-            config_changed=self._config_changed,
-            managers=self.managers,
-            store=self.store,
-            group_commit=group_commit,
-            pulls=pulls,
-            announced=self._registration.settled,
-            guard=self._guard,
-            clock=self._clock,
-        ).handlers()
 
     def _check_addresses(self) -> None:
         """Raises ConfigError or BrokerError for a bad address, before anything is written."""
@@ -213,14 +173,14 @@ class Broker(Lifecycle):
                         f" (listenPort={port}): {error.strerror}"
                     ) from error
 
-    async def _listen(self, handlers: Mapping[int, Handler]) -> None:
+    async def _listen(self, paths: MessagePaths) -> None:
         config = self.config
-        assert self._fast_path is not None
-        main = self._server(handlers, config.listen_port, self._fast_path)
+        handlers = answer_errors(self._handlers(paths))
+        main = self._server(handlers, config.listen_port, paths.fast_path)
         await main.start()
         if config.listen_port == 0:
             config.listen_port = main.port
-            self._fast_path.set_store_host(host_bytes(config.store_host))
+            paths.fast_path.set_store_host(host_bytes(config.store_host))
             return
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
@@ -245,26 +205,27 @@ class Broker(Lifecycle):
 
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
-        if self._pulls is not None:
-            self._pulls.long_polling.arrived(queue)
+        if self._paths is not None:
+            self._paths.pulls.long_polling.arrived(queue)
 
     def _connection_closed(self, connection: Connection) -> None:
-        held = () if self._pulls is None else (self._pulls.long_polling.closing_steps(connection),)
-        self.managers.connection_closed(connection, *held)
+        assert self._paths is not None, "connections come after the paths"
+        held = self._paths.pulls.long_polling.closing_steps(connection)
+        self.managers.members.connection_closed(connection, held)
 
     async def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
         self.managers.delayed.config_changed()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
-            await self.managers.pieces.run(self.managers.topics.telling_steps())
+            await self.managers.pieces.run(self.managers.metadata.topics.telling_steps())
         if "defaultTopicQueueNums" in keys:
-            self.managers.topics.resize_template()
+            self.managers.metadata.topics.resize_template()
 
     async def _housekeep(self) -> None:
-        await self.managers.pieces.run(self.managers.locks.expiry_steps())
-        if self._pulls is not None:
-            self._pulls.path.release_segments()
-        await self.managers.close_silent()
+        await self.managers.pieces.run(self.managers.members.locks.expiry_steps())
+        if self._paths is not None:
+            self._paths.pulls.path.release_segments()
+        await self.managers.members.close_silent()
 
     async def _sample(self) -> None:
         await self.managers.pieces.run(self.managers.stats.sample_steps())

@@ -9,10 +9,9 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.broker_to_client import list_form, reset_offsets
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.group.producers import ProducerManager
-from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.group.members import Members
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.offsets import NO_OFFSET
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.record import parse_offset_message_id
@@ -54,18 +53,16 @@ class ClientAdminProcessor:
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
-        offsets: ConsumerOffsetManager,
+        metadata: Metadata,
+        members: Members,
         store: MessageStore,
         pieces: Pieces,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._consumers = consumers
-        self._producers = producers
-        self._offsets = offsets
+        self._topics = metadata.topics
+        self._consumers = members.consumers
+        self._producers = members.producers
+        self._offsets = metadata.offsets
         self._store = store
         self._pieces = pieces
 

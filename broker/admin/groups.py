@@ -2,16 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.metadata.groups import SubscriptionGroupManager, group_name_fault
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager
+from congreve.broker.metadata.groups import group_name_fault
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.topics import QUEUES_MAX
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages import fastjson
@@ -48,38 +48,31 @@ NOTHING_TO_CORRECT = 2**63 - 1
 
 
 class GroupAdminProcessor:
-    """Groups' settings, offsets and lag.
-
-    `saved` waits until subscriptionGroup.json is on disk, `offsets_saved` until the offsets are.
-    """
+    """Groups' settings, offsets and lag."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        metadata: Metadata,
         consumers: ConsumerManager,
-        offsets: ConsumerOffsetManager,
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
         pieces: Pieces,
-        saved: Callable[[], Awaitable[None]],
-        offsets_saved: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._consumers = consumers
-        self._offsets = offsets
+        self._offsets = metadata.offsets
         self._store = store
         self._stats = stats
         self._clock = clock
         self._pieces = pieces
-        self._all_groups = EncodedUntilChanged(pieces, lambda: groups.data_version, groups.wrapper)
-        self._saved = saved
-        self._offsets_saved = offsets_saved
+        self._all_groups = EncodedUntilChanged(
+            pieces, lambda: metadata.groups.data_version, metadata.groups.wrapper
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -112,7 +105,7 @@ class GroupAdminProcessor:
             )
         self._groups.update(group)
         logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
-        await self._saved()
+        await self._groups.file.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     async def delete_group(
@@ -125,7 +118,7 @@ class GroupAdminProcessor:
         if header.remove_offset:
             self._offsets.remove_group(header.group_name)
         logger.info("group %s deleted by %s:%d", header.group_name, *connection.peer)
-        await asyncio.gather(self._saved(), self._offsets_saved())
+        await asyncio.gather(self._groups.file.saved(), self._offsets.journal.write())
         return request.reply(ResponseCode.SUCCESS)
 
     def _not_on_slave(self) -> None:
@@ -272,7 +265,7 @@ class GroupAdminProcessor:
     ) -> RemotingCommand:
         """Copy the offsets of one group to another; answer when they are on disk."""
         await self._pieces.run(self._clone(CloneGroupOffsetRequestHeader.read(request)))
-        await self._offsets_saved()
+        await self._offsets.journal.write()
         return request.reply(ResponseCode.SUCCESS)
 
     def _clone(self, header: CloneGroupOffsetRequestHeader) -> Generator[None, None, None]:

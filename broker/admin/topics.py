@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.deleted_topics import DeletedTopics, remove_queues
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager, topic_name_fault
+from congreve.broker.metadata.deleted_topics import remove_queues
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.topics import QUEUES_MAX, topic_name_fault
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import (
     MessageQueue,
@@ -40,34 +40,29 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 class TopicAdminProcessor:
     """Creates, changes, deletes and lists topics.
 
-    `saved` waits until topics.json is on disk, `offsets_saved` until removed offsets are,
-    `announced` until name servers know the topics.
+    `announced` waits until name servers know the topics.
     """
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
+        metadata: Metadata,
         store: MessageStore,
         stats: BrokerStats,
-        deleted: DeletedTopics,
         pieces: Pieces,
-        saved: Callable[[], Awaitable[None]],
-        offsets_saved: Callable[[], Awaitable[None]],
         announced: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._offsets = offsets
+        self._topics = metadata.topics
+        self._offsets = metadata.offsets
         self._store = store
         self._stats = stats
-        self._deleted = deleted
+        self._deleted = metadata.deleted_topics
         self._pieces = pieces
-        self._all_topics = EncodedUntilChanged(pieces, lambda: topics.data_version, topics.wrapper)
-        self._saved = saved
-        self._offsets_saved = offsets_saved
+        self._all_topics = EncodedUntilChanged(
+            pieces, lambda: metadata.topics.data_version, metadata.topics.wrapper
+        )
         self._announced = announced
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -123,7 +118,7 @@ class TopicAdminProcessor:
             )
         )
         logger.info("topic %s updated by %s:%d", header.topic, *connection.peer)
-        await self._saved()
+        await self._topics.file.saved()
         await self._announced()
         return request.reply(ResponseCode.SUCCESS)
 
@@ -139,7 +134,7 @@ class TopicAdminProcessor:
             if noted:
                 await self._deleted.begin([topic])
             self._topics.delete(topic)
-            await self._saved()  # after a kill the next start finishes the deletion
+            await self._topics.file.saved()  # after a kill the next start finishes the deletion
             await remove_queues(self._store, topic)
             log_end = self._store.log.max_offset
             await self._pieces.run(self._offsets.remove_topic_steps(topic))
@@ -147,7 +142,7 @@ class TopicAdminProcessor:
             await asyncio.to_thread(self._store.checkpoint)
             if noted and self._store.backend.durable_offset >= log_end:
                 self._deleted.end([topic], log_end)
-            await asyncio.gather(self._offsets_saved(), self._deleted.file.saved())
+            await asyncio.gather(self._offsets.journal.write(), self._deleted.file.saved())
         logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
         return request.reply(ResponseCode.SUCCESS)
 

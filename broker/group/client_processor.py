@@ -6,13 +6,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.group.producers import ProducerManager
+from congreve.broker.group.members import Members
 from congreve.broker.group.subscription import is_tag_type
-from congreve.broker.metadata.filters import ConsumerFilterManager
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.message.names import GROUP_NAME_MAX
@@ -51,29 +47,25 @@ its consumer asks them for the route next."""
 class ClientManageProcessor:
     """HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG; routes where that is switched on.
 
-    `saved` waits for topics and groups to be on disk, `announced` until name servers know topics.
+    `announced` waits until name servers know the topics.
     """
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
-        filters: ConsumerFilterManager,
-        saved: SavedState,
+        metadata: Metadata,
+        members: Members,
         announced: Callable[[float], Awaitable[None]],
         pieces: Pieces,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
-        self._filters = filters
-        self._saved = saved
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._consumers = members.consumers
+        self._producers = members.producers
+        self._filters = metadata.filters
+        self._metadata = metadata
         self._announced = announced
         self._pieces = pieces
 
@@ -135,7 +127,8 @@ class ClientManageProcessor:
         missing = [
             wait
             for group in {consumer.group_name for consumer in data.consumer_data_set}
-            if (wait := self._saved.missing(topics=(retry_topic(group),), group=group)) is not None
+            if (wait := self._metadata.missing(topics=(retry_topic(group),), group=group))
+            is not None
         ]
         if missing:
             await asyncio.gather(*missing, self._announced(ROUTE_WAIT_S))

@@ -1,12 +1,11 @@
 """Requests of running consumers (RocketMQ: ConsumerManageProcessor, AdminBrokerProcessor)."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 
 from congreve.broker.errors import RefusedError, check_body_size
-from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.group.locks import RebalanceLockManager
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.topics import QUEUES_MAX, TopicConfigManager
+from congreve.broker.group.members import Members
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.topics import QUEUES_MAX
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import (
     GetConsumerListByGroupResponseBody,
@@ -35,27 +34,22 @@ _LOCKED_AT_ONCE = 200
 class ConsumerManageProcessor:
     """Members of a group, committed offsets, and locks for orderly consumption.
 
-    `offsets_saved` writes the acknowledged offsets and waits for that. `memory` is the machine's,
-    in bytes.
+    `memory` is the machine's, in bytes.
     """
 
     def __init__(
         self,
         *,
-        topics: TopicConfigManager,
-        consumers: ConsumerManager,
-        offsets: ConsumerOffsetManager,
-        offsets_saved: Callable[[], Awaitable[None]],
-        locks: RebalanceLockManager,
+        metadata: Metadata,
+        members: Members,
         store: MessageStore,
         memory: int,
         pieces: Pieces,
     ) -> None:
-        self._topics = topics
-        self._consumers = consumers
-        self._offsets = offsets
-        self._offsets_saved = offsets_saved
-        self._locks = locks
+        self._topics = metadata.topics
+        self._consumers = members.consumers
+        self._offsets = metadata.offsets
+        self._locks = members.locks
         self._store = store
         self._memory = memory
         self._pieces = pieces
@@ -134,7 +128,7 @@ class ConsumerManageProcessor:
         return self._when_saved(answer)
 
     async def _when_saved(self, answer: RemotingCommand) -> RemotingCommand:
-        await self._offsets_saved()
+        await self._offsets.journal.write()
         return answer
 
     async def lock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice, takewhile
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.subscription import is_tag_type
-from congreve.broker.metadata.state_writer import saved_at_once
+from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
 from congreve.broker.metadata.table_text import (
     EntryTexts,
     check_entry,
@@ -123,8 +123,8 @@ class ConsumerFilterWrapper(Body):
 class ConsumerFilterManager:
     """The filters of heartbeats by topic and group (RocketMQ: ConsumerFilterManager).
 
-    Filters of groups without members stay for a day, unless others need their memory. `changed`
-    is called after each change that must reach consumerFilter.json. No answer waits for the file:
+    Filters of groups without members stay for a day, unless others need their memory. `file`
+    hears of each change that must reach consumerFilter.json. No answer waits for the file:
     clients send their filters again with each heartbeat.
     """
 
@@ -141,7 +141,7 @@ class ConsumerFilterManager:
         self._programs: dict[str, FilterProgram] = {}
         self._programs_size = 0
         self._topics: dict[str, set[str]] = {}  # of each group in `table`
-        self.changed: Callable[[], int] = saved_at_once
+        self.file: TableFile = MemoryOnly()
         self.table: dict[str, dict[str, ConsumerFilterData]] = {}
         self._texts = EntryTexts(self._entry_text)
         self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in order of death
@@ -219,7 +219,7 @@ class ConsumerFilterManager:
             if oldest is None:
                 break
             self._drop(*oldest)
-            self.changed()
+            self.file.changed()
         self._limit.check(self._bytes, max(growth, 0))
 
     def _note_death(self, data: ConsumerFilterData) -> None:
@@ -263,18 +263,18 @@ class ConsumerFilterManager:
             self._refused.warning("filter of %s on %s refused: %s", group, wanted.topic, error)
             if self.find(wanted.topic, group) is not None:
                 self._drop(wanted.topic, group)
-                self.changed()
+                self.file.changed()
             return
         if self._goes_on(group, wanted):  # another heartbeat registered it meanwhile
             return
         self._make_room(data)
         self._put(data)
-        self.changed()
+        self.file.changed()
 
     def _changed(self, data: ConsumerFilterData) -> None:
         self._note_death(data)
         self._texts.changed((data.topic, data.consumer_group))
-        self.changed()
+        self.file.changed()
 
     def _goes_on(self, group: str, wanted: SubscriptionData) -> bool:
         """Whether the known filter is as new as the wanted one, or the same; then it is revived."""

@@ -1,13 +1,12 @@
 """Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from congreve.broker.config import BrokerConfig
-from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
+from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.broker.metadata.topics import stored_fault
 from congreve.engine.clock import Clock
@@ -55,14 +54,14 @@ def group_name_fault(group: str) -> str | None:
 class SubscriptionGroupManager:
     """The table of groups; a change replaces a config and never edits it.
 
-    `changed` is called after each change that must reach subscriptionGroup.json, and numbers it;
-    note_saved() is called when it is there.
+    `file` hears of each change that must reach subscriptionGroup.json, and numbers it; note_saved()
+    is called when it is there.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self.changed: Callable[[], int] = saved_at_once
+        self.file: TableFile = MemoryOnly()
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS
         }
@@ -152,7 +151,7 @@ class SubscriptionGroupManager:
         self.data_version = DataVersion(
             counter=self.data_version.counter + 1, timestamp=self._clock.now()
         )
-        return self.changed()
+        return self.file.changed()
 
 
 def _groups_of(tree: Any) -> dict[str, SubscriptionGroupConfig]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
 from congreve.broker.metadata.table_text import EntryTexts, check_entry, entry_text, file_text
 from congreve.broker.metadata.topics import QUEUES_MAX
 from congreve.limited_log import LimitedLog
@@ -27,7 +28,10 @@ Line = tuple[str, dict[int, int] | None]
 
 
 class ConsumerOffsetManager:
-    """`topic@group` -> queue id -> offset of the next message to consume. The last write wins."""
+    """`topic@group` -> queue id -> offset of the next message to consume. The last write wins.
+
+    `journal` writes the acknowledged offsets.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self.table: dict[str, dict[int, int]] = {}
@@ -41,6 +45,7 @@ class ConsumerOffsetManager:
         self.dirty = False  # set by each change; the code that saves the table clears it
         self._texts = EntryTexts(self._entry_text)
         self._acknowledged: Acknowledged = {}
+        self.journal: TableFile = MemoryOnly()
 
     def check(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
         """Check names and limits before a commit.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import StateFile
@@ -24,6 +24,33 @@ RETRY_FIRST_S, RETRY_MAX_S = 1.0, 30.0
 """Seconds from a failed write to the next one, unless a request waits."""
 PAUSE_S = 0.05
 """The least time between a failed write and the next one, in seconds."""
+
+
+class TableFile(Protocol):
+    """Where the changes of one table go."""
+
+    def changed(self) -> int:
+        """Write soon; returns the change's number, 0 where changes are not numbered."""
+
+    async def write(self) -> None:
+        """Call changed(), and wait as saved() does."""
+
+    async def saved(self) -> None:
+        """Return when all changes so far are on disk. Raises StoreError when the write fails."""
+
+
+class MemoryOnly:
+    """Stands for the file of a table without one: every change counts as saved."""
+
+    def changed(self) -> int:
+        """Do nothing."""
+        return 0
+
+    async def write(self) -> None:
+        """Do nothing."""
+
+    async def saved(self) -> None:
+        """Do nothing."""
 
 
 class Changes(Generic[T]):
@@ -208,8 +235,3 @@ class Unsaved:
         for name in names:
             del self._numbers[name]
         return names
-
-
-def saved_at_once() -> int:
-    """The number of a change of a table without a file."""
-    return 0

@@ -9,7 +9,7 @@ import msgspec
 
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.state_writer import Unsaved, saved_at_once
+from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
 from congreve.records.layout import TOPIC_MAX
@@ -67,14 +67,14 @@ def forbidden_for_producers(topic: str) -> bool:
 class TopicConfigManager:
     """The topic table; a change replaces a TopicConfig and never edits it.
 
-    `changed` is called after each change that must reach topics.json, and numbers it; note_saved()
-    is called when it is there. Listeners get (name, new config or None).
+    `file` hears of each change that must reach topics.json, and numbers it; note_saved() is called
+    when it is there. Listeners get (name, new config or None).
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self.changed: Callable[[], int] = saved_at_once
+        self.file: TableFile = MemoryOnly()
         self._listeners: list[TopicListener] = []
         self._saved_listeners: list[TopicListener] = []
         self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
@@ -328,7 +328,7 @@ class TopicConfigManager:
         self.data_version = DataVersion(
             counter=self.data_version.counter + 1, timestamp=self._clock.now()
         )
-        return self.changed()
+        return self.file.changed()
 
 
 def reply_topic(config: BrokerConfig) -> str:

@@ -8,11 +8,8 @@ from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.subscription import MessageFilter
-from congreve.broker.metadata.filters import ConsumerFilterManager, NotCompiledError
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.metadata.filters import NotCompiledError
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.held_pull import HeldPull, PullWaker
@@ -71,32 +68,28 @@ class PullMessageProcessor:
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        metadata: Metadata,
         consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        offsets: ConsumerOffsetManager,
         store: MessageStore,
         stats: BrokerStats,
-        saved: SavedState,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._consumers = consumers
-        self._subscriptions = PullSubscriptions(config, consumers, filters)
-        self._offsets = offsets
+        self._subscriptions = PullSubscriptions(config, consumers, metadata.filters)
+        self._offsets = metadata.offsets
         self._store = store
         self._stats = stats
-        self._saved = saved
+        self._metadata = metadata
         self._corrections = LimitedLog(logger)
         self._clock = clock
         self.validated_pulls = ValidatedPulls(
             config=config,
-            offsets=offsets,
-            groups=groups.table,
-            topics=topics.table,
+            offsets=metadata.offsets,
+            groups=metadata.groups.table,
+            topics=metadata.topics.table,
             consumers=consumers.groups,
         )
         self.disk_wait = DiskWait(
@@ -131,7 +124,7 @@ class PullMessageProcessor:
         header = PullMessageRequestHeader.read(request)
         try:
             self._check(header, connection)
-            missing = self._saved.missing(group=header.consumer_group)
+            missing = self._metadata.missing(group=header.consumer_group)
         except NotCompiledError as filtered:
             missing = self._subscriptions.compile(filtered.expression)
         if missing is None:
@@ -150,7 +143,7 @@ class PullMessageProcessor:
             await missing
             try:
                 group, wanted = self._check(header, connection)
-                missing = self._saved.missing(group=header.consumer_group)
+                missing = self._metadata.missing(group=header.consumer_group)
             except NotCompiledError as filtered:  # the group has another filter now
                 missing = self._subscriptions.compile(filtered.expression)
         held = _held(request, header, connection, self._validated(header, group, wanted))

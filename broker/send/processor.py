@@ -12,9 +12,7 @@ import msgspec
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.batch import batch_fault
 from congreve.broker.send.checks import SendChecks, put_code, read_send_header, region_fields
 from congreve.broker.send.group_commit import GroupCommit
@@ -56,24 +54,22 @@ class SendMessageProcessor:
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        metadata: Metadata,
         store: MessageStore,
         group_commit: GroupCommit,
         transactions: TransactionService,
-        saved: SavedState,
         clock: Clock,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._store = store
         self._group_commit = group_commit
         self._transactions = transactions
-        self._saved = saved
+        self._metadata = metadata
         self._clock = clock
-        self._checks = SendChecks(config, topics, store.config, clock)
+        self._checks = SendChecks(config, metadata.topics, store.config, clock)
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -95,7 +91,7 @@ class SendMessageProcessor:
         except HeaderError as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
         is_retry = header.topic.startswith(RETRY_PREFIX)
-        missing = self._saved.missing(
+        missing = self._metadata.missing(
             topics=(header.topic, record.topic),
             group=header.topic.removeprefix(RETRY_PREFIX) if is_retry else None,
         )
@@ -133,10 +129,9 @@ class SendMessageProcessor:
             msg_id=put.message_ids, queue_id=record.queue_id, queue_offset=put.queue_offset
         )
         answer = self._answer(request, ResponseCode.SUCCESS, None, answered.fields())
-        if wait and self._store.config.sync_flush and not request.is_oneway:
-            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
-            return None
-        return answer
+        if not wait:
+            return answer
+        return self._group_commit.answer(request, connection, answer, put.end)
 
     def _put(
         self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.producers import ProducerManager
-from congreve.broker.metadata.saved_state import SavedState
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.clock import Clock
@@ -46,16 +46,15 @@ class ReplyMessageProcessor:
         self,
         *,
         config: BrokerConfig,
-        checks: SendChecks,
-        saved: SavedState,
+        metadata: Metadata,
         producers: ProducerManager,
         store: MessageStore,
         group_commit: GroupCommit,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._checks = checks
-        self._saved = saved
+        self._checks = SendChecks(config, metadata.topics, store.config, clock)
+        self._metadata = metadata
         self._producers = producers
         self._store = store
         self._group_commit = group_commit
@@ -79,7 +78,7 @@ class ReplyMessageProcessor:
             header = read_send_header(request)
             self._checks.check(header, request, connection)
             record = self._record(header, request, connection)
-            missing = self._saved.missing(topics=(record.topic,))
+            missing = self._metadata.missing(topics=(record.topic,))
             if missing is not None:
                 await missing
         except RefusedError as refused:
@@ -99,10 +98,7 @@ class ReplyMessageProcessor:
             return self._answer(request, code, fault, answered.fields() if fault is None else {})
         answered.msg_id, answered.queue_offset = put.message_ids, put.queue_offset
         answer = self._answer(request, code, fault, answered.fields())
-        if self._store.config.sync_flush and not request.is_oneway:
-            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
-            return None
-        return answer
+        return self._group_commit.answer(request, connection, answer, put.end)
 
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]

@@ -7,9 +7,7 @@ from congreve.broker.after_repair import after_repair
 from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import MAX_RECONSUME_TIMES_VERSION
@@ -36,19 +34,17 @@ class SendBackProcessor:
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        metadata: Metadata,
         store: MessageStore,
         group_commit: GroupCommit,
-        saved: SavedState,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._store = store
         self._group_commit = group_commit
-        self._saved = saved
+        self._metadata = metadata
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -91,7 +87,7 @@ class SendBackProcessor:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             queue_id = self._pick(group.retry_queue_nums)
         again = _again(record, target.topic_name, queue_id, level)
-        missing = self._saved.missing(topics=(target.topic_name,), group=header.group)
+        missing = self._metadata.missing(topics=(target.topic_name,), group=header.group)
         if missing is None:
             return self._store_one(again, request, connection)
         return self._store_later(missing, again, request, connection)
@@ -113,10 +109,7 @@ class SendBackProcessor:
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, put.refusal)
         answer = request.reply(ResponseCode.SUCCESS)
-        if self._store.config.sync_flush and not request.is_oneway:
-            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
-            return None
-        return answer
+        return self._group_commit.answer(request, connection, answer, put.end)
 
     def _checked_group(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
         group = self._groups.find(header.group)

@@ -126,7 +126,4 @@ class EndTransactionProcessor:
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(put_code(put.status), put.refusal)
         answer = request.reply(ResponseCode.SUCCESS)
-        if self._store.config.sync_flush and put.end > 0 and not request.is_oneway:
-            self._group_commit.send_when_durable(connection, answer.encode(), put.end)
-            return None
-        return answer
+        return self._group_commit.answer(request, connection, answer, put.end)

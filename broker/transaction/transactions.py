@@ -7,9 +7,8 @@ import msgspec
 from congreve.broker.config import BrokerConfig
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.group.producers import ProducerManager
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.check import TransactionCheckService
 from congreve.broker.transaction.end import EndTransactionProcessor
@@ -36,20 +35,19 @@ class Transactions:
         self,
         *,
         config: BrokerConfig,
-        topics: TopicConfigManager,
+        metadata: Metadata,
         producers: ProducerManager,
-        offsets: ConsumerOffsetManager,
         store: MessageStore,
         clock: Clock,
     ) -> None:
         self._config = config
         self._store = store
-        self.service = TransactionService(store, offsets, clock, lambda: config.store_host)
+        self.service = TransactionService(store, metadata.offsets, clock, lambda: config.store_host)
         self._asked = self.service.asked
-        self._recovery = TransactionRecovery(store, offsets, self.service)
+        self._recovery = TransactionRecovery(store, metadata.offsets, self.service)
         self._checks = TransactionCheckService(
             config=config,
-            topics=topics,
+            topics=metadata.topics,
             producers=producers,
             store=store,
             service=self.service,

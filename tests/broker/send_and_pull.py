@@ -1,16 +1,10 @@
 """The processors of sends and pulls over a real store, without a network."""
 
-from unittest.mock import AsyncMock
-
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.metadata.filters import ConsumerFilterManager
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
@@ -53,45 +47,36 @@ class Bench:
         self.clock = ManualClock(1_700_000_000_000)
         self.store = MessageStore(self.config.store, clock=self.clock, on_arrival=self.arrived)
         self.store.start()
-        self.topics = TopicConfigManager(self.config, self.clock)
-        self.groups = SubscriptionGroupManager(self.config, self.clock)
-        self.offsets = ConsumerOffsetManager(BrokerConfig())
+        metadata = Metadata(self.config, self.clock, Pieces())
+        self.topics, self.groups = metadata.topics, metadata.groups
+        self.offsets = metadata.offsets
         self.consumers = ConsumerManager(BrokerConfig(), lambda *_: None)
         stats = BrokerStats(self.clock, lambda: self.store.queues)
-        self.group_commit = GroupCommit(self.store.log.backend, 5)
-        saved = SavedState(self.topics, self.groups, AsyncMock(), AsyncMock())
+        self.group_commit = GroupCommit(self.store.log.backend, self.config.store)
         self.pulls = PullMessageProcessor(
             config=self.config,
-            topics=self.topics,
-            groups=self.groups,
+            metadata=metadata,
             consumers=self.consumers,
-            filters=ConsumerFilterManager(BrokerConfig(), self.clock, Pieces()),
-            offsets=self.offsets,
             store=self.store,
             stats=stats,
-            saved=saved,
             clock=self.clock,
         )
         sends = SendMessageProcessor(
             config=self.config,
-            topics=self.topics,
-            groups=self.groups,
+            metadata=metadata,
             store=self.store,
             group_commit=self.group_commit,
             transactions=TransactionService(
                 self.store, self.offsets, self.clock, lambda: self.config.store_host
             ),
-            saved=saved,
             clock=self.clock,
             pick=lambda bound: bound - 1,
         )
         backs = SendBackProcessor(
             config=self.config,
-            topics=self.topics,
-            groups=self.groups,
+            metadata=metadata,
             store=self.store,
             group_commit=self.group_commit,
-            saved=saved,
             pick=lambda bound: bound - 1,
         )
         self.handlers = answer_errors(

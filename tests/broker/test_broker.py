@@ -26,9 +26,9 @@ async def test_what_the_broker_knows_survives_a_restart(tmp_path):
         await tool.heart_beat("G", "T")
         await tool.ask(15, commit("G", "T", 1))
     async with running(config) as (tool, broker):
-        assert broker.managers.topics.get("T").write_queue_nums == 3
-        assert "G" in broker.managers.groups.table
-        assert broker.managers.offsets.query("G", "T", 0) == 1
+        assert broker.managers.metadata.topics.get("T").write_queue_nums == 3
+        assert "G" in broker.managers.metadata.groups.table
+        assert broker.managers.metadata.offsets.query("G", "T", 0) == 1
         assert (await tool.send("T")).ext_fields["queueOffset"] == "1"
 
 

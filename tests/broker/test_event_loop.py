@@ -209,23 +209,23 @@ def fill(broker: Broker) -> None:
     """State as if a big cluster had used it: put into the tables, without the requests."""
     managers = broker.managers
     for number in range(TOPICS):
-        managers.topics._set(
+        managers.metadata.topics._set(
             TopicConfig(topic_name=f"T-{number}", read_queue_nums=QUEUES, write_queue_nums=QUEUES)
         )
         for queue_id in range(QUEUES):
             broker.store.queues.get(f"T-{number}", queue_id)
-    managers.topics._set(
+    managers.metadata.topics._set(
         TopicConfig(topic_name="Wide", read_queue_nums=4_096, write_queue_nums=4_096)
     )
     for number in range(GROUPS):
         group = f"G-{number}"
-        managers.groups._set(SubscriptionGroupConfig(group_name=group))
+        managers.metadata.groups._set(SubscriptionGroupConfig(group_name=group))
         topics = range(1_000) if number == 0 else range(number, number + TOPICS_OF_GROUP)
         for topic in topics:
             for queue_id in range(QUEUES):
-                managers.offsets.commit(group, f"T-{topic}", queue_id, 0)
-        managers.offsets.commit(group, "T-50", 0, 0)
-    managers.topics.version_changed()
+                managers.metadata.offsets.commit(group, f"T-{topic}", queue_id, 0)
+        managers.metadata.offsets.commit(group, "T-50", 0, 0)
+    managers.metadata.topics.version_changed()
     data = ConsumerData(
         group_name="G-0",
         consume_type="CONSUME_PASSIVELY",
@@ -235,8 +235,8 @@ def fill(broker: Broker) -> None:
     )
     for number in range(MEMBERS):
         client = ClientChannel(Member(number), f"c-{number}", "JAVA", 401)
-        managers.consumers.register(data, client, notify=False)
-        managers.producers.register("P-0", client)
+        managers.members.consumers.register(data, client, notify=False)
+        managers.members.producers.register("P-0", client)
 
 
 @asynccontextmanager
@@ -254,7 +254,7 @@ async def big_broker(root: Path) -> AsyncIterator[Broker]:
     )
     async with Broker(config) as broker:
         fill(broker)
-        await broker.managers.topics_file.settled()
+        await broker.managers.metadata.topics.file.settled()
         gc.collect()
         gc.disable()  # a pause of the collector belongs to no request
         try:
@@ -316,7 +316,7 @@ async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     async with big_broker(tmp_path) as broker:
-        consumers = broker.managers.consumers
+        consumers = broker.managers.members.consumers
         joining = [Member(50_000 + number) for number in range(500)]
         data = ConsumerData(
             group_name="G-0",
@@ -337,7 +337,7 @@ async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
                 broker._connection_closed(member)
                 await asyncio.sleep(0)
                 longest.append(holds.longest_s)
-            while broker.managers._closed:
+            while broker.managers.members._closed:
                 await asyncio.sleep(0.01)
         assert len(consumers.groups["G-0"].channels) == MEMBERS
     assert sorted(longest)[-len(longest) // 100] < LIMIT_S, holds.place

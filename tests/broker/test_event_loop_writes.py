@@ -94,7 +94,7 @@ async def test_a_hundred_commits_in_flight_hold_the_loop_for_no_5_ms(
 async def test_no_step_of_writing_state_keeps_the_interpreter_for_5_ms(tmp_path: Path) -> None:
     async with big_broker(tmp_path) as broker:
         managers = broker.managers
-        found: dict[str, list[Steps]] = {file.path: [] for file in managers._files}
+        found: dict[str, list[Steps]] = {file.path: [] for file in managers.files.all}
 
         def traced(file: Changes[Any]) -> Callable[[object], None]:
             write = file._write
@@ -106,16 +106,16 @@ async def test_no_step_of_writing_state_keeps_the_interpreter_for_5_ms(tmp_path:
 
             return run
 
-        for file in managers._files:
+        for file in managers.files.all:
             await file.write()  # what is encoded anew comes a few entries at once
             file._write = traced(file)
         for number in range(ROUNDS):
-            managers.topics.create_internal(f"New-{number}", 8)
-            managers.groups.find(f"New-{number}")
-            managers.offsets.note("G-0", "T-50", 0, number)
-            managers.offsets.acknowledge("G-0", "T-50", 0)
-            managers.deleted_topics.end([f"Gone-{number}"], 1)
-            for file in managers._files:
+            managers.metadata.topics.create_internal(f"New-{number}", 8)
+            managers.metadata.groups.find(f"New-{number}")
+            managers.metadata.offsets.note("G-0", "T-50", 0, number)
+            managers.metadata.offsets.acknowledge("G-0", "T-50", 0)
+            managers.metadata.deleted_topics.end([f"Gone-{number}"], 1)
+            for file in managers.files.all:
                 await file.write()
     for path, writes in found.items():
         shortest = min(writes, key=lambda steps: steps.longest_s)

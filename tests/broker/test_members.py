@@ -22,7 +22,7 @@ async def test_members_are_listed_told_and_asked(tmp_path):
         assert (await tool.ask(203, {"consumerGroup": "G"})).code == 206
         assert (await tool.heart_beat("G", "T")).code == 0
         assert [request.code for request in told] == [40]
-        assert broker.managers.topics.get("%RETRY%G").write_queue_nums == 1
+        assert broker.managers.metadata.topics.get("%RETRY%G").write_queue_nums == 1
         assert (await tool.json(38, {"consumerGroup": "G"})) == {"consumerIdList": ["c1"]}
         online = await tool.json(203, {"consumerGroup": "G"})
         assert online["connectionSet"][0]["clientId"] == "c1"
@@ -47,13 +47,17 @@ async def test_members_are_listed_told_and_asked(tmp_path):
 async def test_a_closed_connection_leaves_its_groups(tmp_path):
     async with running(config_of(tmp_path)) as (tool, broker):
         await tool.heart_beat("G", "T")
-        assert broker.managers.consumers.groups and broker.managers.producers.groups
+        assert broker.managers.members.consumers.groups and broker.managers.members.producers.groups
         await tool.client.close()
         for _ in range(100):
-            if not broker.managers.consumers.groups:
+            if not broker.managers.members.consumers.groups:
                 break
             await asyncio.sleep(0.02)
-        assert broker.managers.consumers.groups == broker.managers.producers.groups == {}
+        assert (
+            broker.managers.members.consumers.groups
+            == broker.managers.members.producers.groups
+            == {}
+        )
 
 
 async def test_locks_go_to_one_member(tmp_path):

@@ -66,7 +66,7 @@ async def test_a_group_with_endless_retry_queues_is_refused(
     async with broker_in(tmp_path) as broker:
         remark = await refusal(broker, connection, RemotingCommand(code=code, body=body))
         assert "retryQueueNums" in remark
-        assert "G" not in broker.managers.groups.table
+        assert "G" not in broker.managers.metadata.groups.table
 
 
 @pytest.mark.parametrize("perm", [16, -1, 2**31 - 1])
@@ -86,4 +86,4 @@ async def test_a_topic_with_an_impossible_perm_is_refused(
     request = RemotingCommand(code=RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields=fields)
     async with broker_in(tmp_path) as broker:
         assert "perm" in await refusal(broker, connection, request)
-        assert "T" not in broker.managers.topics.table
+        assert "T" not in broker.managers.metadata.topics.table

@@ -138,7 +138,7 @@ async def test_topics_over_the_limit_are_refused_and_the_others_served(
     async with serving(tmp_path, max_topics=20) as clients:
         made = [await clients.ask(310, SEND | {"b": f"S{i}"}, b"body") for i in range(MANY)]
         made += [await clients.ask(17, TOPIC | {"topic": f"A{i}"}) for i in range(MANY)]
-        topics = clients.broker.managers.topics.table
+        topics = clients.broker.managers.metadata.topics.table
         assert refused(made, "maxTopics") > MANY and len(topics) == 20
         assert (await clients.ask(310, SEND | {"b": "S0"}, b"body")).code == 0
         assert (await clients.ask(17, TOPIC | {"topic": "S0", "perm": "4"})).code == 0
@@ -154,7 +154,7 @@ async def test_a_lost_topics_file_is_made_anew_beyond_the_limit(tmp_path: Path) 
     for file in (tmp_path / "config").glob("topics.json*"):
         file.unlink()
     async with serving(tmp_path, max_topics=1) as clients:
-        assert {f"S{i}" for i in range(MANY)} < clients.broker.managers.topics.table.keys()
+        assert {f"S{i}" for i in range(MANY)} < clients.broker.managers.metadata.topics.table.keys()
 
 
 @pytest.mark.parametrize("perm", [-1, 8, 2**31 - 1, -(2**31)])
@@ -162,7 +162,7 @@ async def test_a_topic_gets_no_impossible_permissions(perm: int, tmp_path: Path)
     async with serving(tmp_path) as clients:
         answer = await clients.ask(17, TOPIC | {"perm": str(perm)})
         assert answer.code == 1 and f"perm[{perm}]" in (answer.remark or "")
-        assert "T" not in clients.broker.managers.topics.table
+        assert "T" not in clients.broker.managers.metadata.topics.table
         for possible in range(8):
             assert (await clients.ask(17, TOPIC | {"perm": str(possible)})).code == 0
 
@@ -173,8 +173,8 @@ async def test_groups_over_the_limit_are_refused_and_the_others_served(
     async with serving(tmp_path, max_groups=20) as clients:
         told = [await clients.ask(34, body=heartbeat("c", f"G{i}")) for i in range(MANY)]
         managers = clients.broker.managers
-        assert refused(told, "maxGroups") > 0 and len(managers.groups.table) == 20
-        assert len(managers.consumers.groups) <= 20
+        assert refused(told, "maxGroups") > 0 and len(managers.metadata.groups.table) == 20
+        assert len(managers.members.consumers.groups) <= 20
         assert (await clients.ask(34, body=heartbeat("c", "G0", 2))).code == 0
         assert (
             refused([await clients.ask(11, PULL | {"consumerGroup": "unheard"})], "maxGroups") == 1
@@ -186,15 +186,15 @@ async def test_producers_over_the_limit_of_groups_are_refused(tmp_path: Path) ->
     async with serving(tmp_path, max_groups=20) as clients:
         answer = await clients.ask(34, body=heartbeat("c", "G", producers=MANY))
         assert refused([answer], "maxGroups") == 1
-        assert len(clients.broker.managers.producers.groups) == 20
-        assert "G" in clients.broker.managers.consumers.groups
+        assert len(clients.broker.managers.members.producers.groups) == 20
+        assert "G" in clients.broker.managers.members.consumers.groups
 
 
 async def test_a_producer_that_changes_its_name_leaves_no_old_ones(tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         for i in range(MANY):
             assert (await clients.ask(34, body=heartbeat(f"c{i}", "G", producers=1))).code == 0
-        producers = clients.broker.managers.producers
+        producers = clients.broker.managers.members.producers
         assert producers.find("c0") is None and producers.find(f"c{MANY - 1}") is not None
 
 
@@ -209,11 +209,11 @@ async def test_members_and_subscriptions_over_their_limits_are_refused(tmp_path:
             )
         )
         assert refused(list(told), "maxGroupMembers") == MANY - LIMIT
-        group = clients.broker.managers.consumers.groups["G"]
+        group = clients.broker.managers.members.consumers.groups["G"]
         assert len(group.channels) == LIMIT
         large = await clients.ask(34, body=heartbeat("c", "H", LIMIT + 1))
         assert refused([large], "maxGroupSubscriptions") == 1
-        assert "H" not in clients.broker.managers.consumers.groups
+        assert "H" not in clients.broker.managers.members.consumers.groups
         assert (await clients.ask(34, body=heartbeat("c", "H", LIMIT))).code == 0
 
 
@@ -228,10 +228,14 @@ async def test_memberships_of_all_groups_together_are_limited(tmp_path: Path) ->
         assert refused(told, "maxMemberships") == 9 - LIMIT
         assert (await clients.ask(34, body=heartbeat("c0", "G0"), client=others[0])).code == 0
         managers = clients.broker.managers
-        assert managers.consumers._memberships == managers.producers._memberships == LIMIT
+        assert (
+            managers.members.consumers._memberships
+            == managers.members.producers._memberships
+            == LIMIT
+        )
         await others[0].close()
         async with asyncio.timeout(10):
-            while managers.consumers._memberships == LIMIT:
+            while managers.members.consumers._memberships == LIMIT:
                 await asyncio.sleep(0.01)
         assert (await clients.ask(34, body=heartbeat("c1", "G2"), client=others[1])).code == 0
 
@@ -245,7 +249,7 @@ async def test_subscriptions_of_all_groups_together_are_limited_by_their_bytes(
         assert 0 < taken < MANY
         assert (await clients.ask(34, body=heartbeat("c", "G0", 5))).code == 0
         assert refused([await clients.ask(34, body=heartbeat("c", "G0", 50))], "Bytes") == 1
-        consumers = clients.broker.managers.consumers
+        consumers = clients.broker.managers.members.consumers
         assert len(consumers.groups) == taken and len(consumers.groups["G0"].subscriptions) == 5
         for i in range(taken):
             left = {"clientID": "c", "consumerGroup": f"G{i}"}
@@ -258,7 +262,7 @@ async def test_a_name_that_is_long_to_keep_is_refused(tmp_path: Path) -> None:
         for client_id, group in (("c" * 10_000, "G"), ("c", "G" * 10_000)):
             answer = await clients.ask(34, body=heartbeat(client_id, group))
             assert answer.code == 1 and "use at most 1024 and 255" in (answer.remark or "")
-        assert not clients.broker.managers.consumers.groups
+        assert not clients.broker.managers.members.consumers.groups
 
 
 async def test_offsets_over_the_limit_are_refused_and_known_ones_move_on(tmp_path: Path) -> None:
@@ -272,7 +276,7 @@ async def test_offsets_over_the_limit_are_refused_and_known_ones_move_on(tmp_pat
         told = [await commit(f"G{i % 10}", i, 1) for i in range(MANY)]
         assert refused(told, "maxConsumerOffsets") == MANY - LIMIT
         assert (await commit("G0", 0, 7)).code == 0
-        offsets = clients.broker.managers.offsets
+        offsets = clients.broker.managers.metadata.offsets
         offsets.commit("by a pull", "T", 0, 1)
         assert offsets.query("by a pull", "T", 0) == -1 and offsets.query("G0", "T", 0) == 7
         clone = {"srcGroup": "G0", "destGroup": "X", "topic": "T", "offline": "true"}

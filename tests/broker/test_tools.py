@@ -27,7 +27,7 @@ async def test_topics_live_their_life_by_tool(tmp_path):
         await tool.ask(15, commit("G", "T", 2))
         assert (await tool.ask(215, {"topic": "T"})).code == 0
         assert (await tool.ask(202, {"topic": "T"})).code == ResponseCode.TOPIC_NOT_EXIST
-        assert broker.managers.offsets.query("G", "T", 0) == -1
+        assert broker.managers.metadata.offsets.query("G", "T", 0) == -1
         await tool.create_topic("T")
         assert (await tool.send("T")).ext_fields["queueOffset"] == "0"
 
@@ -49,11 +49,11 @@ async def test_groups_live_their_life_by_tool(tmp_path):
         assert len(spans["consumeTimeSpanSet"]) == 2
         assert (await tool.json(317, {"isOrder": "false"}))["totalDiff"] == 0
         await tool.ask(314, {"srcGroup": "G", "destGroup": "H", "topic": "T"})
-        assert broker.managers.offsets.query("H", "T", 0) == 1
+        assert broker.managers.metadata.offsets.query("H", "T", 0) == 1
         assert (await tool.json(43))["offsetTable"]["T@G"] == {"0": 1}
         await tool.ask(207, {"groupName": "G", "removeOffset": "true"})
-        assert "G" not in broker.managers.groups.table
-        assert broker.managers.offsets.topics_of("G") == []
+        assert "G" not in broker.managers.metadata.groups.table
+        assert broker.managers.metadata.offsets.topics_of("G") == []
 
 
 async def test_config_is_shown_changed_and_kept(tmp_path):
@@ -72,7 +72,7 @@ async def test_config_is_shown_changed_and_kept(tmp_path):
         assert "flushDiskType=ASYNC_FLUSH\n" in path.read_text()
         assert fastjson.loads((await tool.ask(26)).ext_fields["version"])["counter"] == 2
         assert (await tool.ask(25, body=b"defaultTopicQueueNums=3\n")).code == 0
-        assert broker.managers.topics.table["TBW102"].write_queue_nums == 3
+        assert broker.managers.metadata.topics.table["TBW102"].write_queue_nums == 3
 
 
 HOSTILE_CHANGES = (

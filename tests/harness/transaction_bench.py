@@ -3,16 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.producers import ProducerManager
-from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.transaction.transactions import Transactions
@@ -26,6 +23,7 @@ from congreve.remoting.messages.headers import (
     EndTransactionRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from congreve.remoting.transport.pieces import Pieces
 from harness.killed_store import copy_running
 
 BORN = 1_700_000_000_000
@@ -63,27 +61,25 @@ class TransactionBench:
         )
         self.store = MessageStore(self.config.store, clock=self.clock)
         self.store.start()
-        self.topics = TopicConfigManager(self.config, self.clock)
+        metadata = Metadata(self.config, self.clock, Pieces())
+        metadata.offsets = self.offsets
+        self.topics = metadata.topics
         self.producers = ProducerManager(BrokerConfig(), self.clock)
         self.transactions = Transactions(
             config=self.config,
-            topics=self.topics,
+            metadata=metadata,
             producers=self.producers,
-            offsets=self.offsets,
             store=self.store,
             clock=self.clock,
         )
         self.transactions.load()
-        group_commit = GroupCommit(self.store.log.backend, 5)
-        groups = SubscriptionGroupManager(self.config, self.clock)
+        group_commit = GroupCommit(self.store.log.backend, self.config.store)
         sends = SendMessageProcessor(
             config=self.config,
-            topics=self.topics,
-            groups=groups,
+            metadata=metadata,
             store=self.store,
             group_commit=group_commit,
             transactions=self.transactions.service,
-            saved=SavedState(self.topics, groups, AsyncMock(), AsyncMock()),
             clock=self.clock,
         )
         self.handlers = answer_errors(

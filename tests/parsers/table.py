@@ -23,7 +23,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/delay/service.py": _HANDS_ON,
     "broker/metadata/state_writer.py": "reads what it has just written",
     "broker/metadata/table_text.py": "reads what it is about to write",
-    "broker/send/group_commit.py": "splits answers that this broker wrote",
+    "broker/send/recode.py": "splits answers that this broker wrote",
     "broker/fastpath/fastpath.pyx": "tests/broker/fastpath/test_fastpath.py",
     "broker/pull/processor.py": _HANDS_ON,
     "broker/transaction/fast.pyx": "tests/broker/transaction/test_fast.py",

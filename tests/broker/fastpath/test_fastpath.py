@@ -173,9 +173,9 @@ async def test_both_store_and_answer_the_same(
         assert (await ports.ask(17, CREATE)).code == 0
         for name in SENDS:
             await send_both_ways(ports, name, serialize_type)
-        assert broker._fast_path is not None
+        assert broker._paths is not None
         # An ordinary send, the made topic's second, a batch of three, two for later.
-        assert broker._fast_path.put_messages == 2 * (1 + 1 + 3 + 2)
+        assert broker._paths.fast_path.put_messages == 2 * (1 + 1 + 3 + 2)
         await client.close()
 
 
@@ -269,7 +269,7 @@ async def pull_all(ports: Ports, expression: str) -> list[bytes]:
         )
         if answer.code != 0:
             assert answer.code == 19, answer.remark
-            assert ports.broker.managers.offsets.query("G", "T", 1) == offset
+            assert ports.broker.managers.metadata.offsets.query("G", "T", 1) == offset
             return bodies
         bodies += [record.body for record in decode_records(answer.body)]
         offset = int(answer.ext_fields["nextBeginOffset"])
@@ -322,7 +322,7 @@ async def test_sends_behind_many_queues_with_held_pulls_do_not_wait_for_more_byt
                 code=11, opaque=queue, ext_fields=HELD_PULL | {"queueId": str(queue)}
             )
             to_broker.write(pull.encode())
-        while len(broker._pulls.long_polling) < MANY_QUEUES:
+        while len(broker._paths.pulls.long_polling) < MANY_QUEUES:
             await asyncio.sleep(0.01)
 
         producer, from_producer = await asyncio.open_connection("127.0.0.1", broker.port)

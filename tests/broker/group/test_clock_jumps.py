@@ -35,17 +35,17 @@ async def test_a_clock_that_is_set_keeps_no_lock_and_expels_nobody(
     queue = MessageQueue(topic="T", broker_name="b", queue_id=0)
     broker = Broker(config, clock=wall, monotonic=lambda: uptime.now() / 1000)
     async with broker:
-        managers = broker.managers
-        managers.consumers.register(GROUP, ClientChannel(connection, "c1", "JAVA", 401), True)
-        managers.producers.register("P", ClientChannel(another_connection, "c2", "JAVA", 401))
-        assert managers.locks.lock("G", [queue], "c1") == [queue]
+        members = broker.managers.members
+        members.consumers.register(GROUP, ClientChannel(connection, "c1", "JAVA", 401), True)
+        members.producers.register("P", ClientChannel(another_connection, "c2", "JAVA", 401))
+        assert members.locks.lock("G", [queue], "c1") == [queue]
         wall.advance(jump_ms)
-        await managers.close_silent()
-        at_once(managers.locks.expiry_steps())
+        await members.close_silent()
+        at_once(members.locks.expiry_steps())
         assert not connection.closed and not another_connection.closed, "both were just heard"
-        assert managers.locks.lock("G", [queue], "c2") == [], "its holder lives"
+        assert members.locks.lock("G", [queue], "c2") == [], "its holder lives"
         uptime.advance(LEASE_MS + 1)
-        assert managers.locks.lock("G", [queue], "c2") == [queue], "its holder is dead"
+        assert members.locks.lock("G", [queue], "c2") == [queue], "its holder is dead"
         uptime.advance(CHANNEL_EXPIRED_S * 1000)
-        await managers.close_silent()
+        await members.close_silent()
         assert connection.closed and another_connection.closed

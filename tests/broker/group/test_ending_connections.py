@@ -7,7 +7,7 @@ from typing import Any
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.managers import Steps
+from congreve.broker.group.members import Steps
 from congreve.engine.config import StoreConfig
 from congreve.remoting.transport.pieces import Pieces
 
@@ -26,13 +26,15 @@ async def test_connections_that_end_together_are_forgotten_a_piece_a_turn(
         managers = broker.managers
         members = [type(connection)(("127.0.0.1", number)) for number in range(500)]
         for member in members:
-            managers.producers.register("P", ClientChannel(member, str(member.peer), "JAVA", 401))
-        managers.pieces = Pieces(1, clock=itertools.count(step=0.1).__next__)
+            managers.members.producers.register(
+                "P", ClientChannel(member, str(member.peer), "JAVA", 401)
+            )
+        managers.members._pieces = Pieces(1, clock=itertools.count(step=0.1).__next__)
         for member in members:
             broker._connection_closed(member)
         await turn()
-        assert len(managers.producers.groups["P"]) >= 450, "ten steps a turn, five turns"
-        while managers.producers.groups:
+        assert len(managers.members.producers.groups["P"]) >= 450, "ten steps a turn, five turns"
+        while managers.members.producers.groups:
             await turn()
 
 
@@ -43,18 +45,20 @@ async def test_an_error_in_one_step_leaves_no_other_connection_behind(
         managers = broker.managers
         members = [type(connection)(("127.0.0.1", number)) for number in (7, 8)]
         for member in members:
-            managers.producers.register("P", ClientChannel(member, str(member.peer), "JAVA", 401))
+            managers.members.producers.register(
+                "P", ClientChannel(member, str(member.peer), "JAVA", 401)
+            )
 
         def failing(_: Any) -> Steps:
             raise KeyError("G")
             yield
 
-        monkeypatch.setattr(managers.consumers, "closing_steps", failing)
+        monkeypatch.setattr(managers.members.consumers, "closing_steps", failing)
         for member in members:
             broker._connection_closed(member)
         for _ in range(20):
             await turn()
-        assert not managers.producers.groups
+        assert not managers.members.producers.groups
     assert [record.args for record in caplog.records if record.exc_info] == [
         ("127.0.0.1", 7),
         ("127.0.0.1", 8),

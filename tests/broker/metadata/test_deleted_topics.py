@@ -67,9 +67,11 @@ def test_the_disk_knows_of_a_deletion_before_anything_is_deleted(
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 3) == 0
         assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"x").code == 0
-        delete, forget = broker.store.try_remove_topic, broker.managers.topics.delete
+        delete, forget = broker.store.try_remove_topic, broker.managers.metadata.topics.delete
         monkeypatch.setattr(
-            broker.managers.topics, "delete", lambda t: (known.append(noted(tmp_path)), forget(t))
+            broker.managers.metadata.topics,
+            "delete",
+            lambda t: (known.append(noted(tmp_path)), forget(t)),
         )
         monkeypatch.setattr(
             *(broker.store, "try_remove_topic"),
@@ -98,9 +100,9 @@ def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a
         fields = {**offset, "commitOffset": "9360"}
         assert wire.call(UPDATE_CONSUMER_OFFSET, fields).code == 0
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
-        remove = broker.managers.offsets.remove_topic_steps
+        remove = broker.managers.metadata.offsets.remove_topic_steps
         monkeypatch.setattr(
-            *(broker.managers.offsets, "remove_topic_steps"),
+            *(broker.managers.metadata.offsets, "remove_topic_steps"),
             lambda topic: (kill(topic), remove(topic))[1],
         )
         assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
@@ -133,7 +135,7 @@ def test_messages_that_recovery_found_of_a_deleted_topic_are_not_in_a_new_one(
     topics_file.write_text(json.dumps(tree))
     write_noted(tmp_path, b'{"topics":{"T":1099511627776}}')
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
-        assert TOPIC not in broker.managers.topics.table
+        assert TOPIC not in broker.managers.metadata.topics.table
         assert create(wire, 2) == 0
         end = wire.call(GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
         assert end.fields["offset"] == "0"
@@ -176,7 +178,7 @@ def test_a_cleaned_topic_does_not_come_back_when_queues_are_made_anew(
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
         assert send(wire, 0) == 0
-        broker.managers.topics.delete(TOPIC)
+        broker.managers.metadata.topics.delete(TOPIC)
         remove = broker.store.try_remove_topic
         monkeypatch.setattr(
             *(broker.store, "try_remove_topic"),
@@ -189,7 +191,7 @@ def test_a_cleaned_topic_does_not_come_back_when_queues_are_made_anew(
     assert known == [[TOPIC]], "a kill in between leaves no part of it"
     spoil(tmp_path / "congreve/queues.json")
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
-        assert (TOPIC in broker.managers.topics.table) == again
+        assert (TOPIC in broker.managers.metadata.topics.table) == again
         if again:
             assert ends(wire) == [0, 1]
 
@@ -275,10 +277,10 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_or_none_of_it(
                 yield step
                 kill()
 
-        kill_before(broker.managers.deleted_topics, "begin")
-        kill_before(broker.managers.topics, "delete")
+        kill_before(broker.managers.metadata.deleted_topics, "begin")
+        kill_before(broker.managers.metadata.topics, "delete")
         kill_before(broker.store, "try_remove_topic")
-        kill_before(broker.managers.offsets, "remove_topic_steps")
+        kill_before(broker.managers.metadata.offsets, "remove_topic_steps")
         kill_before(broker.store, "checkpoint")
         monkeypatch.setattr(broker.store.queues, "unlink_steps", unlinking)
         assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
@@ -286,7 +288,7 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_or_none_of_it(
     found = []
     for folder in killed:
         with broker_on(folder) as broker, Wire(broker.address) as wire:
-            there = TOPIC in broker.managers.topics.table
+            there = TOPIC in broker.managers.metadata.topics.table
             found.append(there)
             if not there:
                 assert create(wire, 3) == 0
@@ -347,7 +349,7 @@ async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_m
                 broker.store.put(Record(topic=topic, queue_id=queue_id, body=b"x"))
             for group in range(10):
                 for queue_id in range(400):
-                    broker.managers.offsets.commit(f"G-{group}", topic, queue_id, 1)
+                    broker.managers.metadata.offsets.commit(f"G-{group}", topic, queue_id, 1)
             request = RemotingCommand(code=DELETE_TOPIC_IN_BROKER, ext_fields={"topic": topic})
             with holds.noted():
                 holds.reset()
@@ -355,5 +357,5 @@ async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_m
                 longest.append(holds.longest_s)
             assert answer.code == 0
             assert not (tmp_path / "consumequeue" / topic).exists()
-            assert not broker.managers.offsets.groups_of(topic)
+            assert not broker.managers.metadata.offsets.groups_of(topic)
     assert min(longest) < 0.005, holds.place

@@ -13,6 +13,7 @@ from congreve.broker.group.locks import LEASE_MS, RebalanceLockManager
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.state_writer import MemoryOnly
 from congreve.broker.metadata.topics import TopicConfigManager, topic_name_fault
 from congreve.engine.clock import ManualClock
 from congreve.remoting.messages import fastjson
@@ -137,7 +138,8 @@ def test_listeners_hear_of_every_topic_that_comes_changes_and_goes(topics):
 
 def test_every_change_asks_to_be_saved(topics):
     saves: list[int] = []
-    topics.changed = lambda: saves.append(1) or 0
+    topics.file = MemoryOnly()
+    topics.file.changed = lambda: saves.append(1) or 0
     topics.create_internal("T", 1)
     topics.create_internal("T", 1)
     at_once(topics.order_steps(["nobody"]))

@@ -76,7 +76,7 @@ async def test_a_topic_whose_messages_are_in_the_log_comes_back_and_a_deleted_on
         (tmp_path / name).unlink()
         (tmp_path / f"{name}.bak").unlink(missing_ok=True)
     async with running(tmp_path) as tool:
-        assert {"Kept", "Deleted", "Again"} & tool.broker.managers.topics.table.keys() == {
+        assert {"Kept", "Deleted", "Again"} & tool.broker.managers.metadata.topics.table.keys() == {
             "Kept",
             "Again",
         }
@@ -95,5 +95,5 @@ async def test_a_flipped_digit_of_topics_json_costs_that_topic_alone(
     tree["topicConfigTable"]["T"]["readQueueNums"] = 99_999
     path.write_text(json.dumps(tree))
     async with running(tmp_path) as tool:
-        assert {"T", "U"} & tool.broker.managers.topics.table.keys() == {"U"}
+        assert {"T", "U"} & tool.broker.managers.metadata.topics.table.keys() == {"U"}
     assert "'T' of topics.json is left out" in caplog.text

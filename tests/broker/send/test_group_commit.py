@@ -4,19 +4,21 @@ import asyncio
 import errno
 
 from congreve.broker.send.checks import put_code
-from congreve.broker.send.group_commit import (
-    GATHER_S,
-    HURRIED_RELEASES_MAX,
+from congreve.broker.send.commit_delay import GATHER_S, HURRIED_RELEASES_MAX
+from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.recode import recode
+from congreve.broker.send.write_through import (
     SENDS_AFTER_STANDSTILL,
     SENDS_ALONE,
     STANDSTILL_MEAN_OF,
     STANDSTILL_S,
-    GroupCommit,
-    recode,
 )
+from congreve.engine.config import StoreConfig
 from congreve.engine.store import PutStatus
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
+
+PATIENT = StoreConfig(sync_flush_timeout=60_000)
 
 
 def answers(*opaques: int) -> bytes:
@@ -32,7 +34,7 @@ def started(group_commit: GroupCommit) -> GroupCommit:
 
 
 async def test_answers_wait_for_the_disk_and_leave_together(connection, fake_backend, turn):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60))
+    group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1), 100)
     group_commit.send_when_durable(connection, answers(2, 3), 200)
     group_commit.send_when_durable(connection, answers(4), 300)
@@ -48,7 +50,7 @@ async def test_answers_wait_for_the_disk_and_leave_together(connection, fake_bac
 
 async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
     fake_backend.durable_offset = 500
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60))
+    group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1), 500)
     assert [a.opaque for a in connection.answers] == [1]
     group_commit.stop()
@@ -57,7 +59,7 @@ async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
 async def test_one_who_sends_alone_is_answered_at_once(
     connection, another_connection, fake_backend, turn
 ):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60))
+    group_commit = started(GroupCommit(fake_backend, PATIENT))
     fake_backend.writes_through = True
     upto = 0
 
@@ -83,7 +85,7 @@ async def test_one_who_sends_alone_is_answered_at_once(
 
 async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend):
     now = [0.0]
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60, clock=lambda: now[0]))
+    group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: now[0]))
     fake_backend.writes_through = True
 
     def slowly(upto: int) -> bool:
@@ -106,7 +108,7 @@ async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend)
 async def test_who_was_just_answered_shares_the_next_write(
     connection, another_connection, fake_backend, turn
 ):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60, clock=lambda: 0.0))
+    group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: 0.0))
     group_commit.send_when_durable(connection, answers(1), 100)
     group_commit.send_when_durable(another_connection, answers(2), 200)
     fake_backend.durable_offset = 200
@@ -123,7 +125,7 @@ async def test_who_does_not_send_again_keeps_nobody_waiting_for_long(
     connection, another_connection, fake_backend, turn
 ):
     now = [0.0]
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60, clock=lambda: now[0]))
+    group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: now[0]))
     waited = []
     for upto in range(0, 1000 * HURRIED_RELEASES_MAX, 1000):
         group_commit.send_when_durable(connection, answers(1), upto + 100)
@@ -161,7 +163,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
         await turn()
         return looked[0] > before
 
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60, clock=clock))
+    group_commit = started(GroupCommit(fake_backend, PATIENT, clock=clock))
     group_commit.send_when_durable(connection, answers(1), 100)
     assert not await is_awake(), "nobody knows how long the first write takes"
     fake_backend.durable_offset = 100
@@ -177,7 +179,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
 
 
 async def test_a_failed_disk_turns_every_yes_into_a_no(connection, fake_backend):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60))
+    group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1, 2), 100)
     fake_backend.fails(errno.EIO)
     await asyncio.sleep(0.05)
@@ -189,7 +191,7 @@ async def test_a_failed_disk_turns_every_yes_into_a_no(connection, fake_backend)
 
 
 async def test_a_slow_disk_is_told_apart_from_a_stored_message(connection, fake_backend):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=0.02))
+    group_commit = started(GroupCommit(fake_backend, StoreConfig(sync_flush_timeout=20)))
     group_commit.send_when_durable(connection, answers(1), 100)
     await asyncio.sleep(0.1)
     (answer,) = connection.answers
@@ -201,7 +203,7 @@ async def test_a_slow_disk_is_told_apart_from_a_stored_message(connection, fake_
 async def test_a_closed_connection_does_not_hold_up_the_others(
     connection, another_connection, fake_backend
 ):
-    group_commit = started(GroupCommit(fake_backend, timeout_s=60))
+    group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1), 100)
     group_commit.send_when_durable(another_connection, answers(2), 200)
     connection.closed = True

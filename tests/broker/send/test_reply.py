@@ -2,17 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.producers import ProducerManager
-from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.saved_state import SavedState
-from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.broker.send.checks import SendChecks
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.engine.clock import ManualClock
@@ -22,6 +18,7 @@ from congreve.records.record import decode_properties, decode_record, encode_pro
 from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from congreve.remoting.transport.pieces import Pieces
 from congreve.steps import at_once
 
 NOW = 1_700_000_000_000
@@ -50,17 +47,13 @@ class Bench:
         clock = ManualClock(NOW)
         self.store = MessageStore(self.config.store, clock=clock)
         self.store.start()
-        topics = TopicConfigManager(self.config, clock)
         self.producers = ProducerManager(BrokerConfig(), clock)
         self.replies = ReplyMessageProcessor(
             config=self.config,
-            checks=SendChecks(self.config, topics, self.config.store, clock),
-            saved=SavedState(
-                topics, SubscriptionGroupManager(self.config, clock), AsyncMock(), AsyncMock()
-            ),
+            metadata=Metadata(self.config, clock, Pieces()),
             producers=self.producers,
             store=self.store,
-            group_commit=GroupCommit(self.store.log.backend, 5),
+            group_commit=GroupCommit(self.store.log.backend, self.config.store),
             clock=clock,
         )
 

@@ -114,7 +114,10 @@ async def test_what_cannot_be_written_is_refused_and_written_when_there_is_room(
     told = [r for r in caplog.records if r.levelno >= logging.ERROR and name in r.getMessage()]
     assert len(told) == 1
     async with running(tmp_path) as tool:
-        topics, groups = tool.broker.managers.topics.table, tool.broker.managers.groups.table
+        topics, groups = (
+            tool.broker.managers.metadata.topics.table,
+            tool.broker.managers.metadata.groups.table,
+        )
         assert ("T" in topics) == (code != 215)
         assert ("New" in topics) == (fields.get("topic") == "New" or fields.get("b") == "New")
         assert ("G" in groups) == (code == 200)
@@ -185,6 +188,6 @@ async def test_a_clean_stop_saves_all_when_a_full_disk_has_room_again(
     assert len([r for r in lines if r.levelno >= logging.WARNING]) < 12
     async with running(disk / "store") as tool:
         managers = tool.broker.managers
-        assert {f"N{number}" for number in range(30)} <= managers.topics.table.keys()
-        assert "G" in managers.groups.table
-        assert managers.offsets.query("G", "T", 0) == 29
+        assert {f"N{number}" for number in range(30)} <= managers.metadata.topics.table.keys()
+        assert "G" in managers.metadata.groups.table
+        assert managers.metadata.offsets.query("G", "T", 0) == 29

@@ -1,0 +1,121 @@
+"""The broker's settings over the network (RocketMQ: AdminBrokerProcessor)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from congreve import settings
+from congreve.broker import java_properties
+from congreve.broker.config import BrokerConfig, all_settings, parse_config
+from congreve.broker.errors import ConfigError, RefusedError
+from congreve.engine.clock import Clock
+from congreve.engine.errors import StoreError
+from congreve.engine.state.state_file import StateFile
+from congreve.remoting.messages.bodies import DataVersion
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
+
+logger = logging.getLogger(__name__)
+
+MAX_UPDATE = 64 << 10  # bytes of one request's key=value lines
+# mqadmin exportConfigs fails without these, which have no effect here.
+_ASKED_FOR = {"filterServerNums": "0", "useTLS": "false"}
+
+
+class ConfigAdminProcessor:
+    """GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG.
+
+    `config_changed` is called with the keys that changed; they are saved in `config_path`.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        config_path: Path | None,
+        config_changed: Callable[[set[str]], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._config_path = config_path
+        self._config_changed = config_changed
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._version = DataVersion(counter=0, timestamp=clock.now())
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.GET_BROKER_CONFIG: self.get_config,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+        }
+
+    def get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """All settings as key=value lines (GET_BROKER_CONFIG)."""
+        values = {**_ASKED_FOR, **self._config.as_properties()}
+        lines = [f"{key}={value}\n" for key, value in sorted(values.items())]
+        fields = {"version": self._version.encode().decode()}
+        return request.reply(ResponseCode.SUCCESS, None, fields, "".join(lines).encode())
+
+    async def update_config(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Check all new values, save them to the configuration file, then take them.
+
+        A change that cannot be saved is rejected as a whole.
+        """
+        async with self._turn:
+            try:
+                texts = _key_values(request.body)
+                later = self._only_after_restart(texts)
+                self._config.changed(texts)
+                now = self._config.changed({k: v for k, v in texts.items() if k not in later})
+                if self._config_path is not None:
+                    await asyncio.to_thread(_save, self._config_path, texts)
+            except (ConfigError, StoreError, OSError, ValueError) as error:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            self._config.take(now)
+        logger.info("config updated by %s:%d: %s", *connection.peer, texts)
+        self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now())
+        await self._config_changed(texts.keys() - later)
+        remark = f"after a restart: {', '.join(sorted(later))}" if later else None
+        return request.reply(ResponseCode.SUCCESS, remark)
+
+    def _only_after_restart(self, texts: Mapping[str, str]) -> set[str]:
+        """The keys that count after a restart. Raises ValueError for one that may not change."""
+        where = "the broker's configuration file"
+        changes = settings.check_changeable(all_settings(), texts, where)
+        later = {
+            key
+            for key, setting in changes.items()
+            if setting.change is settings.Change.AFTER_RESTART
+        }
+        if later and self._config_path is None:
+            raise ConfigError(
+                f"{', '.join(sorted(later))} cannot change while running, and this broker was "
+                "started without a file to keep it in"
+            )
+        return later
+
+
+def _key_values(body: bytes | memoryview) -> dict[str, str]:
+    if len(body) > MAX_UPDATE:
+        raise ConfigError(f"{len(body)} bytes of settings: at most {MAX_UPDATE} are taken at once")
+    text = bytes(body).decode()
+    texts = {entry.key: entry.value for entry in java_properties.parse(text)}
+    if not texts:
+        raise ConfigError(f"no key=value in the request's body: {text[:200]!r}")
+    return texts
+
+
+def _save(path: Path, texts: Mapping[str, str]) -> None:
+    """Write these values to the file; the next start can read it."""
+    target = path.resolve()  # a link stays one
+    try:
+        text = java_properties.replace_values(target.read_text(encoding="utf-8"), texts)
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot change {path}: {error}") from error
+    parse_config(text, path)
+    StateFile(str(target)).replace(text)

@@ -1,0 +1,99 @@
+"""Connected members of all groups, and what ends with their connections
+(RocketMQ: ClientHousekeepingService)."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
+from congreve.broker.group.clients import CHANNEL_EXPIRED_S
+from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.group.locks import RebalanceLockManager
+from congreve.broker.group.notifier import GroupNotifier
+from congreve.broker.group.producers import ProducerManager
+from congreve.broker.metadata.metadata import Metadata
+from congreve.engine.clock import Clock
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.pieces import Pieces
+
+logger = logging.getLogger(__name__)
+
+Steps = Generator[None, None, None]
+
+
+class Members:
+    """Consumers, producers and locks of queues; members hear of changes of their group."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        clock: Clock,
+        pieces: Pieces,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.consumers = ConsumerManager(
+            config, self._group_changed, metadata.filters.unregister, monotonic
+        )
+        self.producers = ProducerManager(config, clock, monotonic)
+        self.locks = RebalanceLockManager(
+            config.rebalance_lock_max_live_time, self._queues_freed, monotonic
+        )
+        self._config = config
+        self._groups = metadata.groups
+        self._pieces = pieces
+        self._notifier = GroupNotifier(pieces, self.consumers.groups.get)
+        self._closed: deque[tuple[Connection, tuple[Steps, ...]]] = deque()
+        self._forgetting: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Notify no member any more; all closed connections are forgotten when this returns."""
+        self._notifier.stop()
+        if self._forgetting is not None:
+            await asyncio.wait([self._forgetting])
+
+    def connection_closed(self, connection: Connection, *closing: Steps) -> None:
+        """Forget the clients of this connection; `closing` is what else has to end with it.
+
+        Thousands may end in one turn of the event loop: one task works for all of them.
+        """
+        self._closed.append((connection, closing))
+        if self._forgetting is None or self._forgetting.done():
+            work = self._pieces.run(self._forgetting_steps())
+            self._forgetting = asyncio.get_running_loop().create_task(work)
+
+    def _forgetting_steps(self) -> Steps:
+        while self._closed:
+            connection, closing = self._closed.popleft()
+            members = self.consumers.closing_steps(connection)
+            producers = self.producers.closing_steps(connection)
+            for steps in (members, producers, *closing):
+                try:
+                    yield from steps
+                except Exception:
+                    logger.exception("a closed connection from %s:%d left state", *connection.peer)
+            yield
+
+    async def close_silent(self) -> None:
+        """Close connections whose client has sent no heartbeat for too long."""
+        silent = await self._pieces.run(self.consumers.expired_steps(CHANNEL_EXPIRED_S))
+        silent |= await self._pieces.run(self.producers.expired_steps(CHANNEL_EXPIRED_S))
+        for connection in silent:
+            logger.warning(
+                "no heartbeat from %s:%d for %d s, closed", *connection.peer, CHANNEL_EXPIRED_S
+            )
+            connection.close()
+
+    def _group_changed(self, group: str) -> None:
+        if self._config.notify_consumer_ids_changed_enable:
+            self._notifier.changed(group)
+
+    def _queues_freed(self, group: str, clients: set[str]) -> None:
+        online, settings = self.consumers.groups.get(group), self._groups.table.get(group)
+        told = settings is None or settings.notify_consumer_ids_changed_enable
+        if online is not None and told and self._config.notify_consumer_ids_changed_enable:
+            for connection, client in online.channels.items():
+                if client.client_id in clients:
+                    notify_consumer_ids_changed(group, connection)

@@ -1,0 +1,92 @@
+"""The state files of a broker: where they are, and how changes get into them."""
+
+import os
+from typing import Any
+
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.offset_file import OffsetFile
+from congreve.broker.metadata.state_writer import Changes
+from congreve.engine.config import StoreConfig
+from congreve.engine.state.state_file import StateFile
+
+
+class StateFiles:
+    """The files of `metadata`: each change of a table is written soon, until that succeeds.
+
+    consumerOffset.json is written by save_offsets(), acknowledged offsets go to its journal.
+    """
+
+    def __init__(self, config: StoreConfig, metadata: Metadata) -> None:
+        self._metadata = metadata
+        topics, groups, filters = metadata.topics, metadata.groups, metadata.filters
+        self._topics = StateFile(os.path.join(config.config_dir, "topics.json"))
+        self._groups = StateFile(os.path.join(config.config_dir, "subscriptionGroup.json"))
+        self._filters = StateFile(os.path.join(config.config_dir, "consumerFilter.json"))
+        self._offsets = OffsetFile(
+            os.path.join(config.config_dir, "consumerOffset.json"),
+            os.path.join(config.own_dir, "consumerOffset.journal"),
+            metadata.offsets,
+        )
+        topics.file = Changes(
+            self._topics.path,
+            lambda: topics.data_version,
+            lambda version: self._topics.replace(topics.file_text(version)),
+            topics.note_saved,
+        )
+        groups.file = Changes(
+            self._groups.path,
+            lambda: groups.data_version,
+            lambda version: self._groups.replace(groups.file_text(version)),
+            groups.note_saved,
+        )
+        filters.file = Changes(
+            self._filters.path,
+            filters.drop_long_dead,
+            lambda _: self._filters.replace(filters.file_text()),
+        )
+        self._offsets_changes = Changes(
+            self._offsets.path, lambda: None, lambda _: self._offsets.replace()
+        )
+        metadata.offsets.journal = Changes(
+            self._offsets.journal_path, metadata.offsets.take_acknowledged, self._offsets.append
+        )
+        self.all: tuple[Changes[Any], ...] = (
+            topics.file,
+            groups.file,
+            filters.file,
+            self._offsets_changes,
+            metadata.offsets.journal,
+            metadata.deleted_topics.file,
+        )
+
+    @property
+    def topics_path(self) -> str:
+        """The path of topics.json."""
+        return self._topics.path
+
+    def load(self) -> bool:
+        """Read all files; returns whether there was a topics.json.
+
+        Raises StoreError when a file cannot be used.
+        """
+        metadata = self._metadata
+        had_topics = self._topics.load(metadata.topics.load)
+        self._groups.load(metadata.groups.load)
+        self._filters.load(metadata.filters.load)
+        self._offsets.load()
+        metadata.deleted_topics.load()
+        return had_topics is not None
+
+    def save_offsets(self) -> None:
+        """Write consumerOffset.json soon where an offset has changed."""
+        offsets = self._metadata.offsets
+        if offsets.dirty:
+            offsets.dirty = False
+            self._offsets_changes.changed()
+
+    async def close(self) -> None:
+        """Write what is not on disk yet, and close the files; a failure is logged."""
+        self.save_offsets()
+        for changes in self.all:
+            await changes.settled()
+        self._offsets.close()

@@ -1,0 +1,93 @@
+"""Topics after a stop or a kill: the table, the queues and deletions are brought together."""
+
+import logging
+
+from congreve.broker.metadata.metadata import Metadata
+from congreve.engine.store import MessageStore
+from congreve.records.message.topics import NEVER_UNUSED
+from congreve.remoting.messages.bodies import TopicConfig
+from congreve.steps import at_once
+
+logger = logging.getLogger(__name__)
+
+NAMES_LOGGED = 20
+
+
+class TopicRecovery:
+    """Finishes deletions, and creates the topics again whose messages are in the log."""
+
+    def __init__(self, metadata: Metadata, store: MessageStore, topics_path: str) -> None:
+        self._topics = metadata.topics
+        self._offsets = metadata.offsets
+        self._deleted = metadata.deleted_topics
+        self._store = store
+        self._topics_path = topics_path
+        self._topics.listen(self._topic_changed, when_saved=True)
+
+    def run(self, had_topics: bool) -> None:
+        """Recover; the store is open and the files are read, `had_topics` with a topics.json."""
+        if had_topics:
+            self._end_deletions()
+        log = self._store.log
+        self._deleted.forget(log.min_offset, log.max_offset)
+        self._drop_messages_of_deleted_topics()
+        self._restore_topics(had_topics)
+
+    def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
+        # Only when topics.json has it: otherwise a kill would bring back the deleted topic.
+        if config is not None and self._topics.is_saved(topic):
+            self._deleted.made(topic)
+
+    def _end_deletions(self) -> None:
+        """Finish deletions that a kill interrupted; recovery may have found their messages."""
+        log_end = self._store.log.max_offset
+        for topic, end in self._deleted.gone().items():
+            if topic in self._topics.table:
+                self._deleted.made(topic)
+                continue
+            at_once(self._offsets.remove_topic_steps(topic))
+            found = topic in self._store.queues
+            if found:
+                self._store.delete_topic(topic)
+            if found or not 0 <= end <= log_end:
+                self._deleted.end([topic], log_end)
+
+    def _drop_messages_of_deleted_topics(self) -> None:
+        """Cut messages of a deleted topic from queues that were rebuilt from the log."""
+        dropped = [
+            topic
+            for topic, log_end in self._deleted.ends().items()
+            if self._store.drop_queues_before(topic, log_end)
+        ]
+        if dropped:
+            self._store.checkpoint()
+            logger.warning(
+                "queues of %d topics had only messages of deleted topics of these names: %s",
+                *(len(dropped), _some(dropped)),
+            )
+
+    def _restore_topics(self, had_topics: bool) -> None:
+        """Create the topics again that have messages in the log but are in no file."""
+        queues = {
+            topic: max(queue.queue_id for queue in found) + 1
+            for topic in self._store.queues.topics()
+            if (found := [q for q in self._store.queues.queues_of(topic) if q.max > 0])
+        }
+        lost = {topic: count for topic, count in queues.items() if topic not in NEVER_UNUSED}
+        if not had_topics and lost:
+            logger.error(
+                "%s is missing beside a store with messages of %d topics: their settings are lost",
+                *(self._topics_path, len(lost)),
+            )
+        restored = self._topics.restore(
+            {topic: count for topic, count in lost.items() if topic not in self._deleted}
+        )
+        if restored:
+            logger.warning(
+                "%d topics with messages were in no file and are made anew: %s",
+                *(len(restored), _some(restored)),
+            )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:NAMES_LOGGED]) + (", ..." if len(names) > NAMES_LOGGED else "")

@@ -1,0 +1,48 @@
+"""A write for one sender that sends its next message when it has its answer."""
+
+from collections.abc import Callable
+
+from congreve.engine.store import Backend
+from congreve.remoting.transport.connection import Connection
+
+SENDS_ALONE = 16
+"""In succession, each answered before the next, from one connection: then it counts as alone."""
+STANDSTILL_S = 0.001
+STANDSTILL_MEAN_OF = 8
+SENDS_AFTER_STANDSTILL = 1000
+"""A disk that held up the loop for longer than STANDSTILL_S, in the (moving) mean of some writes,
+does not do so for that many sends."""
+
+
+class WriteThrough:
+    """Writes on the event loop for a connection that was the only one to send for a while.
+
+    No other send waits longer for it, and to sleep until the disk is done takes as long again as
+    the disk. A slow disk is left to the backend's thread for some sends.
+    """
+
+    def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._sender: Connection | None = None
+        self._sends_alone = 0
+        self._standstill = 0.0
+
+    def write(self, connection: Connection, upto: int, *, others_wait: bool) -> bool:
+        """Whether `upto` was made durable here, while the loop stood still."""
+        if connection is not self._sender or others_wait:
+            self._sender, self._sends_alone = connection, 0
+            return False
+        self._sends_alone += 1
+        if self._sends_alone < SENDS_ALONE:
+            return False
+        before = self._clock()
+        done = self._backend.write_through(upto)
+        self._standstill += (self._clock() - before - self._standstill) / STANDSTILL_MEAN_OF
+        if self._standstill > STANDSTILL_S:
+            self._standstill, self._sends_alone = 0.0, -SENDS_AFTER_STANDSTILL
+        return done
+
+    def stop(self) -> None:
+        """Forget the sender."""
+        self._sender = None
