@@ -4,10 +4,11 @@ from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.properties cimport DeliveryWish, SendKind
 from congreve.broker.transaction.fast cimport TransactionPath
+from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
+from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
 from congreve.engine.log.commit_log cimport Appended, CommitLog
-from congreve.records.host cimport MESSAGE_ID_MAX
-from congreve.records.record cimport Host, Message
+from congreve.records.record cimport Message
 from congreve.remoting.wire.frame cimport Frame, Header
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 from congreve.remoting.wire.fast_headers cimport SendHeader
@@ -27,10 +28,6 @@ cdef enum Stop:
     STOP_QUEUE_ROOM     # the queue needs its next file
     STOP_SEGMENT        # the log needs its next segment
     STOP_NOTIFY         # this frame is served, and the list of arrivals is full
-
-cdef enum:
-    ARRIVALS_MAX = 64   # queues with new entries; when the list is full, run() returns to notify
-
 
 cdef class FastPath(FrameSink):
     cdef object store
@@ -61,19 +58,13 @@ cdef class FastPath(FrameSink):
     # Constants of this broker.
     cdef tuple constant_bytes           # the bytes that slices below and in `message` point into
     cdef Slice cluster                  # the property CLUSTER
-    cdef uint8_t id_host[MESSAGE_ID_MAX]
-    cdef Py_ssize_t id_host_length      # message ids begin with the broker's address, in hex
-    cdef Slice constants[2]             # MSG_REGION and TRACE_ON, by serialize type
 
     # The chunk at hand.
     cdef Py_ssize_t at
-    cdef uint8_t *out
-    cdef Py_ssize_t out_capacity
-    cdef Py_ssize_t out_used
+    cdef AnswerBuffer answers
     cdef int64_t appended_end
     cdef int64_t now_ms                 # all records of one run() have this time
-    cdef void *arrivals[ARRIVALS_MAX]   # borrowed ConsumeQueues; topics do not change during a run
-    cdef int32_t arrival_count
+    cdef Arrivals arrivals
 
     cdef readonly int64_t put_messages
     """Messages appended here, members of batches included."""
@@ -90,12 +81,7 @@ cdef class FastPath(FrameSink):
     cdef Stop park(self) noexcept nogil
     cdef Stop append(self, void *queue) noexcept nogil
     cdef Stop serve_end(self) noexcept nogil
-    cdef Stop note_arrival(self, void *queue) noexcept nogil
-    cdef void fill_message(self) noexcept nogil
-    cdef void answer_send(self, bint batch) noexcept nogil
-    cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1
     cdef bint room_made(self, bint in_log) except -1
     cdef int answer_cold(self, object connection) except -1
-    cdef int grow_out(self, Py_ssize_t wanted) except -1
-    cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil
+    cdef Py_ssize_t answer_room(self) noexcept nogil

@@ -10,9 +10,8 @@ which have all the rules; this module decides nothing that they do not decide to
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t, uint8_t
 
 from congreve.broker.send.batch_body cimport is_ordinary_batch
 from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
@@ -23,6 +22,18 @@ from congreve.broker.send.properties cimport (
     SEND_SINGLE,
     stored_properties,
 )
+from congreve.broker.fastpath.answer_buffer cimport (
+    allocate_answers,
+    grow_answers,
+    has_room,
+    put_send_answer,
+    put_success,
+    send_answer_room,
+    set_id_host,
+)
+from congreve.broker.fastpath.arrivals cimport note_arrival
+from congreve.broker.fastpath.packed_host cimport unpack_host
+from congreve.broker.fastpath.send_message cimport fill_message
 from congreve.broker.fastpath.topic_table cimport TopicTable
 from congreve.broker.transaction.fast cimport (
     END_DONE,
@@ -39,20 +50,12 @@ from congreve.engine.log.commit_log cimport (
     AppendStatus,
 )
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.records.cursor cimport load_i32
-from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
 from congreve.records.layout cimport (
-    BATCH_ELEMENT_FIXED,
     PROPERTIES_MAX,
-    PROPERTY_SEPARATOR,
     SYS_TRANSACTION_MASK,
     SYS_TRANSACTION_PREPARED,
 )
-from congreve.remoting.wire.answers cimport (
-    SEND_RESPONSE_MAX,
-    encode_send_response,
-    encode_success,
-)
+from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
 from congreve.remoting.wire.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -74,17 +77,7 @@ cdef enum:
     PULL_MESSAGE = 11
     END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
-    ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
     STEPS_A_TURN = 16               # requests for handlers and new files in one chunk
-
-
-cdef int fill(Host *host, bytes packed) except -1:
-    """Address and port as a record holds them: 4 or 16 bytes, then the port as i32."""
-    cdef const uint8_t *raw = packed
-    host.length = <int32_t> len(packed) - 4
-    memcpy(host.address, raw, host.length)
-    host.port = load_i32(raw + host.length)
-    return 0
 
 
 cdef Slice slice_of(bytes text) noexcept:
@@ -104,15 +97,14 @@ cdef class FastPath(FrameSink):
 
     def __cinit__(self):
         self.headers = HeaderDecoder()
-        self.out_capacity = 256 * 1024
-        self.out = <uint8_t *> PyMem_Malloc(self.out_capacity)
+        allocate_answers(&self.answers)
         self.properties = <uint8_t *> PyMem_Malloc(2 * PROPERTIES_MAX)
-        if self.out == NULL or self.properties == NULL:
+        if self.properties == NULL:
             raise MemoryError()
         self.message.properties = self.properties
 
     def __dealloc__(self):
-        PyMem_Free(self.out)
+        PyMem_Free(self.answers.data)
         PyMem_Free(self.properties)
 
     def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
@@ -129,8 +121,8 @@ cdef class FastPath(FrameSink):
         self.max_message_size = settings.max_message_size
         self.constant_bytes = (settings.cluster, *settings.send_constants)
         self.cluster = slice_of(self.constant_bytes[0])
-        self.constants[0] = slice_of(self.constant_bytes[1])
-        self.constants[1] = slice_of(self.constant_bytes[2])
+        self.answers.constants[0] = slice_of(self.constant_bytes[1])
+        self.answers.constants[1] = slice_of(self.constant_bytes[2])
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
@@ -138,8 +130,8 @@ cdef class FastPath(FrameSink):
 
         `host` has 4 or 16 address bytes, then the port as i32.
         """
-        fill(&self.message.store_host, host)
-        self.id_host_length = put_id_host(self.id_host, &self.message.store_host) - self.id_host
+        unpack_host(&self.message.store_host, host)
+        set_id_host(&self.answers, &self.message.store_host)
         self.transactions.set_store_host(host)
 
     # ---- a chunk, with the GIL -----------------------------------------------------------------
@@ -148,12 +140,12 @@ cdef class FastPath(FrameSink):
                          Py_ssize_t available) except -1:
         cdef Stop stop
         cdef int steps = 0
-        fill(&self.message.born_host, connection.peer_bytes)
+        unpack_host(&self.message.born_host, connection.peer_bytes)
         self.accepting = self.store.writable
         self.at = 0
-        self.out_used = 0
+        self.answers.used = 0
         self.appended_end = 0
-        self.arrival_count = 0
+        self.arrivals.count = 0
         while not connection.reading_paused:
             with nogil:
                 stop = self.run(data, available)
@@ -173,7 +165,6 @@ cdef class FastPath(FrameSink):
 
     cdef int resume(self, Stop stop, object connection) except -1:
         """Do what run() cannot do without the GIL, so that it can go on."""
-        cdef bint batch
         cdef int32_t size = self.frame.size
         if stop == STOP_COLD:
             self.answer_cold(connection)
@@ -190,8 +181,7 @@ cdef class FastPath(FrameSink):
         elif stop == STOP_PARK_QUEUE:
             self.delays.open_queue()
         elif stop == STOP_OUT:
-            batch = self.send.batch
-            self.grow_out(self.answer_room(batch))
+            grow_answers(&self.answers, self.answer_room())
         elif stop == STOP_NOTIFY:
             self.notify_arrivals()
             self.at += size
@@ -220,9 +210,11 @@ cdef class FastPath(FrameSink):
 
     def finish(self, connection):
         """Send the chunk's answers, and notify the index, the flusher and held pulls."""
-        cdef bint parks = self.sync_flush and self.appended_end and self.out_used
-        if self.out_used:
-            answers = PyBytes_FromStringAndSize(<const char *> self.out, self.out_used)
+        cdef bint parks = self.sync_flush and self.appended_end and self.answers.used
+        if self.answers.used:
+            answers = PyBytes_FromStringAndSize(
+                <const char *> self.answers.data, self.answers.used
+            )
             if parks:
                 self.group_commit.send_when_durable(connection, answers, self.appended_end)
             else:
@@ -234,23 +226,14 @@ cdef class FastPath(FrameSink):
     def notify_arrivals(self):
         """Call `arrived` for each queue that got an entry."""
         cdef int32_t i
-        for i in range(self.arrival_count):
-            self.arrived(<ConsumeQueue> self.arrivals[i])
-        self.arrival_count = 0
+        for i in range(self.arrivals.count):
+            self.arrived(<ConsumeQueue> self.arrivals.queues[i])
+        self.arrivals.count = 0
 
     def open_queue(self):
         """Open the queue of the send at hand, which the topic table does not have yet."""
         topic = self.topic.name[:self.topic.name_length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
-
-    cdef int grow_out(self, Py_ssize_t wanted) except -1:
-        cdef Py_ssize_t capacity = max(self.out_capacity * 2, self.out_used + wanted)
-        out = <uint8_t *> PyMem_Realloc(self.out, capacity)
-        if out == NULL:
-            raise MemoryError()
-        self.out = out
-        self.out_capacity = capacity
-        return 0
 
     # ---- a chunk, without the GIL --------------------------------------------------------------
 
@@ -293,9 +276,9 @@ cdef class FastPath(FrameSink):
         queue = self.topic.queues[self.send.queue_id]
         if queue == NULL:
             return STOP_QUEUE
-        if self.out_capacity - self.out_used < self.answer_room(self.send.batch):
+        if not has_room(&self.answers, self.answer_room()):
             return STOP_OUT
-        self.fill_message()
+        fill_message(&self.message, &self.send, self.frame.body, self.cluster, self.properties)
         if self.kind == SEND_HALF:
             self.transactions.make_half(&self.message)
             queue = <void *> self.transactions.half_queue
@@ -308,9 +291,13 @@ cdef class FastPath(FrameSink):
         if stop != STOP_NEXT_FRAME:
             return stop
         if not self.header.flag & FLAG_ONEWAY:
-            self.answer_send(self.send.batch)
+            put_send_answer(
+                &self.answers, self.answer_room(), self.frame.serialize_type, self.header.opaque,
+                self.send.queue_id, &self.appended,
+                self.log.active.data - self.log.active.base_offset,
+            )
         if delayed or (<ConsumeQueue> queue).watched:
-            return self.note_arrival(queue)
+            return STOP_NOTIFY if note_arrival(&self.arrivals, queue) else STOP_NEXT_FRAME
         return STOP_NEXT_FRAME
 
     cdef bint is_ordinary_send(self) noexcept nogil:
@@ -385,7 +372,7 @@ cdef class FastPath(FrameSink):
             return STOP_COLD
         if self.log.backend.failure:
             return STOP_COLD
-        if self.out_capacity - self.out_used < SEND_RESPONSE_MAX:
+        if not has_room(&self.answers, SEND_RESPONSE_MAX):
             return STOP_OUT
         status = self.transactions.end(&self.header, &self.appended)
         queue = self.transactions.queue
@@ -402,77 +389,11 @@ cdef class FastPath(FrameSink):
             return STOP_COLD
         self.appended_end = self.appended.end
         if not self.header.flag & FLAG_ONEWAY:
-            self.out_used += encode_success(
-                self.out + self.out_used, self.frame.serialize_type, self.header.opaque
-            )
+            put_success(&self.answers, self.frame.serialize_type, self.header.opaque)
         if queue != NULL and (<ConsumeQueue> queue).watched:
-            return self.note_arrival(queue)
+            return STOP_NOTIFY if note_arrival(&self.arrivals, queue) else STOP_NEXT_FRAME
         return STOP_NEXT_FRAME
 
-    cdef Stop note_arrival(self, void *queue) noexcept nogil:
-        """Remember that this queue has a new entry; a full list is notified at once."""
-        cdef int32_t i
-        for i in range(self.arrival_count):
-            if self.arrivals[i] == queue:
-                return STOP_NEXT_FRAME
-        self.arrivals[self.arrival_count] = queue
-        self.arrival_count += 1
-        return STOP_NEXT_FRAME if self.arrival_count < ARRIVALS_MAX else STOP_NOTIFY
-
-    cdef void fill_message(self) noexcept nogil:
-        cdef Message *m = &self.message
-        m.topic = self.send.topic.data
-        m.topic_length = self.send.topic.length
-        m.body = self.frame.body.data
-        m.body_length = self.frame.body.length
-        m.properties_more = self.cluster.data
-        m.properties_more_length = self.cluster.length
-        if self.send.batch and m.properties_length:
-            # Each member gets the properties of the batch's header, as it gets CLUSTER.
-            self.properties[m.properties_length] = PROPERTY_SEPARATOR
-            memcpy(self.properties + m.properties_length + 1, self.cluster.data,
-                   self.cluster.length)
-            m.properties_more = self.properties
-            m.properties_more_length += m.properties_length + 1
-        m.queue_id = self.send.queue_id
-        m.flag = self.send.flag
-        m.sys_flag = self.send.sys_flag
-        m.reconsume_times = self.send.reconsume_times
-        m.born_timestamp = self.send.born_timestamp
-        m.prepared_offset = 0
-
-    # ---- answers -------------------------------------------------------------------------------
-
-    cdef Py_ssize_t answer_room(self, bint batch) noexcept nogil:
-        """Bytes that the answer to the frame at hand may need, at most."""
-        cdef Py_ssize_t room = SEND_RESPONSE_MAX + ID_ROOM + self.constants[0].length
-        if batch:
-            room += 2 * (self.frame.body.length // BATCH_ELEMENT_FIXED + 1) * ID_ROOM
-        return room
-
-    cdef Py_ssize_t message_ids(self, uint8_t *at) noexcept nogil:
-        """Write the offset ids of the records just appended, joined by commas; their length."""
-        cdef const uint8_t *log = self.log.active.data - self.log.active.base_offset
-        cdef int64_t offset = self.appended.physical_offset
-        cdef uint8_t *start = at
-        while True:
-            memcpy(at, self.id_host, self.id_host_length)
-            at = put_id_offset(at + self.id_host_length, offset)
-            offset += load_i32(log + offset)
-            if offset >= self.appended.end:
-                return at - start
-            at[0] = b","
-            at += 1
-
-    cdef void answer_send(self, bint batch) noexcept nogil:
-        # The ids are written at the far end of the free space; the encoder moves them into place.
-        cdef uint8_t *out = self.out + self.out_used
-        cdef Py_ssize_t room = self.answer_room(batch)
-        cdef Py_ssize_t ids_room = (<Py_ssize_t> self.appended.count) * ID_ROOM
-        cdef uint8_t *ids = out + room - ids_room
-        cdef Py_ssize_t length = self.message_ids(ids)
-        self.out_used += encode_send_response(
-            out, self.frame.serialize_type, self.header.opaque, <const char *> ids,
-            <int32_t> length, self.send.queue_id, self.appended.queue_offset,
-            self.constants[self.frame.serialize_type],
-        )
+    cdef Py_ssize_t answer_room(self) noexcept nogil:
+        """Bytes that the answer to the send at hand may need, at most."""
+        return send_answer_room(&self.answers, self.frame.body.length, self.send.batch)

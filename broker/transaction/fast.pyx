@@ -3,11 +3,11 @@
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcpy, memset, strlen
+from libc.string cimport memchr, memset, strlen
 
 from congreve.broker.send.properties cimport TARGET_MAX, put_target
 from congreve.records.byte_compare cimport is_text, same, starts_with
-from congreve.records.cursor cimport load_i32
+from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.records.layout cimport (
     BLANK_MIN,
     NAME_VALUE_SEPARATOR,
@@ -146,10 +146,7 @@ cdef class TransactionPath:
 
         `host` has 4 or 16 address bytes, then the port as i32.
         """
-        cdef const uint8_t *raw = host
-        self.op.store_host.length = <int32_t> len(host) - 4
-        memcpy(self.op.store_host.address, raw, self.op.store_host.length)
-        self.op.store_host.port = load_i32(raw + self.op.store_host.length)
+        unpack_host(&self.op.store_host, host)
         self.op.born_host = self.op.store_host
 
     def find_queues(self):
