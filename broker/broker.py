@@ -23,6 +23,7 @@ from congreve.broker.processors import all_handlers
 from congreve.broker.registration import NameServerRegistration
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.transport.connection import Connection
@@ -61,6 +62,7 @@ class Broker(Lifecycle):
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         backend: Backend | None = None,
+        files: FileSystem = DISK,
         on_ready: Callable[["Broker"], None] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
@@ -68,7 +70,11 @@ class Broker(Lifecycle):
         self._on_ready = on_ready
         self._config_path = config_path
         self.store = MessageStore(
-            self.config.store, clock=self._clock, backend=backend, on_arrival=self._arrived
+            self.config.store,
+            clock=self._clock,
+            backend=backend,
+            files=files,
+            on_arrival=self._arrived,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
         self._registration = NameServerRegistration(
@@ -154,7 +160,13 @@ class Broker(Lifecycle):
         return all_handlers(
             self.managers,
             paths,
-            ConfigAdminProcessor(self.config, self._config_path, self._config_changed, self._clock),
+            ConfigAdminProcessor(
+                self.config,
+                self._config_path,
+                self._config_changed,
+                self._clock,
+                self.store.files,
+            ),
             self._registration.settled,
             self._guard,
         )

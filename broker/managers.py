@@ -31,8 +31,8 @@ class Managers:
         self.store = store
         self.clock = clock
         self.pieces = Pieces()
-        self.metadata = Metadata(config, clock, self.pieces)
-        self.files = StateFiles(config.store, self.metadata)
+        self.metadata = Metadata(config, clock, self.pieces, store.files)
+        self.files = StateFiles(config.store, self.metadata, store.files)
         self.members = Members(config, self.metadata, clock, self.pieces, monotonic)
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic)
         self.delayed = DelayedMessages(store, clock)

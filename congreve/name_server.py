@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.namesrv.server import NameServer
 from congreve.remoting.transport.guard import SharedLimits
 
 
-def name_server(host: str, port: int, folder: Path | None, max_connections: int = 0) -> NameServer:
+def name_server(
+    host: str,
+    port: int,
+    folder: Path | None,
+    max_connections: int = 0,
+    files: FileSystem = DISK,
+) -> NameServer:
     """A name server that saves the changes of administrators in `folder`.
 
     The files are kvConfig.json and namesrv.properties; without a folder, changes last until the
     name server stops. `max_connections` of 0 derives the limit from the limit of open files.
     (RocketMQ: NamesrvStartup.)
     """
+
+    def state_file(name: str) -> StateFile | None:
+        return StateFile(str(folder / name), files=files) if folder else None
+
     return NameServer(
         host=host,
         port=port,
-        kv_store=StateFile(str(folder / "kvConfig.json")) if folder else None,
-        config_store=StateFile(str(folder / "namesrv.properties")) if folder else None,
+        kv_store=state_file("kvConfig.json"),
+        config_store=state_file("namesrv.properties"),
         limits=SharedLimits(connections=max_connections),
     )

@@ -3,8 +3,6 @@
 Decisions only: nothing here touches a file or a clock.
 """
 
-import math
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,19 +17,6 @@ MAX_FILES_A_ROUND = 10
 MANUAL_ROUNDS = 20
 
 _HOUR_MS = 3_600_000
-
-
-def disk_use(path: str) -> float:
-    """Used share of the partition, rounded up to 0.01; -1.0 where it is unknown.
-
-    RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
-    """
-    try:
-        info = os.statvfs(path)
-    except OSError:
-        return -1.0
-    used, usable = info.f_blocks - info.f_bfree, info.f_bavail
-    return math.ceil(100 * used / (used + usable)) / 100 if used + usable else -1.0
 
 
 @dataclass(frozen=True, slots=True)

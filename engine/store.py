@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -27,11 +26,12 @@ from congreve.engine.queue.repair import LateChecks, QueueRepair
 from congreve.engine.queue.repair_thread import RepairThread
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
-from congreve.engine.retention import disk_use as partition_use
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.lock import FolderLock, StoreLock
-from congreve.io_backends.backend import Backend, sync_folder
+from congreve.io_backends.backend import Backend
+from congreve.io_backends.disk import used_share
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.errors import RecordError
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.layout import PROPERTIES_MAX
@@ -62,8 +62,9 @@ class MessageStore:
         *,
         clock: Clock | None = None,
         backend: Backend | None = None,
+        files: FileSystem = DISK,
         on_arrival: Callable[[ConsumeQueue], None] | None = None,
-        disk_use: Callable[[str], float] = partition_use,
+        disk_use: Callable[[str], float] = used_share,
     ) -> None:
         """Read and write nothing on disk before start().
 
@@ -71,6 +72,8 @@ class MessageStore:
         """
         self.config = config
         self.clock = Clock() if clock is None else clock
+        self.files = files
+        """Where all files are but the log's segments, which `backend` has."""
         self.backend = make_backend(config) if backend is None else backend
         self.on_arrival = on_arrival
         self.queues = QueueTable(
@@ -78,25 +81,31 @@ class MessageStore:
             config.mapped_file_size_consume_queue,
             writable_limit=config.max_mapped_queues,
             removed_folder=config.removed_queues_dir,
+            files=files,
         )
         self.log = CommitLog(
-            config.commit_log_dir, config.mapped_file_size_commit_log, self.backend, self.clock
+            config.commit_log_dir,
+            config.mapped_file_size_commit_log,
+            self.backend,
+            self.clock,
+            files,
         )
         self.health = Health(self.backend)
         self.index = (
-            KeyIndex(config, self.log, self.health) if config.message_index_enable else None
+            KeyIndex(config, self.log, self.health, files) if config.message_index_enable else None
         )
         self.recovery: RecoveryReport | None = None
         self.cold_reads = ColdReads(self.log)
         self._disk_use = disk_use
-        self._lock = StoreLock(config.lock_path)
-        self._log_lock = FolderLock(config.commit_log_dir)
+        self._lock = StoreLock(config.lock_path, files)
+        self._log_lock = FolderLock(config.commit_log_dir, files)
         self._checkpointer = Checkpointer(
             config,
             self.backend,
             self.queues,
             log_begin=lambda: self.log.min_offset,
             store_time=self._store_time_of,
+            files=files,
         )
         self.repair = QueueRepair(self.log, self._checkpointer.parking)
         self.repairs = RepairThread(self.repair)
@@ -130,7 +139,7 @@ class MessageStore:
         (D11), StoreError where there are queues but no log (its folder is not mounted, or was
         moved), and StoreError or BackendError where a file or the disk fails.
         """
-        new = not os.path.exists(self.config.lock_path)
+        new = not self.files.exists(self.config.lock_path)
         self._lock.acquire()
         try:
             self._load()
@@ -145,7 +154,7 @@ class MessageStore:
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self) -> None:
-        clean = not os.path.exists(self.config.abort_path)
+        clean = not self.files.exists(self.config.abort_path)
         self._demand_log()
         self._log_lock.acquire()
         self.log.load()
@@ -183,8 +192,12 @@ class MessageStore:
             self._housekeeping.checkpoint()
 
     def _demand_log(self) -> None:
-        folder, queues = self.config.commit_log_dir, Path(self.config.consume_queue_dir)
-        if not has_segments(folder) and any(queues.glob("*/*/" + "[0-9]" * 20)):
+        folder, queues = self.config.commit_log_dir, self.queues.folder
+        try:
+            without_log = not has_segments(self.files, folder) and self.queues.has_files()
+        except OSError as error:
+            raise StoreError(f"cannot list {error.filename}: {error.strerror}") from error
+        if without_log:
             raise StoreError(
                 f"{folder} holds no log, but {queues} holds the queues of one: bring the log's "
                 f"folder back, or remove {queues} to begin with an empty store"
@@ -192,9 +205,8 @@ class MessageStore:
 
     def _mark_running(self) -> None:
         try:
-            with open(self.config.abort_path, "w", encoding="ascii"):
-                pass
-            sync_folder(self.config.root_dir)
+            self.files.open(self.config.abort_path, os.O_WRONLY | os.O_CREAT).close()
+            self.files.sync_folder(self.config.root_dir)
         except OSError as error:
             raise StoreError(f"cannot write {self.config.abort_path}: {error.strerror}") from error
 
@@ -210,7 +222,7 @@ class MessageStore:
             return
         for folder in (self.config.commit_log_dir, self.config.own_dir):
             with suppress(OSError):
-                os.rmdir(folder)
+                self.files.remove_folder(folder)
         self._lock.remove()
 
     def close(self) -> None:
@@ -238,7 +250,7 @@ class MessageStore:
             healthy = False
         self.backend.stop()
         if healthy and not self.health.failed:
-            os.unlink(self.config.abort_path)
+            self.files.remove(self.config.abort_path)
         self._log_lock.release()
         self._lock.release()
 

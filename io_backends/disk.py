@@ -1,5 +1,6 @@
 """What kind of disk lies under a folder, and whether a commit log may be stored there."""
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -28,6 +29,19 @@ class Disk:
         return self.file_system in NETWORK_FILE_SYSTEMS or self.file_system.startswith(
             _NETWORK_FUSE
         )
+
+
+def used_share(path: str) -> float:
+    """Used share of the partition, rounded up to 0.01; -1.0 where it is unknown.
+
+    RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
+    """
+    try:
+        info = os.statvfs(path)
+    except OSError:
+        return -1.0
+    used, usable = info.f_blocks - info.f_bfree, info.f_bavail
+    return math.ceil(100 * used / (used + usable)) / 100 if used + usable else -1.0
 
 
 def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:

@@ -11,7 +11,7 @@ from congreve.broker.config import BrokerConfig, all_settings, parse_config
 from congreve.broker.errors import ConfigError, RefusedError
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.remoting.messages.bodies import DataVersion
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -37,11 +37,13 @@ class ConfigAdminProcessor:
         config_path: Path | None,
         config_changed: Callable[[set[str]], Awaitable[None]],
         clock: Clock,
+        files: FileSystem = DISK,
     ) -> None:
         self._config = config
         self._config_path = config_path
         self._config_changed = config_changed
         self._clock = clock
+        self._files = files
         self._turn = asyncio.Lock()
         self._version = DataVersion(counter=0, timestamp=clock.now())
 
@@ -73,7 +75,7 @@ class ConfigAdminProcessor:
                 self._config.changed(texts)
                 now = self._config.changed({k: v for k, v in texts.items() if k not in later})
                 if self._config_path is not None:
-                    await asyncio.to_thread(_save, self._config_path, texts)
+                    await asyncio.to_thread(_save, self._files, self._config_path, texts)
             except (ConfigError, StoreError, OSError, ValueError) as error:
                 raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
             self._config.take(now)
@@ -110,7 +112,7 @@ def _key_values(body: bytes | memoryview) -> dict[str, str]:
     return texts
 
 
-def _save(path: Path, texts: Mapping[str, str]) -> None:
+def _save(files: FileSystem, path: Path, texts: Mapping[str, str]) -> None:
     """Write these values to the file; the next start can read it."""
     target = path.resolve()  # a link stays one
     try:
@@ -118,4 +120,4 @@ def _save(path: Path, texts: Mapping[str, str]) -> None:
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot change {path}: {error}") from error
     parse_config(text, path)
-    StateFile(str(target)).replace(text)
+    StateFile(str(target), files=files).replace(text)

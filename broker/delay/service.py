@@ -23,7 +23,9 @@ class DelayedMessages:
         self._store = store
         self.levels = ScheduleMessageService(store, clock)
         self.timers = TimerMessageService(store, clock)
-        self._file = StateFile(os.path.join(store.config.config_dir, "delayOffset.json"))
+        self._file = StateFile(
+            os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
+        )
         # The file names a message as delivered only when its copy is durable.
         self._writer = StateWriter(self._file, self.levels.said, self._durable)
         self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)

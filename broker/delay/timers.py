@@ -53,6 +53,7 @@ class TimerMessageService:
             self._store.log,
             repair=self._store.repair,
             wait_durable=self._store.wait_durable,
+            files=self._store.files,
         )
         await asyncio.to_thread(index.open)
         self._index = index

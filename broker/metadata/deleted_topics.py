@@ -13,7 +13,7 @@ import msgspec
 from congreve.broker.metadata.state_writer import Changes
 from congreve.engine.errors import StoreError
 from congreve.engine.state.sealed import seal, unseal
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.engine.store import MessageStore
 
 UNDER_WAY = -1
@@ -33,10 +33,10 @@ class DeletedTopicTable(msgspec.Struct, rename="camel"):
 class DeletedTopics:
     """The deleted topics, in a state file that the reference does not know."""
 
-    def __init__(self, own_dir: str) -> None:
+    def __init__(self, own_dir: str, files: FileSystem = DISK) -> None:
         self._ends: dict[str, int] = {}
         self._made_again: dict[str, int] = {}
-        self._store = StateFile(os.path.join(own_dir, "deletedTopics.json"))
+        self._store = StateFile(os.path.join(own_dir, "deletedTopics.json"), files=files)
         self.file = Changes(self._store.path, self._table, self._write)
 
     def __contains__(self, topic: str) -> bool:

@@ -10,18 +10,21 @@ from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.clock import Clock
+from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.remoting.transport.pieces import Pieces
 
 
 class Metadata:
     """The tables of one broker; `StateFiles` connects them with their files."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, pieces: Pieces) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, pieces: Pieces, files: FileSystem = DISK
+    ) -> None:
         self.topics = TopicConfigManager(config, clock)
         self.groups = SubscriptionGroupManager(config, clock)
         self.offsets = ConsumerOffsetManager(config)
         self.filters = ConsumerFilterManager(config, clock, pieces)
-        self.deleted_topics = DeletedTopics(config.store.own_dir)
+        self.deleted_topics = DeletedTopics(config.store.own_dir, files)
 
     def missing(
         self, *, topics: tuple[str, ...] = (), group: str | None = None

@@ -7,7 +7,6 @@ It does not count after another broker wrote the file, or when it was not remove
 written.
 """
 
-import errno
 import logging
 import os
 import threading
@@ -18,7 +17,7 @@ import msgspec
 
 from congreve.broker.metadata.offsets import Acknowledged, ConsumerOffsetManager, Line
 from congreve.engine.errors import StoreError
-from congreve.engine.state.state_file import StateFile, sync_folder
+from congreve.engine.state.state_file import DISK, File, FileSystem, StateFile
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +29,22 @@ _CRC_DIGITS = 8
 class OffsetFile:
     """Loads and saves a ConsumerOffsetManager; any thread may call append() and replace()."""
 
-    def __init__(self, path: str, journal_path: str, offsets: ConsumerOffsetManager) -> None:
+    def __init__(
+        self,
+        path: str,
+        journal_path: str,
+        offsets: ConsumerOffsetManager,
+        files: FileSystem = DISK,
+    ) -> None:
         self.path = path
-        self._file = StateFile(path)
+        self._files = files
+        self._file = StateFile(path, files=files)
         self.journal_path = journal_path
         self._offsets = offsets
         self._lock = threading.Lock()
         self._base = 0  # checksum of the file's text, 0 without a file
         self._size = 0  # bytes of the journal
-        self._journal: int | None = None
+        self._journal: File | None = None
         self._may_append = True
 
     def load(self) -> None:
@@ -47,8 +53,7 @@ class OffsetFile:
         if self._file.source != self.path:
             self._base = 0
         try:
-            with open(self.journal_path, "rb") as file:
-                data = file.read()
+            data = self._files.read_all(self.journal_path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -103,7 +108,7 @@ class OffsetFile:
         self._close()
         # If it reappears after a power cut, it belongs to another text.
         with suppress(OSError):
-            os.unlink(self.journal_path)
+            self._files.remove(self.journal_path)
         self._may_append = True
 
     def _append(self, lines: list[Line]) -> None:
@@ -111,20 +116,18 @@ class OffsetFile:
         data = b"%08x%s\n" % (zlib.crc32(value), value)
         if self._journal is None:
             folder = os.path.dirname(self.journal_path)
-            os.makedirs(folder, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-            self._journal = os.open(self.journal_path, flags, 0o644)
-            sync_folder(folder)
+            self._files.make_folder(folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            self._journal = self._files.open(self.journal_path, flags)
+            self._files.sync_folder(folder)
             self._size = 0
-        written = os.write(self._journal, data)
-        if written != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fdatasync(self._journal)
-        self._size += written
+        self._files.write(self._journal, data, self._size)
+        self._files.sync_data(self._journal)
+        self._size += len(data)
 
     def _close(self) -> None:
         if self._journal is not None:
-            os.close(self._journal)
+            self._journal.close()
             self._journal = None
 
 

@@ -7,7 +7,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.state_writer import Changes
 from congreve.engine.config import StoreConfig
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
 
 class StateFiles:
@@ -16,16 +16,18 @@ class StateFiles:
     consumerOffset.json is written by save_offsets(), acknowledged offsets go to its journal.
     """
 
-    def __init__(self, config: StoreConfig, metadata: Metadata) -> None:
+    def __init__(self, config: StoreConfig, metadata: Metadata, files: FileSystem = DISK) -> None:
+        folder = config.config_dir
         self._metadata = metadata
         topics, groups, filters = metadata.topics, metadata.groups, metadata.filters
-        self._topics = StateFile(os.path.join(config.config_dir, "topics.json"))
-        self._groups = StateFile(os.path.join(config.config_dir, "subscriptionGroup.json"))
-        self._filters = StateFile(os.path.join(config.config_dir, "consumerFilter.json"))
+        self._topics = StateFile(os.path.join(folder, "topics.json"), files=files)
+        self._groups = StateFile(os.path.join(folder, "subscriptionGroup.json"), files=files)
+        self._filters = StateFile(os.path.join(folder, "consumerFilter.json"), files=files)
         self._offsets = OffsetFile(
-            os.path.join(config.config_dir, "consumerOffset.json"),
+            os.path.join(folder, "consumerOffset.json"),
             os.path.join(config.own_dir, "consumerOffset.journal"),
             metadata.offsets,
+            files,
         )
         topics.file = Changes(
             self._topics.path,

@@ -54,7 +54,9 @@ class Transactions:
             clock=clock,
         )
         # The reference does not know this file: it lies among Congreve's own state files.
-        self._file = StateFile(str(Path(config.store.own_dir) / "transactionChecks.json"))
+        self._file = StateFile(
+            str(Path(config.store.own_dir) / "transactionChecks.json"), files=store.files
+        )
         self._writer = StateWriter(self._file, lambda: TransactionChecks(checks=dict(self._asked)))
         self._saved: dict[int, int] = {}
         self._path: TransactionPath | None = None

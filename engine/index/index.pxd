@@ -37,6 +37,7 @@ cdef class KeyIndex:
     cdef object folder
     cdef object state_file
     cdef object known               # IndexState of the last stop
+    cdef object disk                # FileSystem
     cdef dict sums                  # CRC-32 of files by name
     cdef object thread
     cdef object files               # tuple of IndexFile, oldest first; replaced, never edited

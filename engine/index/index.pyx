@@ -46,6 +46,7 @@ from congreve.engine.index.index_file import IndexFile
 from congreve.engine.index.state import IndexState, IndexStateFile
 from congreve.engine.results import QueryResult
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK
 from congreve.records.record import index_hash as hash_of
 from congreve.steps import at_once
 
@@ -101,12 +102,12 @@ cdef class KeyIndex:
     It reports shortages to `health` and tries again.
     """
 
-    def __cinit__(self, config, CommitLog log, health):
+    def __cinit__(self, config, CommitLog log, health, disk=DISK):
         pthread_mutex_init(&self.lock, NULL)
         pthread_cond_init(&self.arrived, NULL)
-        self.config, self.log, self.health = config, log, health
+        self.config, self.log, self.health, self.disk = config, log, health, disk
         self.folder = config.index_dir
-        self.state_file = IndexStateFile(config.own_dir)
+        self.state_file = IndexStateFile(config.own_dir, disk)
         self.known = IndexState()
         self.sums = {}
         self.files = ()
@@ -124,7 +125,7 @@ cdef class KeyIndex:
         lost, from its first message on (D2); likewise a damaged file and all that follow.
         """
         known = self.state_file.load()
-        there = set(os.listdir(self.folder)) if os.path.isdir(self.folder) else set()
+        there = set(self.names())
         if self.load() and clean:
             self.position = self.go_on_at(known)
         else:
@@ -173,9 +174,7 @@ cdef class KeyIndex:
 
     def load(self):
         """Open the files up to the first damaged one; False where there is one."""
-        if not os.path.isdir(self.folder):
-            return True
-        names = sorted(name for name in os.listdir(self.folder) if name.isdigit())
+        names = sorted(name for name in self.names() if name.isdigit())
         for i, name in enumerate(names):
             try:
                 self.files = (*self.files, self.open_file(os.path.join(self.folder, name)))
@@ -184,7 +183,7 @@ cdef class KeyIndex:
             except StoreFormatError as error:
                 logger.warning("the index is rebuilt from here on: %s", error)
                 for damaged in names[i:]:
-                    os.unlink(os.path.join(self.folder, damaged))
+                    self.disk.remove(os.path.join(self.folder, damaged))
                 return False
         return True
 
@@ -196,7 +195,7 @@ cdef class KeyIndex:
             if begin >= 0 and last.end_physical < self.log.max_offset:
                 break
             begin = last.begin_physical
-            os.unlink(last.path)
+            self.disk.remove(last.path)
             self.files = self.files[:len(self.files) - 1]
         floor = self.log.min_offset
         if self.files:
@@ -206,8 +205,19 @@ cdef class KeyIndex:
     def open_file(self, path, **new):
         """The IndexFile at `path`; `new` goes to its constructor."""
         return IndexFile(
-            path, self.config.max_hash_slot_num, self.config.max_index_num, **new
+            path,
+            self.config.max_hash_slot_num,
+            self.config.max_index_num,
+            files=self.disk,
+            **new,
         )
+
+    def names(self):
+        """The names in the folder of the index; none where there is no folder. OSError."""
+        try:
+            return [entry.name for entry in self.disk.entries(self.folder)]
+        except FileNotFoundError:
+            return []
 
     def newest(self):
         """The newest index file, None without one."""
@@ -251,9 +261,9 @@ cdef class KeyIndex:
         """Remove the index file `first` and all later ones; the thread indexes their part anew."""
         logger.warning("the index file %s is damaged: the index is made anew from there on", first)
         self.files = tuple(file for file in self.files if os.path.basename(file.path) < first)
-        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else []:
+        for name in self.names():
             if name.isdigit() and name >= first:
-                os.unlink(os.path.join(self.folder, name))
+                self.disk.remove(os.path.join(self.folder, name))
         self.current = self.newest()
         self.position = self.log.min_offset
         if self.current is not None:
@@ -327,10 +337,10 @@ cdef class KeyIndex:
         if last is not None:
             last.flush()
             self.save()
-        os.makedirs(self.folder, exist_ok=True)
+        self.disk.make_folder(self.folder)
         now = datetime.fromtimestamp(self.log.clock.now_ms() / 1000)
         name = now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03d}"
-        while os.path.exists(os.path.join(self.folder, name)):
+        while self.disk.exists(os.path.join(self.folder, name)):
             name = str(int(name) + 1)
         self.current = self.open_file(
             os.path.join(self.folder, name),
@@ -532,7 +542,7 @@ cdef class KeyIndex:
         """Remove files whose entries all lie before `min_physical`, never the last; how many."""
         expired = 0
         while expired < len(self.files) - 1 and self.files[expired].end_physical < min_physical:
-            os.unlink(self.files[expired].path)
+            self.disk.remove(self.files[expired].path)
             expired += 1
         self.files = self.files[expired:]
         return expired

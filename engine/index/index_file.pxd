@@ -14,6 +14,7 @@ cdef class IndexFile:
     """The first entry number that does not fit (maxIndexNum)."""
     cdef readonly int32_t count
     """Number of the next entry; 1 in an empty file."""
+    cdef object files           # FileSystem
     cdef Mapping mapping
     cdef uint8_t *entries
     cdef int32_t reserved       # entry numbers below it have room on disk

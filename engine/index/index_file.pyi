@@ -1,6 +1,8 @@
 from collections.abc import Iterator
 from typing import final
 
+from congreve.io_backends.files.file_system import FileSystem
+
 NOT_FOUND_YET: int
 
 @final
@@ -15,6 +17,7 @@ class IndexFile:
         end_physical: int = 0,
         end_timestamp: int = 0,
         writable: bool = True,
+        files: FileSystem = ...,
     ) -> None: ...
     @property
     def path(self) -> str: ...

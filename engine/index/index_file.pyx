@@ -4,14 +4,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.engine.format cimport INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64, prefetch, store_i32, store_i64
-
-import os
 
 from congreve.engine.errors import StoreFormatError
 from congreve.records.record import crc32
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK
 
 cdef enum:
     AT_BEGIN_TIMESTAMP = 0
@@ -47,10 +45,11 @@ cdef class IndexFile:
     """
 
     def __cinit__(self, str path, int32_t slots, int32_t capacity, *, bint create=False,
-                  int64_t end_physical=0, int64_t end_timestamp=0, bint writable=True):
+                  int64_t end_physical=0, int64_t end_timestamp=0, bint writable=True, files=DISK):
         cdef int64_t head = INDEX_HEADER + <int64_t> slots * INDEX_SLOT
-        self.mapping = Mapping(path, head + <int64_t> capacity * INDEX_ENTRY, create=create,
-                               writable=writable)
+        self.files = files
+        self.mapping = files.map(path, head + <int64_t> capacity * INDEX_ENTRY, create=create,
+                                 writable=writable)
         self.path, self.slots, self.capacity = path, slots, capacity
         self.entries = self.mapping.data + head
         if create:
@@ -66,9 +65,9 @@ cdef class IndexFile:
 
     cdef reserve_head(self, int64_t head):
         try:
-            self.mapping.reserve(0, head)
+            self.files.reserve(self.mapping, 0, head)
         except BackendError:
-            os.unlink(self.path)
+            self.files.remove(self.path)
             raise
 
     @property
@@ -146,8 +145,10 @@ cdef class IndexFile:
         """Reserve disk blocks for the next entries. Raises BackendError."""
         cdef int64_t head = self.entries - self.mapping.data
         cdef int32_t stop = min(self.capacity, self.count + STRETCH)
-        self.mapping.reserve(
-            head + <int64_t> self.count * INDEX_ENTRY, head + <int64_t> stop * INDEX_ENTRY
+        self.files.reserve(
+            self.mapping,
+            head + <int64_t> self.count * INDEX_ENTRY,
+            head + <int64_t> stop * INDEX_ENTRY,
         )
         self.reserved = stop
 
@@ -194,4 +195,4 @@ cdef class IndexFile:
 
     def flush(self):
         """Write all to disk. Raises BackendError."""
-        self.mapping.flush()
+        self.files.sync_map(self.mapping)

@@ -5,7 +5,7 @@ import os
 import msgspec
 
 from congreve.engine.state.sealed import seal, unseal
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
 
 class IndexState(msgspec.Struct):
@@ -22,8 +22,8 @@ class IndexState(msgspec.Struct):
 class IndexStateFile:
     """`ROOT/congreve/index.json`, sealed."""
 
-    def __init__(self, own_dir: str) -> None:
-        self._file = StateFile(os.path.join(own_dir, "index.json"))
+    def __init__(self, own_dir: str, files: FileSystem = DISK) -> None:
+        self._file = StateFile(os.path.join(own_dir, "index.json"), files=files)
 
     def load(self) -> IndexState | None:
         """The saved state; None without a valid one. Raises StoreError."""

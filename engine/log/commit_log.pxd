@@ -41,6 +41,7 @@ cdef class CommitLog:
     cdef bint starved               # the backend had no memory for the record at hand
     cdef int64_t prepare_at         # from here on the next segment is being made
     cdef Segment made           # lies in the folder, but the backend could not take it yet
+    cdef object files           # FileSystem
     cdef object preparation
 
     # Encodes one record into the open segment and its entry into `queue`, in one pass: offset,

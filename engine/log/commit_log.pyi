@@ -5,6 +5,7 @@ from typing_extensions import Buffer
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.files.file_system import FileSystem
 from congreve.records.message.message import Record
 
 class AppendResult(NamedTuple):
@@ -16,7 +17,14 @@ class AppendResult(NamedTuple):
 
 @final
 class CommitLog:
-    def __new__(cls, folder: str, segment_size: int, backend: Backend, clock: Clock) -> Self: ...
+    def __new__(
+        cls,
+        folder: str,
+        segment_size: int,
+        backend: Backend,
+        clock: Clock,
+        files: FileSystem = ...,
+    ) -> Self: ...
     @property
     def folder(self) -> str: ...
     @property

@@ -16,13 +16,13 @@ from congreve.records.record cimport (
     find_property, is_legal, read_batch_element, tags_code as hash_tags,
 )
 
-import os
 from collections import namedtuple
 
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
 from congreve.engine.log.preparation import SegmentPreparation
 from congreve.engine.log.segment_files import find_segments, remove_files, segment_path
 from congreve.io_backends.errors import BackendError, NoBufferError
+from congreve.io_backends.files.file_system import DISK
 
 # Smaller segments fill too quickly to wait for half, and so do those that wait for zeros.
 cdef int64_t PREPARE_AT_ONCE = 64 << 20
@@ -55,7 +55,8 @@ cdef class CommitLog:
     of 2 GiB or more.
     """
 
-    def __cinit__(self, str folder, int64_t segment_size, Backend backend, Clock clock):
+    def __cinit__(self, str folder, int64_t segment_size, Backend backend, Clock clock,
+                  files=DISK):
         if not layout.RECORD_FIXED + layout.BLANK_MIN <= segment_size < 1 << 31:
             raise StoreFormatError(
                 f"a segment of {segment_size} bytes is not possible: "
@@ -65,9 +66,10 @@ cdef class CommitLog:
         self.segment_size = segment_size
         self.backend = backend
         self.clock = clock
+        self.files = files
         self.segments = ()
         self.prepare_at = INT64_MAX
-        self.preparation = SegmentPreparation(folder, segment_size, backend)
+        self.preparation = SegmentPreparation(folder, segment_size, backend, files)
 
     # --- appending
 
@@ -256,8 +258,8 @@ cdef class CommitLog:
         sizes or names are not those of a log, BackendError and StoreError.
         """
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            bases = find_segments(self.folder, self.segment_size)
+            self.files.make_folder(self.folder)
+            bases = find_segments(self.files, self.folder, self.segment_size)
         except OSError as error:
             raise StoreError(f"cannot read the log's folder {self.folder}: {error}") from error
         self.segments = tuple(
@@ -289,7 +291,8 @@ cdef class CommitLog:
             if segment.base_offset <= physical_offset:
                 kept.append(segment)
                 active = segment
-        remove_files(self.folder, [segment.path for segment in reversed(self.segments[len(kept):])])
+        removed = [segment.path for segment in reversed(self.segments[len(kept):])]
+        remove_files(self.files, self.folder, removed)
         active.written = physical_offset - active.base_offset
         active.zero_tail()
         for segment in kept:
@@ -310,7 +313,7 @@ cdef class CommitLog:
         self.segments = self.segments[1:]
         self.min_offset = (<Segment> self.segments[0]).base_offset
         if not self.preparation.recycle(oldest):
-            remove_files(self.folder, [oldest.path])
+            remove_files(self.files, self.folder, [oldest.path])
 
     def close(self):
         """Remove the segment that was prepared and not used."""

@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 from congreve.engine.log.segment_files import remove_files
-from congreve.io_backends.backend import Backend, Segment, sync_folder
+from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -28,13 +29,16 @@ class SegmentPreparation:
     begin(), take() and close() belong to the one thread that appends, recycle() to any other.
     """
 
-    def __init__(self, log_folder: str, segment_size: int, backend: Backend) -> None:
+    def __init__(
+        self, log_folder: str, segment_size: int, backend: Backend, files: FileSystem = DISK
+    ) -> None:
         self._log_folder = log_folder
         self._folder = log_folder.rstrip("/") + ".prepared"
         self._path = os.path.join(self._folder, "segment")
         self._expired_path = os.path.join(self._folder, "expired")
         self._size = segment_size
         self._backend = backend
+        self._files = files
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
         self._made: Future[Segment | None] | None = None
         self._closing = threading.Event()
@@ -63,16 +67,16 @@ class SegmentPreparation:
         if segment.is_sent_from:
             return False
         with self._lock:
-            if os.path.exists(self._expired_path):
+            if self._files.exists(self._expired_path):
                 return False
             try:
-                os.makedirs(self._folder, exist_ok=True)
-                os.rename(segment.path, self._expired_path)
-                sync_folder(self._log_folder)
-                sync_folder(self._folder)
+                self._files.make_folder(self._folder)
+                self._files.rename(segment.path, self._expired_path)
+                self._files.sync_folder(self._log_folder)
+                self._files.sync_folder(self._folder)
             except OSError as error:
                 logger.warning("%s cannot be kept for reuse: %s", segment.path, error.strerror)
-                return not os.path.exists(segment.path)
+                return not self._files.exists(segment.path)
             self._expired = weakref.ref(segment)
             return True
 
@@ -82,11 +86,11 @@ class SegmentPreparation:
         segment = self._finish()
         self._executor.shutdown()
         if segment is not None:
-            remove_files(self._log_folder, [segment.path])
+            remove_files(self._files, self._log_folder, [segment.path])
         self._remove(self._path)
         self._remove(self._expired_path)
         with suppress(OSError):
-            os.rmdir(self._folder)
+            self._files.remove_folder(self._folder)
 
     def _finish(self) -> Segment | None:
         made, self._made = self._made, None
@@ -132,7 +136,7 @@ class SegmentPreparation:
                 return None
             self._expired = None
             try:
-                os.rename(self._expired_path, self._path)
+                self._files.rename(self._expired_path, self._path)
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -149,7 +153,7 @@ class SegmentPreparation:
 
     def _make(self) -> Segment:
         try:
-            os.makedirs(self._folder, exist_ok=True)
+            self._files.make_folder(self._folder)
         except OSError as error:
             raise BackendError(
                 f"cannot make {self._folder}: {error.strerror}", error.errno or 0
@@ -159,7 +163,7 @@ class SegmentPreparation:
 
     def _remove(self, path: str) -> None:
         try:
-            os.unlink(path)
+            self._files.remove(path)
         except FileNotFoundError:
             pass
         except OSError as error:

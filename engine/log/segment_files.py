@@ -6,8 +6,8 @@ import re
 from itertools import pairwise
 
 from congreve.engine.errors import StoreFormatError
-from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +19,14 @@ def segment_path(folder: str, base_offset: int) -> str:
     return os.path.join(folder, f"{base_offset:020d}")
 
 
-def has_segments(folder: str) -> bool:
-    """Whether there is such a folder with a segment in it."""
-    return os.path.isdir(folder) and any(map(SEGMENT_NAME.fullmatch, os.listdir(folder)))
+def has_segments(files: FileSystem, folder: str) -> bool:
+    """Whether there is such a folder with a segment in it. Raises OSError."""
+    return files.is_folder(folder) and any(
+        SEGMENT_NAME.fullmatch(entry.name) for entry in files.entries(folder)
+    )
 
 
-def find_segments(folder: str, segment_size: int) -> list[int]:
+def find_segments(files: FileSystem, folder: str, segment_size: int) -> list[int]:
     """Base offsets of the segments in `folder`, ascending and without a gap.
 
     Other files stay as they are, with a warning (defect D27). A truncated last segment is extended
@@ -32,14 +34,14 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
     other wrong size and for a segment that is missing between others.
     """
     entries = []
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+    for entry in sorted(files.entries(folder), key=lambda entry: entry.name):
         if SEGMENT_NAME.fullmatch(entry.name) and entry.is_file():
             entries.append(entry)
         else:
             logger.warning("%s is no segment of a commit log: not looked at", entry.path)
     size = segment_size
     for entry in entries:
-        size = entry.stat().st_size
+        size = files.status(entry.path).st_size
         # A lone short file may as well be one of a store with other settings.
         cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
         if size != segment_size and not cut_short:
@@ -56,16 +58,17 @@ def find_segments(folder: str, segment_size: int) -> list[int]:
             )
     if size != segment_size:
         logger.warning("%s was cut short to %d bytes: made whole again", entries[-1].path, size)
-        os.truncate(entries[-1].path, segment_size)
+        with files.open(entries[-1].path, os.O_RDWR) as file:
+            files.truncate(file, segment_size)
     return bases
 
 
-def remove_files(folder: str, paths: list[str]) -> None:
+def remove_files(files: FileSystem, folder: str, paths: list[str]) -> None:
     """Unlink `paths`, one after the other, and sync the folder. Raises BackendError."""
     try:
         for path in paths:
-            os.unlink(path)
-        sync_folder(folder)
+            files.remove(path)
+        files.sync_folder(folder)
     except OSError as error:
         raise BackendError(
             f"cannot remove segments of {folder}: {error}", error.errno or 0

@@ -162,7 +162,7 @@ cdef class ConsumeQueue:
                 end = self.reserved * CQ_ENTRY - base
             end = min(end, self.file_size)
             if self.reserved <= self.max_offset:
-                self.active.reserve(position, end)
+                self.on_disk.files.reserve(self.active, position, end)
             self.free_entries = (end - position) // CQ_ENTRY
             self.next = self.active.data + position
             self.reserved = max(self.reserved, self.max_offset + self.free_entries)
@@ -193,7 +193,7 @@ cdef class ConsumeQueue:
             base = position - position % self.file_size
             end = min(offset * CQ_ENTRY, base + self.file_size)
             mapping = self.active if base == self.active_base else self.file_for(base)
-            mapping.reserve(position - base, end - base)
+            self.on_disk.files.reserve(mapping, position - base, end - base)
             if mapping is not self.active:
                 self.ahead, self.ahead_base = mapping, base
             else:
@@ -366,7 +366,8 @@ cdef class ConsumeQueue:
         if end >= 0:
             self._end_at(bases, end)
         elif not bases and self.on_disk.misfits:
-            Mapping(self.on_disk.misfits[0], self.file_size, writable=False)  # says what is wrong
+            # It says what is wrong.
+            self.on_disk.files.map(self.on_disk.misfits[0], self.file_size, writable=False)
         else:
             self._find_end(bases)
         self.flushed = self.max_offset
@@ -426,7 +427,7 @@ cdef class ConsumeQueue:
         if last == base and base in self.on_disk.bases:
             mapping = self.on_disk.writable(base)
             if self.on_disk.has_data_behind(mapping, position - base):
-                mapping.zero_from(position - base)
+                self.on_disk.files.zero_map(mapping, position - base)
         self.max_offset = offset
         self.flushed = min(self.flushed, offset)
         self.max_physical = self._end_of_last_record()
@@ -463,7 +464,7 @@ cdef class ConsumeQueue:
         if mapping is None:
             mapping = self.on_disk.writable(base)
         memoryview(mapping)[at:at + len(data)] = data
-        mapping.flush(at, at + len(data))
+        self.on_disk.files.sync_map(mapping, at, at + len(data))
 
     def _end_of_last_record(self):
         cdef int64_t offset = self.max_offset - 1
@@ -520,15 +521,13 @@ cdef class ConsumeQueue:
         cdef int64_t end = self.max_offset * CQ_ENTRY
         cdef int64_t start = self.flushed * CQ_ENTRY
         cdef int64_t base, stop
-        cdef Mapping mapping
         if start == end or self.dirty_pages < least_pages:
             return False
         while start < end:
             base = start - start % self.file_size
             stop = min(base + self.file_size, end)
             if self.active is not None and base == self.active_base:
-                mapping = self.active
-                mapping.flush(start - base, stop - base)
+                self.on_disk.files.sync_map(self.active, start - base, stop - base)
             else:
                 self.on_disk.sync(base)
             start = stop

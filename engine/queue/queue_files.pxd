@@ -7,6 +7,7 @@ cdef class MappingCache:
     # than a process may have maps.
     cdef readonly int limit
     """Number of mappings at most."""
+    cdef object files           # FileSystem of these queues
     cdef object mappings        # OrderedDict of (folder, base): Mapping
 
     cdef Mapping get(self, str folder, int64_t base, int64_t size)
@@ -32,6 +33,7 @@ cdef class QueueFiles:
     cdef readonly list misfits
     """Paths of the files of another size that scan() found."""
     cdef list bases                 # of the files on disk, ordered; replaced, never edited in place
+    cdef object files               # FileSystem
     cdef MappingCache cache
     cdef bint folder_dirty          # files came or went since the folder was last synced
 
@@ -48,5 +50,6 @@ cdef class QueueFiles:
     # The file as it is now is on disk afterwards, the same of the folder.
     cdef sync(self, int64_t base)
     cdef sync_folder(self)
+    cdef sync_path(self, str path)
     # The folder itself goes, unless others put files there.
     cdef remove_folder(self)

@@ -11,6 +11,8 @@ from collections import OrderedDict, deque
 from congreve.io_backends.mapping cimport Mapping
 
 from congreve.io_backends.errors import BackendError, SyncError
+from congreve.io_backends.files.file_system import DISK
+from congreve.io_backends.limits import max_map_count
 
 logger = logging.getLogger(__name__)
 
@@ -38,25 +40,11 @@ cdef Mapping page_by_page(Mapping mapping):
     return mapping
 
 
-cdef sync_path(str path):
-    """Sync a file or folder. Raises BackendError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise BackendError(f"cannot open {path}: {error.strerror}", error.errno) from error
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        raise SyncError(f"cannot sync {path}: {error.strerror}", error.errno) from error
-    finally:
-        os.close(fd)
-
-
 cdef class MappingCache:
     """A cache of at most `limit` read mappings of queue files, shared by all queues of a store."""
 
-    def __init__(self, int limit=1024):
-        self.limit = limit
+    def __init__(self, int limit=1024, files=DISK):
+        self.limit, self.files = limit, files
         self.mappings = OrderedDict()
 
     def __len__(self):
@@ -66,7 +54,7 @@ cdef class MappingCache:
         key = (folder, base)
         mapping = self.mappings.get(key)
         if mapping is None:
-            mapping = Mapping(file_path(folder, base), size, writable=False)
+            mapping = self.files.map(file_path(folder, base), size, writable=False)
             self.mappings[key] = mapping
             if len(self.mappings) > self.limit:
                 self.mappings.popitem(last=False)
@@ -103,26 +91,22 @@ cdef class MappingBudget:
 
 def mappings_for_queues():
     """A quarter of the mappings that the system lets a process have, at most 16384."""
-    try:
-        with open("/proc/sys/vm/max_map_count", encoding="ascii") as file:
-            most = int(file.read())
-    except (OSError, ValueError):
-        return MAPPED_QUEUES_MAX
-    return min(most // 4, MAPPED_QUEUES_MAX)
+    most = max_map_count()
+    return MAPPED_QUEUES_MAX if most is None else min(most // 4, MAPPED_QUEUES_MAX)
 
 
 cdef class QueueFiles:
     """The files of one queue (RocketMQ: MappedFileQueue); used by ConsumeQueue alone."""
 
     def __init__(self, str folder, int64_t size, MappingCache cache):
-        self.folder, self.size, self.cache = folder, size, cache
+        self.folder, self.size, self.cache, self.files = folder, size, cache, cache.files
         self.bases = []
         self.misfits = []
 
     cdef list scan(self):
         bases, self.misfits = [], []
         try:
-            found = list(os.scandir(self.folder))
+            found = self.files.entries(self.folder)
         except FileNotFoundError:
             found = []
         except OSError as error:
@@ -134,7 +118,7 @@ cdef class QueueFiles:
             if not named or int(item.name) % self.size:
                 logger.warning("skipping %s: not a queue file of %d bytes", item.path, self.size)
                 continue
-            length = item.stat().st_size
+            length = self.files.status(item.path).st_size
             if length == 0:
                 logger.warning("skipping %s: it was left empty by a crash", item.path)
             elif length != self.size:
@@ -155,14 +139,14 @@ cdef class QueueFiles:
     cdef Mapping writable(self, int64_t base):
         path = file_path(self.folder, base)
         if base in self.bases:
-            return page_by_page(Mapping(path, self.size))
+            return page_by_page(self.files.map(path, self.size))
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            if os.path.exists(path):
-                os.unlink(path)  # made just before a crash: it never held an entry
+            self.files.make_folder(self.folder)
+            if self.files.exists(path):
+                self.files.remove(path)  # made just before a crash: it never held an entry
         except OSError as error:
             raise BackendError(f"cannot make {path}: {error.strerror}", error.errno) from error
-        mapping = Mapping(path, self.size, create=True)
+        mapping = self.files.map(path, self.size, create=True)
         self.bases = sorted([*self.bases, base])
         self.folder_dirty = True
         return page_by_page(mapping)
@@ -170,21 +154,17 @@ cdef class QueueFiles:
     cdef bint has_data_behind(self, Mapping mapping, int64_t start) except -1:
         # Asks the file system where data is, so that a sparse file's holes stay untouched.
         cdef int64_t end
-        fd = os.open(mapping.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while start < self.size:
-                start = os.lseek(fd, start, os.SEEK_DATA)
-                end = os.lseek(fd, start, os.SEEK_HOLE)
-                if not all_zero(mapping.data + start, end - start):
-                    return True
-                start = end
+            with self.files.open(mapping.path, os.O_RDONLY) as file:
+                while start < self.size and (found := self.files.next_data(file, start)):
+                    start, end = found
+                    if not all_zero(mapping.data + start, end - start):
+                        return True
+                    start = end
         except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise BackendError(
-                    f"cannot examine {mapping.path}: {error.strerror}", error.errno
-                ) from error
-        finally:
-            os.close(fd)
+            raise BackendError(
+                f"cannot examine {mapping.path}: {error.strerror}", error.errno
+            ) from error
         return False
 
     cdef void forget(self, int64_t base):
@@ -196,7 +176,7 @@ cdef class QueueFiles:
         self.forget(base)
         self.folder_dirty = True
         try:
-            os.unlink(path)
+            self.files.remove(path)
         except FileNotFoundError:
             logger.warning("%s was removed by another program", path)
         except OSError as error:
@@ -205,21 +185,33 @@ cdef class QueueFiles:
     cdef sync(self, int64_t base):
         # msync of a mapping for reading does nothing.
         if base in self.bases:
-            sync_path(file_path(self.folder, base))
+            self.sync_path(file_path(self.folder, base))
 
     cdef sync_folder(self):
         if not self.folder_dirty:
             return
         self.folder_dirty = False
         try:
-            sync_path(self.folder)
+            self.sync_path(self.folder)
         except BackendError:
             self.folder_dirty = True
             raise
 
+    cdef sync_path(self, str path):
+        """Sync a file or folder. Raises BackendError."""
+        try:
+            file = self.files.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise BackendError(f"cannot open {path}: {error.strerror}", error.errno) from error
+        with file:
+            try:
+                self.files.sync(file)
+            except OSError as error:
+                raise SyncError(f"cannot sync {path}: {error.strerror}", error.errno) from error
+
     cdef remove_folder(self):
         try:
-            os.rmdir(self.folder)
+            self.files.remove_folder(self.folder)
         except FileNotFoundError:
             return
         except OSError as error:

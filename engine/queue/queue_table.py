@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
@@ -11,11 +12,13 @@ from pathlib import Path
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue, forget_entries
 from congreve.engine.queue.queue_files import MappingBudget, MappingCache
-from congreve.io_backends.backend import sync_file_system
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import LIGHT_PREFIX
 
 #: Dirty queues from which on one sync of the file system is quicker than a sync of each file.
 GROUP_SYNC_AT = 64
+
+_FILE_NAME = re.compile(r"[0-9]{20}")
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ class QueueTable:
         mapping_limit: int = 1024,
         writable_limit: int = 0,
         removed_folder: str | Path | None = None,
+        files: FileSystem = DISK,
     ) -> None:
         """`folder` is the store's consumequeue; all queues share `mapping_limit` read mappings.
 
@@ -40,7 +44,8 @@ class QueueTable:
         self.folder = Path(folder)
         self.removed_folder = Path(removed_folder or f"{folder}.removed")
         self.file_size = file_size
-        self._cache = MappingCache(mapping_limit)
+        self._files = files
+        self._cache = MappingCache(mapping_limit, files)
         self.budget = MappingBudget(writable_limit)
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._removed: deque[tuple[Path, dict[int, ConsumeQueue]]] = deque()
@@ -92,19 +97,28 @@ class QueueTable:
         `ends(topic, queue_id)` returns a known end, else -1. Light message queues stay as RocketMQ
         left them: this broker does not read, repair or remove them.
         """
-        folders = _folders(self.folder)
+        folders = self._folders(self.folder)
         kept = [folder for folder in folders if not folder.name.startswith(LIGHT_PREFIX)]
         self.light_topics = len(folders) - len(kept)
         for topic_folder in kept:
-            for queue_folder in _folders(topic_folder.path):
+            for queue_folder in self._folders(topic_folder.path):
                 if _is_queue_id(queue_folder.name):
                     topic, queue_id = topic_folder.name, int(queue_folder.name)
                     self.get(topic, queue_id).load(ends(topic, queue_id))
                 else:
                     logger.warning("skipping %s: its name is not a queue id", queue_folder.path)
-        left = [Path(entry.path) for entry in _folders(self.removed_folder)]
+        left = [Path(entry.path) for entry in self._folders(self.removed_folder)]
         self._removed = deque((folder, {}) for folder in left)
         self._numbers = count(1 + max((int(f.name) for f in left if f.name.isdecimal()), default=0))
+
+    def has_files(self) -> bool:
+        """Whether the folder of some queue has a file; it looks at the disk. Raises StoreError."""
+        return any(
+            _FILE_NAME.fullmatch(entry.name)
+            for topic in self._folders(self.folder)
+            for queue in self._folders(topic.path)
+            for entry in self._files.entries(queue.path)
+        )
 
     def remove_topic(self, topic: str) -> int:
         """Remove all queues of a topic with one rename; their number.
@@ -114,12 +128,12 @@ class QueueTable:
         queues = self._topics.get(topic, {})
         folder, removed = self.folder / topic, self.removed_folder / str(next(self._numbers))
         if not queues:  # the folder may hold queues that load() skipped
-            _remove_folder(folder)
+            self._remove_folder(folder)
             return 0
         try:
-            if folder.exists():
-                self.removed_folder.mkdir(parents=True, exist_ok=True)
-                folder.rename(removed)
+            if self._files.exists(str(folder)):
+                self._files.make_folder(str(self.removed_folder))
+                self._files.rename(str(folder), str(removed))
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise StoreError(f"cannot move {folder} away: {error.strerror}") from error
@@ -138,18 +152,18 @@ class QueueTable:
             while queues:
                 queues.popitem()[1].unmap()
                 yield
-            for entry in _folders(folder):
+            for entry in self._folders(folder):
                 if _is_queue_id(entry.name):
                     self._made(entry.path, str(folder), int(entry.name)).destroy()
                     yield
-            _remove_folder(folder)
+            self._remove_folder(folder)
             self._removed.popleft()
 
     def _destroy(self, queues: dict[int, ConsumeQueue], folder: Path) -> None:
         """Remove queues in place: the folder of removed topics is on another file system."""
         for queue in queues.values():
             queue.destroy()
-        _remove_folder(folder)
+        self._remove_folder(folder)
 
     def _made(self, folder: str, topic: str, queue_id: int) -> ConsumeQueue:
         return ConsumeQueue(folder, topic, queue_id, self.file_size, self._cache, self.budget)
@@ -165,7 +179,7 @@ class QueueTable:
             for queue, _ in dirty:
                 queue.flush()
             return
-        sync_file_system(str(self.folder))
+        self._files.sync_all(str(self.folder))
         for queue, offset in dirty:
             queue.note_flushed(offset)
 
@@ -175,27 +189,24 @@ class QueueTable:
         for queue in self:
             queue.close()
 
+    def _remove_folder(self, folder: Path) -> None:
+        try:
+            self._files.remove_folder(str(folder))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise StoreError(f"cannot remove {folder}: {error.strerror}") from error
+            logger.warning("left %s in place: it holds files that are not ours", folder)
 
-def _remove_folder(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        if error.errno != errno.ENOTEMPTY:
-            raise StoreError(f"cannot remove {folder}: {error.strerror}") from error
-        logger.warning("left %s in place: it holds files that are not ours", folder)
+    def _folders(self, path: str | Path) -> list["os.DirEntry[str]"]:
+        try:
+            return [entry for entry in self._files.entries(str(path)) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"cannot list {path}: {error.strerror}") from error
 
 
 def _is_queue_id(name: str) -> bool:
     return name.isdecimal() and name == str(int(name)) and int(name) < 1 << 31
-
-
-def _folders(path: str | Path) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(path) as found:
-            return [entry for entry in found if entry.is_dir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(f"cannot list {path}: {error.strerror}") from error

@@ -16,6 +16,7 @@ from congreve.engine.queue.sums import sums_to
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import StateFile
 from congreve.io_backends.backend import Backend
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.parked import ParkingRule
 
 _TIMES = struct.Struct(">qqq")
@@ -34,8 +35,9 @@ class Checkpoint:
     We keep it for the reference, which starts its recovery by it; ours is QueueCheckpoint.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: FileSystem = DISK) -> None:
         self.path = path
+        self._files = files
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0
@@ -43,8 +45,8 @@ class Checkpoint:
     def load(self) -> None:
         """Read the file; after a missing or short one all times are 0."""
         try:
-            with open(self.path, "rb") as file:
-                head = file.read(_TIMES.size)
+            with self._files.open(self.path, os.O_RDONLY) as file:
+                head = self._files.read(file, _TIMES.size, 0)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -64,13 +66,10 @@ class Checkpoint:
             self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp
         )
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.ftruncate(descriptor, _FILE_SIZE)
-                os.pwrite(descriptor, times, 0)
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
+            with self._files.open(self.path, os.O_RDWR | os.O_CREAT) as file:
+                self._files.truncate(file, _FILE_SIZE)
+                self._files.write(file, times, 0)
+                self._files.sync_data(file)
         except OSError as error:
             raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
 
@@ -121,8 +120,9 @@ class QueueCheckpoint(msgspec.Struct, kw_only=True, rename="camel"):
 class QueueCheckpointFile:
     """`ROOT/congreve/queues.json`, sealed."""
 
-    def __init__(self, own_dir: str, *, read_only: bool = False) -> None:
-        self._file = StateFile(os.path.join(own_dir, "queues.json"), read_only=read_only)
+    def __init__(self, own_dir: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
+        path = os.path.join(own_dir, "queues.json")
+        self._file = StateFile(path, files=files, read_only=read_only)
 
     def load(self) -> QueueCheckpoint | None:
         """The saved checkpoint; None without a readable one: then the log is scanned."""
@@ -154,12 +154,13 @@ class Checkpointer:
         *,
         log_begin: Callable[[], int],
         store_time: Callable[[int, int], int],
+        files: FileSystem = DISK,
     ) -> None:
         """`store_time(physical_offset, size)` reads a record's store time in ms."""
-        self._file = QueueCheckpointFile(config.own_dir)
+        self._file = QueueCheckpointFile(config.own_dir, files=files)
         self._backend = backend
         self._queues = queues
-        self.times = Checkpoint(config.checkpoint_path)
+        self.times = Checkpoint(config.checkpoint_path, files)
         self._log_begin = log_begin
         self._store_time = store_time
         self._newest = (-1, 0)

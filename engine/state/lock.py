@@ -6,6 +6,7 @@ import struct
 from contextlib import suppress
 
 from congreve.engine.errors import StoreError, StoreLockedError
+from congreve.io_backends.files.file_system import DISK, File, FileSystem
 
 _CONTENT = b"lock"
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
@@ -15,25 +16,23 @@ def _flock(kind: int, start: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, 1, 0)
 
 
-def _missing(folder: str) -> list[str]:
+def _missing(files: FileSystem, folder: str) -> list[str]:
     """`folder` and those above it that are not there, the deepest first."""
     missing = []
-    while not os.path.isdir(folder):
+    while not files.is_folder(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
     return missing
 
 
-def is_held(path: str) -> bool:
+def is_held(path: str, files: FileSystem = DISK) -> bool:
     """Whether a broker, of RocketMQ or ours, holds the store's lock; asked without taking it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = files.open(path, os.O_RDONLY)
     except OSError:
         return False
-    try:
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 0))
-    finally:
-        os.close(descriptor)
+    with file:
+        answer = files.record_lock(file, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 0))
     return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 
@@ -44,9 +43,10 @@ class FolderLock:
     paths may lead to it.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, files: FileSystem = DISK) -> None:
         self.folder = folder
-        self._descriptor: int | None = None
+        self._files = files
+        self._file: File | None = None
 
     def acquire(self) -> None:
         """Make the folder where it is missing, and lock it.
@@ -54,27 +54,27 @@ class FolderLock:
         Raises StoreLockedError where another store has it, StoreError where it cannot be opened.
         """
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._files.make_folder(self.folder)
+            file = self._files.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise StoreError(
                 f"cannot open the log's folder {self.folder}: {error.strerror}"
             ) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._files.lock(file)
         except OSError as error:
-            os.close(descriptor)
+            file.close()
             raise StoreLockedError(
                 f"{self.folder} is in use by the store of another storePathRootDir: "
                 "stop that broker, or choose another storePathCommitLog"
             ) from error
-        self._descriptor = descriptor
+        self._file = file
 
     def release(self) -> None:
         """Release the lock; idempotent."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class StoreLock:
@@ -84,9 +84,10 @@ class StoreLock:
     owner, so a plain record lock on byte 1 names the process.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: FileSystem = DISK) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self._files = files
+        self._file: File | None = None
         self._made: list[str] = []
 
     def acquire(self) -> None:
@@ -95,55 +96,55 @@ class StoreLock:
         Raises StoreLockedError, which names the holder, and StoreError where the file cannot be
         made.
         """
-        self._made = _missing(os.path.dirname(os.path.abspath(self.path)))
+        self._made = _missing(self._files, os.path.dirname(os.path.abspath(self.path)))
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._files.make_folder(os.path.dirname(self.path))
+            file = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StoreError(
                 f"cannot open the store's lock {self.path}: {error.strerror}"
             ) from error
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, 0))
+            self._files.record_lock(file, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, 0))
         except (BlockingIOError, PermissionError) as error:
-            owner = self._owner(descriptor)
-            os.close(descriptor)
+            owner = self._owner(file)
+            file.close()
             raise StoreLockedError(
                 f"{os.path.dirname(self.path)} is in use by {owner}: "
                 "stop that broker, or choose another folder"
             ) from error
         try:
-            fcntl.fcntl(descriptor, fcntl.F_SETLK, _flock(fcntl.F_WRLCK, 1))
-            os.pwrite(descriptor, _CONTENT, 0)
-            os.fsync(descriptor)
+            self._files.record_lock(file, fcntl.F_SETLK, _flock(fcntl.F_WRLCK, 1))
+            self._files.write(file, _CONTENT, 0)
+            self._files.sync(file)
         except OSError as error:
-            os.close(descriptor)
+            file.close()
             raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
-        self._descriptor = descriptor
+        self._file = file
 
     def release(self) -> None:
         """Release the lock; idempotent. The file stays, as RocketMQ leaves it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def remove(self) -> None:
         """Release the lock, and remove the file and the folders that acquire() made for it."""
         with suppress(OSError):
-            os.unlink(self.path)
+            self._files.remove(self.path)
         self.release()
         for folder in self._made:
             with suppress(OSError):
-                os.rmdir(folder)
+                self._files.remove_folder(folder)
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._descriptor is not None
+        return self._file is not None
 
-    def _owner(self, descriptor: int) -> str:
+    def _owner(self, file: File) -> str:
         for byte in (0, 1):
-            answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, _flock(fcntl.F_WRLCK, byte))
+            answer = self._files.record_lock(file, fcntl.F_GETLK, _flock(fcntl.F_WRLCK, byte))
             kind, _, _, _, pid = struct.unpack(_FLOCK, answer)
             if kind != fcntl.F_UNLCK and pid > 0:
                 return f"process {pid}"

@@ -12,10 +12,10 @@ import msgspec
 
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.errors import CongreveError
-from congreve.io_backends.backend import sync_folder
+from congreve.io_backends.files.file_system import DISK, File, FileSystem
 
-# sync_folder is here for the broker, too, which does not know the I/O backends.
-__all__ = ["DAMAGED_MAX", "StateFile", "sync_folder"]
+# The file layer is here for the broker, too, which does not know the I/O backends.
+__all__ = ["DAMAGED_MAX", "DISK", "File", "FileSystem", "StateFile"]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -49,9 +49,10 @@ class StateFile:
     read back as NAME.tmp, then renamed, then the folder is synced.
     """
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(self, path: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
         """`read_only`: load() leaves a damaged file where it is; replace() raises StoreError."""
         self.path = path
+        self._files = files
         self._read_only = read_only
         self.backup_path = path + ".bak"
         self.was_damaged = False
@@ -70,7 +71,7 @@ class StateFile:
         """
         for path in (self.path, self.backup_path):
             try:
-                text = _read(path)
+                text = self._read(path)
                 value = parse(text)
             except FileNotFoundError:
                 continue
@@ -101,22 +102,20 @@ class StateFile:
         temporary = self.path + ".tmp"
         try:
             data = text.encode()
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            with open(temporary, "w+b", opener=self._open_alike) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                file.seek(0)
-                if file.read() != data:
+            self._files.make_folder(os.path.dirname(self.path))
+            with self._open_alike(temporary) as file:
+                self._files.write(file, data, 0)
+                self._files.sync(file)
+                if self._files.read(file, len(data) + 1, 0) != data:
                     raise StoreError(f"cannot write {self.path}: what was written reads otherwise")
             if not self._in_the_way:
                 self._keep_backup()
-            os.replace(temporary, self.path)
+            self._files.rename(temporary, self.path)
             self._in_the_way = False
-            sync_folder(os.path.dirname(self.path))
+            self._files.sync_folder(os.path.dirname(self.path))
         except (OSError, UnicodeEncodeError, StoreError) as error:
             with suppress(OSError):
-                os.unlink(temporary)
+                self._files.remove(temporary)
             if isinstance(error, StoreError):
                 raise
             why = error.strerror if isinstance(error, OSError) else error
@@ -144,12 +143,12 @@ class StateFile:
             (
                 name
                 for number in range(1, DAMAGED_MAX)
-                if not os.path.lexists(name := f"{path}.damaged-{number}")
+                if not self._files.exists(name := f"{path}.damaged-{number}")
             ),
             f"{path}.damaged-{DAMAGED_MAX}",
         )
         try:
-            os.replace(path, kept)
+            self._files.rename(path, kept)
         except OSError as error:
             self._in_the_way |= path == self.path
             logger.error(
@@ -158,29 +157,33 @@ class StateFile:
         else:
             logger.error("%s is damaged (%s): kept as %s", path, why, kept)
 
-    def _open_alike(self, path: str, flags: int) -> int:
+    def _open_alike(self, path: str) -> File:
         # The new file gets the mode of the old one: it may hold secrets.
-        descriptor = os.open(path, flags, 0o666)
-        with suppress(FileNotFoundError):
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(self.path).st_mode))
-        return descriptor
+        file = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            mode = stat.S_IMODE(self._files.status(self.path).st_mode)
+            self._files.set_mode(file, mode)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            file.close()
+            raise
+        return file
 
     def _keep_backup(self) -> None:
         # A second name for the old text, moved into place in one step.
         link = self.backup_path + ".tmp"
         with suppress(FileNotFoundError):
-            os.unlink(link)
+            self._files.remove(link)
         try:
-            os.link(self.path, link)
+            self._files.link(self.path, link)
         except FileNotFoundError:
             return
-        os.replace(link, self.backup_path)
+        self._files.rename(link, self.backup_path)
 
-
-def _read(path: str) -> str:
-    """The whole text; OSError, ValueError for one that is empty or no UTF-8."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    if not text.strip("\0 \t\r\n"):
-        raise ValueError("it is empty")
-    return text
+    def _read(self, path: str) -> str:
+        """The whole text; OSError, ValueError for one that is empty or no UTF-8."""
+        text = self._files.read_all(path).decode()
+        if not text.strip("\0 \t\r\n"):
+            raise ValueError("it is empty")
+        return text

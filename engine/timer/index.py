@@ -26,6 +26,7 @@ from congreve.engine.timer.cursor import TimerCursor
 from congreve.engine.timer.deliveries import DeliveryScan
 from congreve.engine.timer.run import Merge, Run, RunReader, merged_blocks, write_run
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import TIMER_QUEUE_ID, TIMER_TOPIC
 
 MEMORY_MAX = 1 << 18  # entries in memory before a run is written
@@ -66,6 +67,7 @@ class TimerIndex:
         *,
         repair: QueueRepair,
         wait_durable: Callable[[int, float], bool],
+        files: FileSystem = DISK,
         memory_max: int = MEMORY_MAX,
         runs_max: int = RUNS_MAX,
     ) -> None:
@@ -74,7 +76,8 @@ class TimerIndex:
         """Entry of the queue that is to be repaired before ingest() can go on."""
         self._repair = repair
         self._folder = os.path.join(config.own_dir, "timer")
-        self._file = StateFile(os.path.join(config.own_dir, "timer.json"))
+        self._files = files
+        self._file = StateFile(os.path.join(config.own_dir, "timer.json"), files=files)
         self.queue = queues.get(TIMER_TOPIC, TIMER_QUEUE_ID)
         self._scan = DeliveryScan(commit_log, queues)
         self._log = commit_log
@@ -102,7 +105,7 @@ class TimerIndex:
             state = None
         if state is not None:
             self._cursor = TimerCursor.from_rows(state.cursor)
-            self._runs = [Run(self._folder, name, count) for name, count in state.runs]
+            self._runs = [self._run(name, count) for name, count in state.runs]
         if (
             state is None
             or state.inserted > self.queue.max
@@ -243,7 +246,7 @@ class TimerIndex:
     def _write_memory(self) -> Callable[[], Publish]:
         pairs = self._merge.heap.memory()
         below = int(pairs[:, 1].max()) + 1
-        run = Run(self._folder, self._new_name(), len(pairs))
+        run = self._run(self._new_name(), len(pairs))
         state, log_end = self._state([*self._runs, run], self._next), self._log.max_offset
 
         def publish() -> None:
@@ -252,7 +255,7 @@ class TimerIndex:
 
         def work() -> Publish:
             ordered = pairs[numpy.lexsort((pairs[:, 1], pairs[:, 0]))]
-            write_run(self._folder, run.name, [ordered])
+            write_run(self._folder, run.name, [ordered], self._files)
             self._replace(state, log_end)
             return publish
 
@@ -269,7 +272,7 @@ class TimerIndex:
             readers = [
                 RunReader(run, run.first_behind(*cursor.mark), cursor.keep) for run in smallest
             ]
-            run = write_run(self._folder, name, merged_blocks(readers))
+            run = write_run(self._folder, name, merged_blocks(readers), self._files)
             state = TimerState(
                 log_end=said_at,
                 inserted=inserted,
@@ -339,6 +342,9 @@ class TimerIndex:
         start = run.first_behind(*self._cursor.mark)
         return RunReader(run, start, self._cursor.keep)
 
+    def _run(self, name: str, count: int) -> Run:
+        return Run(self._folder, name, count, self._files)
+
     def _new_name(self) -> str:
         numbers = [int(run.name.removesuffix(SUFFIX)) for run in self._runs]
         return f"{max(numbers, default=0) + 1:020d}{SUFFIX}"
@@ -347,11 +353,11 @@ class TimerIndex:
         """Remove runs that a crash left unfinished, or that the state does not name."""
         known = {run.name for run in self._runs}
         try:
-            names = os.listdir(self._folder)
+            names = [entry.name for entry in self._files.entries(self._folder)]
         except FileNotFoundError:
             return
         except OSError as error:
             raise StoreError(f"cannot list {self._folder}: {error.strerror}") from error
         for name in names:
             if name.endswith(SUFFIX) and name not in known:
-                Run(self._folder, name, 0).remove()
+                self._run(name, 0).remove()

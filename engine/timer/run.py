@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from congreve.engine.errors import StoreError
 from congreve.engine.timer.heap import TimerHeap
+from congreve.io_backends.files.file_system import DISK, FileSystem
 
 PAIR = 16  # bytes: wake i64, physical offset i64, little endian
 BLOCK = 4_096  # pairs of a run in memory
@@ -21,7 +22,8 @@ Keep = Callable[[NDArray[int64]], NDArray[numpy.bool_]]
 class Run:
     """A file of pairs (wake, physical offset), ascending; written once, then only read."""
 
-    def __init__(self, folder: str, name: str, count: int) -> None:
+    def __init__(self, folder: str, name: str, count: int, files: FileSystem = DISK) -> None:
+        self._files = files
         self.name = name
         self.count = count
         self.path = os.path.join(folder, name)
@@ -36,7 +38,7 @@ class Run:
     def whole(self) -> bool:
         """Whether the file is there with all its pairs."""
         try:
-            return os.path.getsize(self.path) == self.count * PAIR
+            return self._files.status(self.path).st_size == self.count * PAIR
         except OSError:
             return False
 
@@ -55,15 +57,17 @@ class Run:
     def read(self, index: int, count: int) -> NDArray[int64]:
         """Pairs from `index` on, fewer at the end, none behind it; StoreError."""
         try:
-            flat = numpy.fromfile(self.path, "<i8", 2 * count, offset=index * PAIR)
+            with self._files.open(self.path, os.O_RDONLY) as file:
+                data = self._files.read(file, count * PAIR, index * PAIR)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror}") from error
+        flat = numpy.frombuffer(data, "<i8", len(data) // PAIR * 2)
         return flat.reshape(-1, 2).astype(int64, copy=False)
 
     def remove(self) -> None:
         """Remove the file where it exists. Raises StoreError."""
         try:
-            os.unlink(self.path)
+            self._files.remove(self.path)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -126,21 +130,23 @@ class Merge:
         return pieces[0] if len(pieces) == 1 else numpy.concatenate(pieces)
 
 
-def write_run(folder: str, name: str, blocks: Iterable[NDArray[int64]]) -> Run:
+def write_run(
+    folder: str, name: str, blocks: Iterable[NDArray[int64]], files: FileSystem = DISK
+) -> Run:
     """A new run of these sorted pairs, durable when it returns; StoreError."""
     path = os.path.join(folder, name)
     count = 0
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(path, "wb") as file:
+        files.make_folder(folder)
+        with files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
             for pairs in blocks:
-                file.write(numpy.ascontiguousarray(pairs, "<i8").data)
+                data = numpy.ascontiguousarray(pairs, "<i8").tobytes()
+                files.write(file, data, count * PAIR)
                 count += len(pairs)
-            file.flush()
-            os.fsync(file.fileno())
+            files.sync(file)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
-    return Run(folder, name, count)
+    return Run(folder, name, count, files)
 
 
 def merged_blocks(runs: Iterable[RunReader]) -> Iterable[NDArray[int64]]:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.retention import MAX_FILES_A_ROUND, Retention, SegmentAge, disk_use
+from congreve.engine.retention import MAX_FILES_A_ROUND, Retention, SegmentAge
 
 HOUR = 3_600_000
 NOON = int(time.mktime((2024, 5, 17, 12, 30, 0, 0, 0, -1)) * 1000)
@@ -54,11 +54,6 @@ def test_manual_rounds_ignore_the_hour_and_run_out() -> None:
 def test_several_hours_of_deletion() -> None:
     rule = retention(delete_when="04;12")
     assert rule.expired(ages(NOON, 80), NOON, 0.1) == [0]
-
-
-def test_disk_use_of_nowhere_is_unknown() -> None:
-    assert disk_use("/nonexistent/folder") == -1.0
-    assert 0 <= disk_use("/") <= 1
 
 
 def test_puts_are_refused_above_090_and_taken_again_at_085() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.io_backends.disk import check_usable, disk_of
+from congreve.io_backends.disk import check_usable, disk_of, used_share
 from congreve.io_backends.errors import BackendError
 
 
@@ -52,3 +52,8 @@ def test_a_full_disk_is_refused_with_what_is_missing(tmp_path: Path) -> None:
 def test_a_read_only_file_system_is_refused() -> None:
     with pytest.raises(BackendError, match=r"read-only|has 0 MiB left"):
         check_usable("/proc/self", 1)
+
+
+def test_the_used_share_of_nowhere_is_unknown() -> None:
+    assert used_share("/nonexistent/folder") == -1.0
+    assert 0 <= used_share("/") <= 1

@@ -1,13 +1,14 @@
 """The table of all queues."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.queue_table import GROUP_SYNC_AT, QueueTable
+from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.file_system import DISK
 
 
 def maps_in_use():
@@ -89,28 +90,20 @@ def test_what_a_kill_left_of_removed_topics_is_unlinked_later(tmp_path: Path) ->
 
 
 def test_a_topic_on_another_file_system_than_the_removed_ones_is_unlinked_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    def rename(source: Path, target: Path) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-    table = QueueTable(tmp_path / "queues", 80)
+    files = FaultyFileSystem(DISK, Failpoint("rename", "", errno.EXDEV))
+    table = QueueTable(tmp_path / "queues", 80, files=files)
     table.get("a", 0).append(0, 0, 10, 1)
-    monkeypatch.setattr(Path, "rename", rename)
     assert table.remove_topic("a") == 1
     assert list(table.folder.iterdir()) == []
     list(table.unlink_steps())
 
 
-def test_a_topic_that_cannot_be_removed_keeps_its_queues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rename(source: Path, target: Path) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    table = QueueTable(tmp_path / "queues", 80)
+def test_a_topic_that_cannot_be_removed_keeps_its_queues(tmp_path: Path) -> None:
+    files = FaultyFileSystem(DISK, Failpoint("rename", "", errno.EROFS))
+    table = QueueTable(tmp_path / "queues", 80, files=files)
     table.get("a", 0).append(0, 0, 10, 1)
-    monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(StoreError, match="cannot move"):
         table.remove_topic("a")
     assert table.get("a", 0)[0] == (0, 10, 1)

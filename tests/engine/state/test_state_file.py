@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,17 @@ import pytest
 
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.state.state_file import StateFile
+from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.file_system import DISK
+from congreve.io_backends.files.recording import Call, RecordingFileSystem
+
+
+class EndedError(Exception):
+    """Stands for the end of the process."""
+
+
+def end() -> None:
+    raise EndedError
 
 
 def load(path: Path) -> Any:
@@ -84,19 +97,12 @@ def test_a_file_that_is_a_folder_or_may_not_be_read_stops_no_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
-def test_a_shortage_or_a_wrong_mode_is_not_taken_for_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_shortage_or_a_wrong_mode_is_not_taken_for_damage(tmp_path: Path, number: int) -> None:
     path = tmp_path / "a.json"
     path.write_text("1")
-
-    def fails(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("builtins.open", fails)
+    files = FaultyFileSystem(DISK, Failpoint("open", "a.json", number))
     with pytest.raises(StoreError, match=os.strerror(number)):
-        load(path)
-    monkeypatch.undo()
+        StateFile(str(path), files=files).load(json.loads)
     assert list(tmp_path.iterdir()) == [path]
     assert load(path) == 1
 
@@ -119,3 +125,43 @@ def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot write"):
         file.replace("2")
     assert load(tmp_path / "a.json") == 1
+
+
+def test_a_save_makes_these_calls_in_this_order(tmp_path: Path) -> None:
+    files = RecordingFileSystem(DISK, str(tmp_path))
+    file = StateFile(str(tmp_path / "config" / "a.json"), files=files)
+    file.replace("1")
+    files.calls.clear()
+    file.replace("22")
+    assert files.calls == [
+        Call("make_folder", "config", 0),
+        Call("create", "config/a.json.tmp", 0),
+        Call("status", "config/a.json", 0),
+        Call("set_mode", "config/a.json.tmp", 0),
+        Call("write", "config/a.json.tmp", 2),
+        Call("sync", "config/a.json.tmp", 0),
+        Call("read", "config/a.json.tmp", 3),
+        Call("remove", "config/a.json.bak.tmp", 0),
+        Call("link", "config/a.json.bak.tmp", 0),
+        Call("rename", "config/a.json.bak", 0),
+        Call("rename", "config/a.json", 0),
+        Call("sync_folder", "config", 0),
+    ]
+
+
+def test_a_save_that_fails_or_is_cut_off_at_any_call_leaves_a_whole_text(tmp_path: Path) -> None:
+    flow = RecordingFileSystem(DISK, str(tmp_path))
+    first = StateFile(str(tmp_path / "whole" / "a.json"), files=flow)
+    first.replace("1")
+    flow.calls.clear()
+    first.replace("2")
+    for number, does in product(range(1, len(flow.calls) + 1), (errno.ENOSPC, "before", "after")):
+        path = str(tmp_path / f"{number}-{does}" / "a.json")
+        StateFile(path).replace("1")
+        point = Failpoint("", path.removesuffix("/a.json"), does, nth=number)
+        file = StateFile(path, files=FaultyFileSystem(DISK, point, end))
+        with suppress(StoreError, EndedError):
+            file.replace("2")
+        assert StateFile(path).load(int) in (1, 2), point
+        file.replace("3")
+        assert StateFile(path).load(int) == 3, point

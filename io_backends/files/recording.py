@@ -1,0 +1,45 @@
+"""A file system that remembers what was asked of it."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from congreve.io_backends.files.file_system import FileSystem
+from congreve.io_backends.files.intercepted import InterceptedFileSystem
+
+T = TypeVar("T")
+
+#: Calls that change nothing on disk.
+READS = frozenset(
+    {"open", "read", "next_data", "record_lock", "lock", "map"}
+    | {"status", "exists", "is_folder", "entries"}
+)
+
+
+class Call(NamedTuple):
+    """One call: its name, the path below the root, and its bytes (0 where it has none)."""
+
+    name: str
+    path: str
+    size: int
+
+
+class RecordingFileSystem(InterceptedFileSystem):
+    """Keeps the calls on paths below `root`, in order, also those that fail."""
+
+    def __init__(self, inner: FileSystem, root: str) -> None:
+        super().__init__(inner)
+        self._root = root.rstrip("/")
+        self.calls: list[Call] = []
+        """All calls so far."""
+
+    @property
+    def changes(self) -> list[Call]:
+        """The calls that change or sync something."""
+        return [call for call in self.calls if call.name not in READS]
+
+    def around(self, call: str, path: str, size: int, make: Callable[[], T]) -> T:
+        """Note the call, then do it."""
+        if path == self._root or path.startswith(self._root + "/"):
+            self.calls.append(Call(call, os.path.relpath(path, self._root), size))
+        return make()
