@@ -70,8 +70,8 @@ cdef class Segment:
     def append(self, data):
         """Copy bytes behind `written` and advance it; only the one writer may call this.
 
-        `data` is any contiguous buffer. Returns False and changes nothing where the segment or the
-        backend has no space for them now.
+        `data` is any contiguous buffer. Returns False, without a change, if the segment or the
+        backend has no space for them now (RocketMQ: MappedFile.appendMessage).
         """
         cdef Py_buffer given
         cdef bint room
@@ -105,12 +105,12 @@ cdef class Segment:
         raise NotImplementedError
 
     def prewrite(self, upto=None):
-        """Write zeros behind `written` and sync them, for a segment that is not attached yet.
+        """Write zeros behind `written` and sync them, before the segment is attached.
 
         It stops at `upto`, a multiple of 4096, or at the end; the next call continues there.
-        Blocks that were written once are synced faster than blocks that are only reserved.
-        A recycled segment, opened with nothing written, holds only zeros afterwards. Raises
-        BackendError.
+        The disk syncs blocks that were written before faster than blocks that are only reserved.
+        A recycled segment, opened with `written` 0, holds only zeros afterwards. Raises
+        BackendError. (RocketMQ: MappedFile.warmMappedFile.)
         """
         cdef int64_t end = self.size if upto is None else min(<int64_t> upto, self.size)
         if end > self.prewritten:
@@ -126,7 +126,7 @@ cdef class Segment:
 
 
 cdef class Backend:
-    """Creates segments and makes what was appended to them durable."""
+    """Creates segments and makes appended bytes durable (RocketMQ: FlushCommitLogService)."""
 
     def __cinit__(self):
         cdef pthread_condattr_t attributes
@@ -137,7 +137,7 @@ cdef class Backend:
         self.bus_errors = bus_errors()
         self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         if self.event_fd < 0:
-            raise BackendError(f"cannot make an eventfd: {os.strerror(errno)}")
+            raise BackendError(f"cannot create an eventfd: {os.strerror(errno)}")
 
     def __dealloc__(self):
         if self.event_fd >= 0:
@@ -147,7 +147,7 @@ cdef class Backend:
 
     @property
     def name(self):
-        """What `ioBackend` calls it."""
+        """The backend's name in the setting `ioBackend`."""
         raise NotImplementedError
 
     @property
@@ -186,7 +186,7 @@ cdef class Backend:
         return True
 
     cdef void succeed(self, int64_t durable) noexcept nogil:
-        # A sync of a page that is no file's any more succeeds.
+        # A sync succeeds even if a page no longer belongs to its file.
         if self.lost_page():
             return
         if self.failure == 0 and durable > self.durable:
@@ -216,7 +216,7 @@ cdef class Backend:
         Raises BackendError.
         """
         if os.path.lexists(path):
-            raise BackendError(f"cannot move {segment.path} to {path}: it exists already")
+            raise BackendError(f"cannot move {segment.path} to {path}: the target already exists")
         origin = segment.path
         try:
             os.rename(origin, path)
@@ -229,29 +229,29 @@ cdef class Backend:
             ) from error
 
     def attach(self, Segment segment):
-        """Add `segment` to those that the backend makes durable; call it in offset order."""
+        """Make the backend responsible for `segment`; call it in the order of offsets."""
         raise NotImplementedError
 
     def start(self, int64_t durable_offset):
-        """Start the backend, after recovery: all below `durable_offset` is durable already.
+        """Start the backend, after recovery made all bytes below `durable_offset` durable.
 
-        Raises BackendError where it was started before.
+        Raises BackendError if it has been started before.
         """
         raise NotImplementedError
 
     def stop(self):
-        """Make everything written durable, then stop; idempotent."""
+        """Make all appended bytes durable, then stop; idempotent."""
         raise NotImplementedError
 
     def request(self, int64_t upto):
-        """Ask that all below `upto` becomes durable; returns at once."""
+        """Request that all bytes below `upto` become durable; returns at once."""
         self.request_durable(upto)
 
     def write_through(self, int64_t upto):
-        """Like request(), but where one write is all that is needed, it is done before returning.
+        """Like request(), but it executes the write itself if a single write is enough.
 
-        True: `upto` is durable, and the eventfd is not signalled. It serves a caller that is alone:
-        waking it when a write is done can take as long as the write.
+        Returns True if `upto` is durable then; the eventfd is not signalled. This helps a lone
+        sender: waking the caller after a write can take as long as the write.
         """
         cdef bint done
         with nogil:
@@ -259,7 +259,7 @@ cdef class Backend:
         return done
 
     def wait_durable(self, int64_t upto, double timeout_s):
-        """Ask for `upto` and block until it is durable (True), or failed or late (False)."""
+        """Request `upto` and block: True once it is durable, False after a failure or timeout."""
         cdef timespec deadline
         cdef int64_t nanoseconds
         cdef bint reached
@@ -286,7 +286,7 @@ cdef void announce(Backend backend) noexcept nogil:
 
 
 def sync_file_system(folder):
-    """Make all that was written on the file system of `folder` durable. Raises BackendError."""
+    """Sync the whole file system of `folder` (syncfs). Raises BackendError."""
     cdef int fd = open_folder(folder)
     cdef int failed
     with nogil:

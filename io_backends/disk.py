@@ -1,4 +1,4 @@
-"""What kind of disk lies under a folder, and whether a commit log may be stored there."""
+"""The disk of a folder, and whether it can hold a commit log."""
 
 import math
 import os
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from congreve.io_backends.errors import BackendError
 
-#: Their servers answer for durability, not the disk that a sync is meant for.
+#: With these, a server decides about durability, and a sync may not reach a disk.
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "lustre", "ncpfs"}
     | {"nfs", "nfs4", "ocfs2", "smb3", "smbfs", "virtiofs"}
@@ -25,7 +25,7 @@ class Disk:
 
     @property
     def network(self) -> bool:
-        """Whether the file system is a network's: its server answers for durability."""
+        """Whether it is a network file system, whose server decides about durability."""
         return self.file_system in NETWORK_FILE_SYSTEMS or self.file_system.startswith(
             _NETWORK_FUSE
         )
@@ -45,13 +45,13 @@ def used_share(path: str) -> float:
 
 
 def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:
-    """The disk under `folder`; BackendError where there is no such folder."""
+    """The disk of `folder`. Raises BackendError if the folder does not exist."""
     try:
         space = os.statvfs(folder)
         with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
             mount, file_system = _mount_of(os.path.realpath(folder), lines.read())
     except OSError as error:
-        raise BackendError(f"cannot look at {folder}: {error.strerror}") from error
+        raise BackendError(f"cannot stat {folder}: {error.strerror}") from error
     return Disk(
         mount,
         file_system,
@@ -61,7 +61,7 @@ def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:
 
 
 def _mount_of(path: str, table: str) -> tuple[str, str]:
-    """Mount point and file system: the longest that `path` lies under, the last of equals."""
+    """Mount point and file system of `path`: the longest prefix, the last of equal ones."""
     best = ("/", "unknown")
     for line in table.splitlines():
         before, _, behind = line.partition(" - ")
@@ -72,20 +72,23 @@ def _mount_of(path: str, table: str) -> tuple[str, str]:
 
 
 def check_usable(folder: str, room: int, *, mounts: str = "/proc/self/mountinfo") -> Disk:
-    """The disk under `folder`; BackendError where `room` bytes cannot be written or trusted."""
+    """The disk of `folder`.
+
+    Raises BackendError if the folder cannot take `room` bytes, or is on a network file system.
+    """
     if not os.path.isdir(folder):
-        what = "is no folder" if os.path.exists(folder) else "does not exist"
-        raise BackendError(f"{folder} {what}: name the folder that the store is to lie in")
+        what = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise BackendError(f"{folder} {what}: give the folder of the store")
     disk = disk_of(folder, mounts=mounts)
     if disk.network:
         raise BackendError(
-            f"{folder} lies on {disk.file_system}, over the network: only its server knows "
-            "whether a sync reaches a disk; use a local disk"
+            f"{folder} is on {disk.file_system}, a network file system, where a sync may not "
+            "reach a disk: use a local disk"
         )
     if disk.read_only or not os.access(folder, os.W_OK | os.X_OK):
-        raise BackendError(f"{folder} is read-only: nothing can be written there")
+        raise BackendError(f"{folder} is on a read-only file system: remount it writable")
     if disk.free < room:
         raise BackendError(
-            f"{folder} has {disk.free >> 20} MiB left, {room >> 20} MiB are needed: make room there"
+            f"{folder} has {disk.free >> 20} MiB free, but {room >> 20} MiB are needed: free some"
         )
     return disk

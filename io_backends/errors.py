@@ -6,7 +6,7 @@ from congreve.errors import CongreveError
 class BackendError(CongreveError):
     """A file could not be created, opened, mapped, written or made durable.
 
-    `errno` is the system's number for it, 0 where there is none.
+    `errno` is the system's error number, or 0 without one.
     """
 
     def __init__(self, text: str, errno: int = 0) -> None:
@@ -15,12 +15,12 @@ class BackendError(CongreveError):
 
 
 class SyncError(BackendError):
-    """A sync failed: what was written may not be on disk, even if a later sync succeeds."""
+    """A sync failed: written bytes may not be on disk, even if a later sync succeeds."""
 
 
 class SegmentSizeError(BackendError):
-    """A file on disk does not have the size that the store's settings ask for."""
+    """A file on disk does not have the size in the store's settings."""
 
 
 class NoBufferError(BackendError):
-    """All memory for appended bytes waits for the disk; try again when the disk has caught up."""
+    """All buffers for appended bytes wait for the disk; try again when the disk has caught up."""

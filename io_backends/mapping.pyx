@@ -1,4 +1,4 @@
-"""A whole file mapped into memory; every mapping of this project is made here."""
+"""A file mapped into memory; this module creates all mappings of files."""
 
 from libc.errno cimport EEXIST, EIO, ENOENT, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -29,9 +29,9 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void *addr, size_t length, int advice)
 
 
-cdef int64_t PAGE = 4096  # msync and hole punching want page multiples
-cdef int64_t ZEROS = 4 << 20  # written at once,
-cdef int64_t ZEROS_SYNCED = 32 << 20  # and as many synced: others' syncs wait for no more
+cdef int64_t PAGE = 4096  # msync and hole punching need multiples of it
+cdef int64_t ZEROS = 4 << 20  # bytes written at once
+cdef int64_t ZEROS_SYNCED = 32 << 20  # bytes synced at once, because other syncs wait for them
 
 
 cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
@@ -42,13 +42,12 @@ cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil:
 
 
 cdef class Mapping:
-    """One file mapped shared and whole, held without a descriptor (RocketMQ: MappedFile).
+    """A complete file, mapped shared, without an open descriptor (RocketMQ: MappedFile).
 
-    Exports its bytes through the buffer protocol (1-d, itemsize 1); unmapped when the object and
-    every view on it are gone. Raises BackendError, or SegmentSizeError where the file on disk has
-    another size than asked for.
-
-    Map `size` bytes of `path`; with `create` the file must not exist and is made sparse.
+    It maps the `size` bytes of `path`; with `create` the file must not exist and is created
+    sparse. It exports its bytes through the buffer protocol (1-d, itemsize 1), and is unmapped
+    when the object and all its views have been freed. Raises BackendError, and SegmentSizeError
+    if the file on disk has another size.
     """
 
     def __cinit__(self, str path, int64_t size, *, bint create=False, bint writable=True):
@@ -67,7 +66,7 @@ cdef class Mapping:
         if fd < 0:
             failed = errno
             if failed == EEXIST:
-                raise BackendError(f"cannot create {path}: it exists already")
+                raise BackendError(f"cannot create {path}: it already exists")
             if failed == ENOENT:
                 raise BackendError(f"cannot open {path}: no such file or folder")
             raise BackendError(f"cannot open {path}: {os.strerror(failed)}", failed)
@@ -77,14 +76,14 @@ cdef class Mapping:
                     failed = errno if ftruncate(fd, size) != 0 else 0
                 if failed:
                     raise BackendError(
-                        f"cannot size {path} to {size} bytes: {os.strerror(failed)}", failed
+                        f"cannot resize {path} to {size} bytes: {os.strerror(failed)}", failed
                     )
             if fstat(fd, &info) != 0:
                 raise BackendError(f"cannot stat {path}: {os.strerror(errno)}", errno)
             if info.st_size != size:
                 raise SegmentSizeError(
-                    f"{path} has {info.st_size} bytes, the settings ask for {size}: "
-                    "open the store with the sizes that it was written with"
+                    f"{path} has {info.st_size} bytes, but the settings say {size}: "
+                    "use the file sizes that the store was written with"
                 )
             at = mmap(NULL, size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, fd, 0)
             if at == MAP_FAILED:
@@ -144,7 +143,7 @@ cdef class Mapping:
             self.advise(0, min(end, self.size), MADV_DONTNEED)
 
     def flush(self, int64_t start=0, end=None):
-        """msync bytes [start, end); BackendError where the kernel refuses."""
+        """msync bytes [start, end). Raises SyncError."""
         cdef int64_t stop = self.size if end is None else end
         cdef int failed
         with nogil:
@@ -153,7 +152,10 @@ cdef class Mapping:
             raise SyncError(f"cannot sync {self.path}: {os.strerror(failed)}", failed)
 
     def reserve(self, int64_t start, int64_t end):
-        """Allocate disk blocks of [start, end): a full disk is an error now, not a SIGBUS."""
+        """Allocate disk blocks for [start, end), so that a full disk cannot cause a SIGBUS later.
+
+        Raises BackendError.
+        """
         cdef int64_t length = min(end, self.size) - start
         cdef int failed = 0
         cdef int fd
@@ -176,7 +178,7 @@ cdef class Mapping:
             )
 
     def zero_from(self, int64_t start):
-        """Make every byte from `start` to the end zero, on disk, before returning."""
+        """Set all bytes from `start` to the end to zero and sync them. Raises BackendError."""
         cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_CLOEXEC)
         cdef int failed = errno
         if fd < 0:
@@ -192,7 +194,7 @@ cdef class Mapping:
             )
 
     def prewrite(self, int64_t start, int64_t end):
-        """Write zeros to [start, end) and sync them; the blocks stay. BackendError."""
+        """Write zeros to [start, end) and sync them; the blocks stay. Raises BackendError."""
         cdef int fd = c_open(os.fsencode(self.path), O_WRONLY | O_CLOEXEC)
         cdef int failed = errno
         if fd >= 0:
@@ -224,7 +226,7 @@ cdef class Mapping:
         return failed
 
 
-# The blocks behind the first whole page are given back to the file system, which reads as zero.
+# The blocks behind the first full page are punched out of the file, and read as zero.
 cdef int zero_tail(Mapping mapping, int fd, int64_t start) noexcept nogil:
     cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, mapping.size)
     cdef int failed

@@ -12,7 +12,7 @@ from itertools import chain
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
 
-#: Size of the file that raw writes go round in, and bytes that one measurement writes at most.
+#: Size of the file that raw writes reuse, and the most bytes that one measurement writes.
 RAW_BYTES = 32 << 20
 MEASURE_BYTES = 32 << 20
 _WAIT_S = 10.0
@@ -20,7 +20,7 @@ _WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one measurement found; latencies in microseconds, of one group from start to disk."""
+    """The result of one measurement; latencies of one group to disk, in microseconds."""
 
     group_bytes: int
     in_flight: int
@@ -31,9 +31,9 @@ class Sample:
 
 
 def sample(group: int, in_flight: int, latencies_ns: list[int], elapsed_ns: int) -> Sample:
-    """The Sample of these latencies. Raises BackendError without a single one."""
+    """The Sample of these latencies. Raises BackendError if there are none."""
     if not latencies_ns:
-        raise BackendError("nothing could be measured: not one write ended in time")
+        raise BackendError("nothing was measured: no write ended in time; use a longer --seconds")
     ordered = sorted(latencies_ns)
     return Sample(
         group,
@@ -48,14 +48,14 @@ def sample(group: int, in_flight: int, latencies_ns: list[int], elapsed_ns: int)
 def raw_writes(folder: str, group: int, depth: int, seconds: float) -> Sample:
     """O_DIRECT writes with RWF_DSYNC over a file of zeros that are on disk: the disk's own limit.
 
-    `depth` threads, each with one write in flight. BackendError where the disk refuses.
+    `depth` threads have one write in flight each. Raises BackendError if the disk refuses.
     """
     path = os.path.join(folder, "raw")
     data = mmap.mmap(-1, max(group, 1 << 20))
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise BackendError(f"cannot write past the page cache: {error.strerror}") from error
+        raise BackendError(f"cannot open {path} with O_DIRECT: {error.strerror}") from error
     try:
         for at in range(0, RAW_BYTES, 1 << 20):
             os.pwritev(fd, [memoryview(data)[: 1 << 20]], at)
@@ -98,9 +98,9 @@ def _raw_rounds(fd: int, data: memoryview, depth: int, seconds: float) -> Sample
 
 
 class BackendMeasure:
-    """One backend with one segment in a folder; a context that leaves nothing there.
+    """Measures one backend with one segment in a folder; a context manager that removes its files.
 
-    `measurements` is how many will be made at most: each writes up to MEASURE_BYTES.
+    `measurements` is the most that will follow; each writes up to MEASURE_BYTES.
     """
 
     def __init__(self, make: Callable[[], Backend], folder: str, measurements: int) -> None:
@@ -126,7 +126,7 @@ class BackendMeasure:
         os.unlink(self._path)
 
     def sync_groups(self, group: int, in_flight: int, seconds: float) -> Sample:
-        """SYNC_FLUSH: each group is asked for at once, `in_flight` of them wait together."""
+        """SYNC_FLUSH: each group is requested at once, `in_flight` groups wait together."""
         waiting: deque[tuple[int, int]] = deque()
         latencies: list[int] = []
         begin = now = time.perf_counter_ns()
@@ -142,9 +142,9 @@ class BackendMeasure:
         return sample(group, in_flight, latencies, time.perf_counter_ns() - begin)
 
     def async_groups(self, group: int, seconds: float) -> Sample:
-        """ASYNC_FLUSH: groups are appended, all are asked for at the end.
+        """ASYNC_FLUSH: groups are appended, and one request follows at the end.
 
-        Latencies are of the append alone; the rate includes that everything gets to disk.
+        Latencies are those of the append; the bandwidth includes the flush to disk.
         """
         latencies = []
         begin = now = time.perf_counter_ns()
@@ -170,4 +170,4 @@ class BackendMeasure:
 
     def _failure(self) -> str:
         errno = self._backend.failure_errno
-        return f"the disk failed: {os.strerror(errno)}" if errno else "the disk does not answer"
+        return f"the disk failed: {os.strerror(errno)}" if errno else "the disk timed out"

@@ -30,21 +30,21 @@ cdef bint in_memory(const uint8_t *data, int64_t length) noexcept nogil:
 
 
 def fetch(Segment segment not None, int64_t start, int64_t end):
-    """Read [start, end) of the segment from disk now; returns when it is in memory.
+    """Read [start, end) of the segment from disk; returns when the bytes are in memory.
 
-    It releases the GIL. It skips pages that the disk cannot read: a later access to them fails.
+    It releases the GIL. It skips pages that the disk cannot read; a later access to them fails.
     """
     cdef uint8_t *at = segment.data + start - start % PAGE
     cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
     if length > 0:
         with nogil:
-            # The first asks for all of it at once, the second waits for it.
+            # The first call starts the read of the whole range, the second one waits for it.
             madvise(at, length, MADV_WILLNEED)
             madvise(at, length, MADV_POPULATE_READ)
 
 
 def retire(Segment segment not None, int64_t start, int64_t end):
-    """Let the kernel reclaim the pages of [start, end) before others: they were read once."""
+    """Let the kernel reclaim the pages of [start, end) before others, because they were read."""
     cdef int64_t length = min(end, segment.size) - (start - start % PAGE)
     if length > 0:
         with nogil:

@@ -36,7 +36,7 @@ cdef extern from "<sys/mman.h>" nogil:
     int mlock2(const void *addr, size_t length, int flags)
 
 cdef int64_t PAGE = 4096
-cdef int64_t WRITE_MAX = 8 << 20  # bytes a call: others may ask for a sync meanwhile
+cdef int64_t WRITE_MAX = 8 << 20  # bytes a call, so that a sync request does not wait long
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ cdef inline int64_t pages_end(int64_t position) noexcept nogil:
     return (position + PAGE - 1) // PAGE * PAGE
 
 
-# Writes all of it, however often the kernel takes only a part: 0 or errno.
+# Writes all bytes, repeating partial writes; returns 0 or errno.
 cdef int write_all(int fd, const uint8_t *data, int64_t length, int64_t offset) noexcept nogil:
     cdef int64_t done
     while length > 0:
@@ -66,8 +66,8 @@ cdef int write_all(int fd, const uint8_t *data, int64_t length, int64_t offset) 
     return 0
 
 
-# What begins in another page goes first: where a kill ends it, the log ends before the group, and
-# no batch is there in part. The rest is of one page, which the kernel has whole or not at all.
+# Writes all pages but the first one, then the first one: after a kill in between, the log ends
+# before the group, and no batch is incomplete. The kernel writes one page as a whole.
 cdef int write_group(int fd, const uint8_t *data, int64_t start, int64_t end) noexcept nogil:
     cdef int64_t head_end = min(start - start % PAGE + PAGE, end)
     cdef int error = write_all(fd, data + head_end, end - head_end, head_end)
@@ -76,7 +76,7 @@ cdef int write_group(int fd, const uint8_t *data, int64_t start, int64_t end) no
     return error
 
 
-# Whether this process may have so much more memory locked: 0 or errno. None is taken for it.
+# Checks, without allocating, that this process may lock this much more memory: 0 or errno.
 cdef int lock_refusal(int64_t size) noexcept nogil:
     cdef int failed = 0
     cdef void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
@@ -90,7 +90,7 @@ cdef int lock_refusal(int64_t size) noexcept nogil:
 
 @cython.final
 cdef class PoolSegment(Segment):
-    """A segment in a buffer of the pool; in the page cache as soon as all of it is on disk."""
+    """A segment in a buffer of the pool, and in the page cache once all of it is on disk."""
 
     def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
         self.mapping = mapping
@@ -113,15 +113,15 @@ cdef class PoolSegment(Segment):
 
 @cython.final
 cdef class PoolBackend(Backend):
-    """RocketMQ: TransientStorePool, with MappedFile.commit and CommitRealTimeService.
+    """Appends to locked buffers, and writes them to the file with pwrite and fdatasync.
 
-    Unlike there, readers see what is in a buffer at once, SYNC_FLUSH works too, buffers are made
-    when they are first needed, and a missing one refuses messages instead of using the file.
+    RocketMQ: TransientStorePool, with MappedFile.commit and CommitRealTimeService. Unlike there,
+    readers see buffered bytes at once, SYNC_FLUSH works, buffers are allocated on demand, and
+    without a free buffer messages are refused instead of written to the file.
 
-    At most so many `buffers`, each of a segment's size; BackendError for less than one.
-
-    `locked`: buffers that may not be locked in memory (RLIMIT_MEMLOCK) are an error.
-    Commits give whole pages to the kernel; what is synced is asked for by request().
+    `buffers`: the most buffers, each of a segment's size. `locked`: raise an error if a buffer
+    cannot be locked in memory (RLIMIT_MEMLOCK). Commits write full pages to the kernel; request()
+    syncs. Raises BackendError for fewer than one buffer.
     """
 
     name = "pool"
@@ -131,7 +131,7 @@ cdef class PoolBackend(Backend):
                   int64_t commit_thorough_ms=200):
         cdef pthread_condattr_t attributes
         if buffers < 1:
-            raise BackendError(f"a pool of {buffers} buffers is not possible: take 1 at least")
+            raise BackendError(f"buffers={buffers}: use at least 1")
         pthread_condattr_init(&attributes)
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         pthread_cond_init(&self.wake, &attributes)
@@ -233,11 +233,11 @@ cdef class PoolBackend(Backend):
                 memcpy(segment.data + start, kept, head)
         if error:
             segment.released = True
-            raise BackendError(f"cannot show a buffer in {segment.path}: {os.strerror(error)}")
+            raise BackendError(f"cannot map a buffer into {segment.path}: {os.strerror(error)}")
         segment.ready = segment.size
 
     def borrow(self, PoolSegment segment):
-        """A free buffer, from now on the segment's; NoBufferError, BackendError."""
+        """Take a free buffer for the segment. Raises NoBufferError, BackendError."""
         cdef PoolSegment holder
         cdef Window window
         with self.borrowing:
@@ -248,7 +248,7 @@ cdef class PoolBackend(Backend):
                     return window
             if len(self.buffers) >= self.limit:
                 raise NoBufferError(
-                    f"all {self.limit} buffers wait for the disk: send less, or raise "
+                    f"all {self.limit} buffers wait for the disk: send more slowly, or raise "
                     "transientStorePoolSize"
                 )
             window = self.new_buffer(pages_end(segment.size))
@@ -256,13 +256,13 @@ cdef class PoolBackend(Backend):
         return window
 
     def new_buffer(self, int64_t size):
-        """A buffer, locked where that is wanted; BackendError."""
+        """Allocate a buffer, and lock it if the pool is locked. Raises BackendError."""
         cdef Window window = Window(size)
         cdef int64_t wanted = (self.limit - len(self.buffers)) * size
         cdef int failed = 0
         if self.locked:
             with nogil:
-                # The other buffers are made later, but the start fails where they cannot be locked.
+                # The other buffers follow later, but the start must fail if they cannot be locked.
                 failed = lock_refusal(wanted)
                 if failed == 0 and mlock(window.data, size) != 0:
                     failed = errno
@@ -279,7 +279,7 @@ cdef class PoolBackend(Backend):
     def start(self, int64_t durable_offset):
         cdef Segment segment
         if self.thread is not None:
-            raise BackendError("the backend was started already: make a new one")
+            raise BackendError("the backend has already been started: create a new one")
         for segment in self.attached:
             segment.flush()
             durable_offset = max(durable_offset, segment.base_offset + segment.written)
@@ -294,7 +294,7 @@ cdef class PoolBackend(Backend):
         self.thread.start()
 
     def run_writes(self):
-        """The body of the thread; start() runs it."""
+        """Write and sync; the body of the thread that start() runs."""
         with nogil:
             self.write_groups()
 
@@ -349,7 +349,7 @@ cdef class PoolBackend(Backend):
                 self.pause()
         pthread_mutex_unlock(&self.lock)
 
-    # RocketMQ: CommitRealTimeService. Bytes that the kernel has are written back in its own time.
+    # RocketMQ: CommitRealTimeService. The kernel decides when it writes committed bytes to disk.
     cdef bint commit_due(self, int64_t last_ms, int64_t *upto) noexcept nogil:
         cdef Extent *extent = self.extent_at(self.committed)
         if extent == NULL:
@@ -360,7 +360,7 @@ cdef class PoolBackend(Backend):
         return (upto[0] == extent.end or now_ms() - last_ms >= self.commit_thorough_ms
                 or upto[0] // PAGE - self.committed // PAGE >= max(self.commit_least_pages, 1))
 
-    # Of one segment; `lock` is let go meanwhile, the extent stays because only this thread frees.
+    # Writes one segment and releases `lock` meanwhile; only this thread frees the extent.
     cdef void write_until(self, int64_t upto, bint synced) noexcept nogil:
         cdef Extent *extent = self.extent_at(self.durable if synced else self.committed)
         cdef int64_t end = min(upto, extent.end)

@@ -11,10 +11,10 @@ _WAIT_S = 10.0
 
 
 def uring_refusal(folder: str, segment_size: int = _SIZE) -> str | None:
-    """Why io_uring cannot write a log of such segments in `folder`; None where it can.
+    """Why io_uring cannot write segments of this size in `folder`; None if it can.
 
-    Writes a block to a file there, which is gone afterwards. Containers often forbid io_uring
-    (Docker's default seccomp profile does), and not every file system takes O_DIRECT.
+    It writes a block to a temporary file there. Containers often forbid io_uring (Docker's default
+    seccomp profile does), and not every file system supports O_DIRECT.
     """
     try:
         from congreve.io_backends.uring.uring import UringBackend
@@ -39,12 +39,12 @@ def _refusal(backend: Backend, folder: str) -> str | None:
             finally:
                 backend.stop()
     except OSError as error:
-        return f"nothing can be written in {folder}: {error.strerror}"
+        return f"cannot write in {folder}: {error.strerror}"
 
 
 def _write_one_byte(backend: Backend, segment: Segment) -> str | None:
     if segment.append(b"1") and backend.wait_durable(1, _WAIT_S):
         return None
     if backend.failure_errno:
-        return f"a write came back with: {os.strerror(backend.failure_errno)}"
-    return f"a write did not come back within {_WAIT_S:g} s"
+        return f"a write failed: {os.strerror(backend.failure_errno)}"
+    return f"a write did not complete within {_WAIT_S:g} s"

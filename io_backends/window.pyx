@@ -39,7 +39,7 @@ cdef class Window:
     that: a reader of the segment's addresses sees the same bytes before and after they move to
     disk. (RocketMQ: TransientStorePool, with one small buffer for all segments.)
 
-    `size` in bytes, a multiple of the page; BackendError where there is no memory.
+    `size` in bytes, a multiple of the page. Raises BackendError if there is no memory.
     """
 
     def __cinit__(self, int64_t size):
@@ -54,7 +54,7 @@ cdef class Window:
         self.size = size
         self.moves = self.try_move()
 
-    # Kernels before 5.13 do not move such pages, but unmap the place that they were to come to.
+    # Kernels before 5.13 do not move such pages, but unmap the destination.
     cdef bint try_move(self):
         cdef bint moved
         cdef void *place = mmap(NULL, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)

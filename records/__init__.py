@@ -1,1 +1,1 @@
-"""What a message is: the record layout, properties, ids and checksums. Imports nothing of ours."""
+"""What a message is: the record layout, properties, ids and checksums."""

@@ -51,7 +51,7 @@ cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length,
 def batch_element(body, bytes properties not None, int32_t flag):
     """One element of a batch's body (RocketMQ: MessageDecoder.encodeMessage).
 
-    `body` is any buffer, `properties` are encoded. Raises TypeError for a body that is no buffer.
+    `body` is any buffer, `properties` are encoded. Raises TypeError if the body is not a buffer.
     """
     cdef Py_buffer view
     cdef int32_t properties_length = <int32_t> len(properties)
@@ -74,14 +74,14 @@ def batch_element(body, bytes properties not None, int32_t flag):
 cdef class BatchEncoder:
     """Encodes bodies with the same properties as batches of at most `size_max` bytes.
 
-    Each message gets an id of 32 hex digits: `id_head` (28 digits), then a counter that goes up by
-    one with each message. `properties` are the others, encoded.
+    Each message gets an id of 32 hex digits: `id_head` (28 digits), then a counter that increases
+    by one with each message. `properties` are its other properties, encoded.
     """
 
     cdef bytes properties
     cdef int32_t overhead
     cdef readonly int32_t size_max
-    """Bytes of a batch at most."""
+    """Most bytes of a batch."""
     cdef uint8_t[ID_PROPERTY_LENGTH] id_property
     cdef uint8_t *id            # where it stands in there
 
@@ -123,8 +123,8 @@ cdef class BatchEncoder:
         """Encode a batch of the bodies from `start` on.
 
         Returns the batch, the ids of its messages joined by commas, and the index behind its last
-        body. Raises RecordError for an empty body and for one that fits no batch, TypeError for one
-        that is no buffer.
+        body. Raises RecordError for an empty body and for one that does not fit into a batch,
+        TypeError for one that is not a buffer.
         """
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
@@ -149,8 +149,8 @@ cdef class BatchEncoder:
                     str id_head not None, int32_t counter):
         """take_bodies() for a column: body i is ``data[offsets[i]:offsets[i + 1]]``.
 
-        `offsets` is a contiguous int64 array of shape (n + 1,). Raises RecordError as well where a
-        body lies outside of `data`.
+        `offsets` is a contiguous int64 array of shape (n + 1,). Raises RecordError also for a body
+        outside `data`.
         """
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.size_max)
         cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
@@ -164,7 +164,7 @@ cdef class BatchEncoder:
             while index + 1 < len(offsets):
                 length = offsets[index + 1] - offsets[index]
                 if offsets[index] < 0 or length < 0 or offsets[index + 1] > view.len:
-                    raise RecordError(f"body number {index} does not lie in its column")
+                    raise RecordError(f"body number {index} is outside its column's data")
                 if not self.size_with(at - begin, length, index):
                     break
                 at = self.put(
@@ -180,7 +180,7 @@ cdef class BatchEncoder:
     cdef int set_id_head(self, str id_head) except -1:
         cdef bytes head = id_head.encode()
         if len(head) != ID_LENGTH - COUNTER_LENGTH:
-            raise ValueError(f"head of {len(head)} digits of an id")
+            raise ValueError(f"an id head of {len(head)} digits: use {ID_LENGTH - COUNTER_LENGTH}")
         memcpy(self.id, PyBytes_AS_STRING(head), len(head))
         return 0
 

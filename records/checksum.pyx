@@ -11,7 +11,7 @@ cdef extern from "checksum_crc32.h" nogil:
 
 
 cdef enum:
-    REPLACEMENT = 0xFFFD  # what Java's decoder puts where bytes are no UTF-8
+    REPLACEMENT = 0xFFFD  # Java's decoder replaces invalid UTF-8 by it
 
 crc32_setup()
 
@@ -35,7 +35,7 @@ cdef int32_t string_hash(int32_t h, const uint8_t *utf8, size_t length) noexcept
     cdef const uint8_t *end = utf8 + length
     while at < end:
         if end - at >= 4 and (at[0] | at[1] | at[2] | at[3]) < 0x80:
-            # one multiplication in the chain for four letters
+            # four letters cost one multiplication in the dependency chain
             sum = sum * 923521 + at[0] * 29791u + at[1] * 961u + at[2] * 31u + at[3]
             at += 4
         elif at[0] < 0x80:
@@ -81,10 +81,10 @@ cdef object crc_of(Way way, object data, uint32_t crc):
 
 
 def crc32_by_tables(data, uint32_t crc=0):
-    """zlib.crc32 by the way that needs no special CPU (what crc32 falls back to)."""
+    """zlib.crc32 with tables, on any CPU; crc32() falls back to it."""
     return crc_of(c_by_tables, data, crc)
 
 
 def crc32_by_folding(data, uint32_t crc=0):
-    """zlib.crc32 by carry-less multiplication of 16 bytes; by tables where the CPU has none."""
+    """zlib.crc32 with carry-less multiplication of 16 bytes, or with tables if the CPU lacks it."""
     return crc_of(c_by_folding, data, crc)

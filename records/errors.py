@@ -4,7 +4,7 @@ from congreve.errors import CongreveError
 
 
 class RecordError(CongreveError):
-    """Bytes are no valid record, properties or id, or no record can hold a message."""
+    """Bytes are not a valid record, properties or id, or a message does not fit into a record."""
 
 
 class CorruptRecordError(RecordError):

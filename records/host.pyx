@@ -1,4 +1,4 @@
-"""Hosts as records hold them, and the message ids that are made of a host and an offset."""
+"""Hosts in records, and message ids built from a host and an offset."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -22,7 +22,7 @@ cdef int fill_host(Host *host, tuple pair) except -1:
     try:
         packed = socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
     except OSError as error:
-        raise RecordError(f"{name!r} is no IPv4 or IPv6 address: resolve names first") from error
+        raise RecordError(f"{name!r} is not an IP address: resolve names first") from error
     host.length = <int32_t> len(packed)
     memcpy(host.address, PyBytes_AS_STRING(packed), host.length)
     return 0
@@ -50,10 +50,10 @@ cdef int32_t host_text(uint8_t *at, const uint8_t *host, int32_t length) noexcep
 
 
 cdef inline uint64_t hex_of(uint32_t value) noexcept nogil:
-    """Its eight digits, the first in the highest byte."""
+    """The eight hex digits of a value, the first in the highest byte."""
     cdef uint64_t x = value
     cdef uint64_t letters
-    # One digit a byte, the last of the value in the lowest.
+    # One digit per byte, the last digit of the value in the lowest byte.
     x = (x | x << 16) & 0x0000FFFF0000FFFFU
     x = (x | x << 8) & 0x00FF00FF00FF00FFU
     x = (x | x << 4) & 0x0F0F0F0F0F0F0F0FU
@@ -83,8 +83,8 @@ cdef uint8_t *put_message_id(uint8_t *at, const Host *host, int64_t physical_off
 def offset_message_id(host, int64_t physical_offset):
     """The offset message id: 32 (IPv4) or 56 (IPv6) upper-case hex digits of host and offset.
 
-    They are the address, the port (i32) and the physical offset (i64). Raises RecordError where the
-    host is no address.
+    They are the address, the port (i32) and the physical offset (i64). Raises RecordError if the
+    host is not an address. (RocketMQ: MessageDecoder.createMessageId.)
     """
     cdef Host packed
     cdef uint8_t text[MESSAGE_ID_MAX]
@@ -96,13 +96,13 @@ def parse_offset_message_id(str message_id):
     """Host and physical offset of an offset message id. Raises RecordError for another text."""
     cdef bytes raw
     if len(message_id) not in (32, 56):
-        raise RecordError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")
+        raise RecordError(f"{message_id!r} is not an offset message id: use 32 or 56 hex digits")
     try:
         raw = bytes.fromhex(message_id)
     except ValueError as error:
-        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal") from error
+        raise RecordError(f"{message_id!r} is not an offset message id: not hexadecimal") from error
     if len(raw) * 2 != len(message_id):
-        raise RecordError(f"{message_id!r} is no offset message id: not hexadecimal throughout")
+        raise RecordError(f"{message_id!r} is not an offset message id: not all hexadecimal")
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(raw)
     cdef int32_t host_length = <int32_t> len(raw) - 8
     return to_host(at, host_length), load_i64(at + host_length)

@@ -1,13 +1,13 @@
-"""Bodies that zlib compressed, as every client of 4.9 sends and reads them."""
+"""Decompression of zlib bodies, which every 4.9 client sends and reads."""
 
 import zlib
 
 INFLATED_MAX = 64 * 1024 * 1024
-"""Bytes of a decompressed body, by any algorithm: one that grows beyond it is no message."""
+"""Most bytes of a decompressed body, with any algorithm; a larger one is invalid."""
 
 
 def inflate(body: bytes, limit: int = INFLATED_MAX) -> bytes | None:
-    """The decompressed body; None where it is damaged, truncated or larger than `limit` bytes."""
+    """The decompressed body, or None if it is damaged, truncated or larger than `limit` bytes."""
     stream = zlib.decompressobj()
     try:
         plain = stream.decompress(body, limit)

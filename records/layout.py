@@ -1,5 +1,5 @@
-"""Limits of stored messages: what layout.pxd says, as far as Python needs it."""
+"""Limits of stored messages: the constants of layout.pxd that Python needs."""
 
 TOPIC_MAX = 127
 PROPERTIES_MAX = 32767
-"""Bytes of a message's encoded properties."""
+"""Most bytes of a message's encoded properties."""

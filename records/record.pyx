@@ -24,7 +24,7 @@ cdef extern from * nogil:
     void stores_so_far "congreve_stores_so_far"()
 
 cdef enum:
-    FETCHED_MAX = 8 << 10   # bytes of a record that are surely still in the cache when written
+    FETCHED_MAX = 8 << 10   # most prefetched bytes of a record; they stay cached until the write
 
 __all__ = [
     "crc32", "decode_properties", "decode_record", "decode_records", "encode_properties",
@@ -77,7 +77,7 @@ cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queu
     cdef uint8_t *p = at
     cdef int64_t fetched = min(size, FETCHED_MAX)
     cdef int64_t line
-    # Another core made these pages ready: their lines come here while the CRC is computed.
+    # Another core populated these pages: prefetch their lines while the CRC is computed.
     for line in range(0, fetched, 64):
         prefetch_to_write(at + line)
     if is_v6(&message.born_host):
@@ -163,8 +163,8 @@ cdef RecordCheck check(const uint8_t *at, int64_t available, int64_t physical_of
     return check_slices(end, verify_crc, view)
 
 
-# From the body on: three lengths that must meet the record's end exactly. 3 = what a length byte
-# of the topic and a length of the properties take.
+# From the body on, three lengths must add up to the record's size. 3 is the length byte of the
+# topic plus the two length bytes of the properties.
 cdef RecordCheck check_slices(const uint8_t *end, bint verify_crc,
                               RecordView *view) noexcept nogil:
     cdef const uint8_t *p = view.body
@@ -233,9 +233,9 @@ cdef int32_t read_batch_element(const uint8_t *at, int32_t left,
 
 
 cdef class Outgoing:
-    """A `Record` as the struct that encode() reads; it holds the bytes that the struct points at.
+    """A `Record` as the struct for encode(), with references to the bytes that it points at.
 
-    Raises RecordError where a number does not fit the format.
+    Raises RecordError if a number does not fit the format.
     """
 
     def __cinit__(self, record):
@@ -273,7 +273,7 @@ def encode_record(record):
     """Encode one record as the commit log stores it (RocketMQ: MessageExtEncoder).
 
     It computes size, CRC and host bits and ignores `record.size` and `record.body_crc`. Raises
-    RecordError where a length or a number exceeds the format's limit.
+    RecordError if a length or a number exceeds the format's limit.
     """
     cdef Outgoing outgoing = Outgoing(record)
     cdef int64_t size
@@ -285,7 +285,7 @@ def encode_record(record):
         )
     size = encoded_size(&outgoing.message)
     if size > 0x7FFFFFFF:
-        raise RecordError(f"a record of {size} bytes is over the format's 2147483647")
+        raise RecordError(f"a record of {size} bytes exceeds the format's limit of 2147483647")
     encoded = PyBytes_FromStringAndSize(NULL, size)
     encode(<uint8_t *> PyBytes_AS_STRING(encoded), &outgoing.message, size,
            record.queue_offset, record.physical_offset, record.store_timestamp)
@@ -328,9 +328,9 @@ cdef object read_record(const uint8_t *data, int64_t length, int64_t position, b
     if found == RECORD_OK:
         return to_record(&view)
     if found == RECORD_BLANK:
-        raise RecordError(f"at {position} the rest of the segment is blank, no record")
+        raise RecordError(f"no record at {position}: the rest of the segment is blank")
     if found == RECORD_END:
-        raise RecordError(f"at {position} nothing was written yet")
+        raise RecordError(f"no record at {position}: this part was never written")
     raise RecordError(
         f"no valid record at {position} ({available} bytes): "
         "magic, size, CRC, physical offset or a length is wrong"
@@ -340,14 +340,14 @@ cdef object read_record(const uint8_t *data, int64_t length, int64_t position, b
 def decode_record(buffer, int64_t position=0, *, bint verify_crc=True, physical_offset=None):
     """Decode the record at byte `position` (RocketMQ: MessageDecoder.decode).
 
-    With `physical_offset` the record must name it as its own. Raises RecordError for bytes that are
-    no whole and sound record.
+    With `physical_offset` the record must have this offset. Raises RecordError for bytes that are
+    not a complete and valid record.
     """
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if not 0 <= position <= view.len:
-            raise RecordError(f"position {position} is outside of the buffer's {view.len} bytes")
+            raise RecordError(f"position {position} is outside the buffer of {view.len} bytes")
         return read_record(<const uint8_t *> view.buf, view.len, position, verify_crc,
                            physical_offset)
     finally:
@@ -370,16 +370,19 @@ def decode_records(buffer):
 
 
 def encode_properties(properties):
-    """UTF-8 of name 0x01 value 0x02 ...; RecordError where a separator is part of a property."""
+    """UTF-8 of name 0x01 value 0x02 ... (RocketMQ: MessageDecoder.messageProperties2String).
+
+Raises RecordError for a property that contains a separator.
+"""
     pieces = []
     for name, value in properties.items():
         if "\x01" in name or "\x02" in name or "\x02" in value:
-            raise RecordError(f"property {name!r}={value!r} holds a separator (0x01 or 0x02)")
+            raise RecordError(f"property {name!r}={value!r} contains a separator (0x01 or 0x02)")
         pieces.append(f"{name}\x01{value}")
     try:
         return "\x02".join(pieces).encode()
     except UnicodeEncodeError as error:
-        raise RecordError(f"a property is no valid Unicode: {error}") from error
+        raise RecordError(f"a property is not valid Unicode: {error}") from error
 
 
 cdef dict to_properties(const uint8_t *at, int64_t length):
@@ -401,7 +404,7 @@ cdef dict to_properties(const uint8_t *at, int64_t length):
 
 
 def decode_properties(buffer):
-    """Decode properties; drops incomplete pieces, the last of equal names wins, as in RocketMQ."""
+    """Decode properties as RocketMQ does: skip incomplete ones; the last of equal names counts."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -411,7 +414,7 @@ def decode_properties(buffer):
 
 
 def crc32(buffer, uint32_t crc=0):
-    """zlib.crc32, several times as fast; `crc` continues an earlier one."""
+    """A faster zlib.crc32; `crc` continues an earlier one."""
     return checksum.crc_of(checksum.crc32, buffer, crc)
 
 

@@ -1,4 +1,4 @@
-"""Parked records (delayed, or halves of transactions) turned back into what was sent."""
+"""Turns parked records (delayed or half messages) back into the original messages."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t

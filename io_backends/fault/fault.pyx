@@ -1,4 +1,4 @@
-"""Fault injection: a backend around another one that fails by a plan and records writes."""
+"""Fault injection: a backend that wraps another one, injects planned faults and records writes."""
 
 cimport cython
 from libc.errno cimport EIO
@@ -22,9 +22,9 @@ cdef double WAIT_S = 60.0
 
 @cython.final
 cdef class FaultBackend(Backend):
-    """For tests: what it calls durable, and when it fails, is its plan's to say.
+    """Injects the faults of a FaultPlan into the backend `inner`, for tests.
 
-    `inner` keeps the bytes; this one starts and stops it.
+    `inner` holds the bytes; this backend starts and stops it.
     """
 
     def __cinit__(self, Backend inner, plan):
@@ -62,7 +62,7 @@ cdef class FaultBackend(Backend):
 
     def start(self, int64_t durable_offset):
         if self.thread is not None:
-            raise BackendError("the backend was started already: make a new one")
+            raise BackendError("the backend has already been started: create a new one")
         self.inner.start(durable_offset)
         pthread_mutex_lock(&self.lock)
         self.succeed(self.inner.durable_offset)
@@ -96,7 +96,7 @@ cdef class FaultBackend(Backend):
     cdef void reached(self, int64_t position) noexcept nogil:
         self.inner.reached(position)
 
-    # The offset that the next group ends at; -1 when the thread is to end.
+    # The end of the next group; -1 when the thread is to stop.
     cdef int64_t await_request(self) noexcept nogil:
         cdef int64_t upto
         pthread_mutex_lock(&self.lock)
@@ -117,7 +117,7 @@ cdef class FaultBackend(Backend):
             self.pass_group(upto)
 
     def pass_group(self, int64_t upto):
-        """Make one group durable, or fail as the plan says."""
+        """Make one group durable, or inject its planned fault."""
         fault = self.plan.groups.get(self.groups, Fault())
         self.groups += 1
         time.sleep(fault.delay_s)
@@ -139,7 +139,7 @@ cdef class FaultBackend(Backend):
         pthread_mutex_unlock(&self.lock)
 
     def written_between(self, int64_t start, int64_t end):
-        """What was appended there; physical offsets."""
+        """The bytes appended in [start, end), physical offsets."""
         cdef Segment segment
         pieces = []
         for segment in self.attached:

@@ -1,14 +1,14 @@
-"""Which operations of a FaultBackend fail, and how."""
+"""The plan of a FaultBackend: which operations fail, and how."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one group of writes.
+    """The fault of one group of writes.
 
-    `error`: an errno instead of a sync. `delay_s`: a slow disk. `lost`: the disk reports success
-    and keeps nothing, as a cache without a battery does.
+    `error`: an errno instead of a sync. `delay_s`: a delay in seconds. `lost`: the disk reports
+    success but stores nothing, like a cache without a battery.
     """
 
     error: int = 0
@@ -20,7 +20,7 @@ class Fault:
 class FaultPlan:
     """Faults by the number of the group, and errnos by the number of the created segment.
 
-    Both count from 0. `record` keeps every group's bytes, to be replayed into crash images.
+    Both count from 0. `record` keeps the bytes of every group, to replay them into crash images.
     """
 
     groups: dict[int, Fault] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""SIGBUS on a mapped file: the page becomes zeros, the process counts it and continues.
+"""SIGBUS on a mapped file: the handler replaces the page by zeros, counts it, and continues.
 
-Signal handlers belong to a process, so this module holds the only state that does too. A SIGBUS
-outside of the watched mappings goes to the handler that was installed before.
+A signal handler belongs to the process, so this module has the only global state. A SIGBUS outside
+the watched mappings goes to the previously installed handler.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
@@ -85,5 +85,5 @@ cdef void on_bus_error(int number, siginfo_t *info, void *context) noexcept nogi
 
 
 def count_bus_errors():
-    """How many pages of mapped files this process lost to SIGBUS (RocketMQ: InternalError)."""
+    """The number of mapped pages that this process lost to SIGBUS (RocketMQ: InternalError)."""
     return bus_errors()

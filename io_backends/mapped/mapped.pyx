@@ -1,4 +1,4 @@
-"""The mmap backend: appends are stores to mapped memory, a thread makes them durable."""
+"""The mmap backend: appends write to mapped memory, and a thread makes them durable."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
@@ -25,14 +25,14 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef enum:
     MADV_POPULATE_WRITE = 23
-    PREFAULT_STEP = 256 << 10  # bytes a call: the address space is locked meanwhile
-    KEPT_BEHIND = 32 << 20  # bytes behind the writer that stay mapped: they are read soon
+    PREFAULT_STEP = 256 << 10  # bytes a call, which locks the address space
+    KEPT_BEHIND = 32 << 20  # bytes behind the writer that stay mapped, because they are read soon
     FORGET_STEP = 4 << 20
 
 
 @cython.final
 cdef class MappedSegment(Segment):
-    """A segment in the page cache."""
+    """A segment in the page cache (RocketMQ: MappedFile)."""
 
     def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
         self.mapping = mapping
@@ -72,15 +72,14 @@ cdef class MappedSegment(Segment):
 
 @cython.final
 cdef class MmapBackend(Backend):
-    """msync of the dirty range in groups, on one thread that never holds the GIL while it works.
+    """msync of the dirty range in groups, on a thread that does not hold the GIL while it works.
 
-    RocketMQ: MappedFile and CommitLog.GroupCommitService. A group is all that was requested before
-    the previous group ended. After the first failed sync nothing becomes durable any more.
+    RocketMQ: MappedFile and CommitLog.GroupCommitService. A group is everything requested before
+    the previous group ended. After the first failed sync no further bytes become durable.
 
-    `prefault`: bytes of fresh pages kept ready in front of the writer; 0 for none.
-
-    Set `prewrites` where each group is synced: a sync of blocks that were never written commits
-    the file system's journal as well.
+    `prefault`: bytes of fresh pages that are populated ahead of the writer; 0 for none.
+    `prewrites`: set it with SYNC_FLUSH; a sync of blocks that were never written also commits the
+    file system's journal.
     """
 
     name = "mmap"
@@ -149,11 +148,11 @@ cdef class MmapBackend(Backend):
 
     def start(self, int64_t durable_offset):
         if self.threads:
-            raise BackendError("the backend was started already: make a new one")
+            raise BackendError("the backend has already been started: create a new one")
         pthread_mutex_lock(&self.lock)
         self.succeed(durable_offset)
         pthread_mutex_unlock(&self.lock)
-        # Daemons: a program that ends without stop() must not hang on their wait for more work.
+        # Daemon threads: a program that exits without stop() must not wait for them.
         self.threads = [threading.Thread(target=self.run_flush, name="flush", daemon=True)]
         if self.prefault:
             self.threads.append(
@@ -227,8 +226,8 @@ cdef class MmapBackend(Backend):
             extent = extent.next
         return extent
 
-    # A first store to a page of a file costs a trap, the file system's journal and, in a virtual
-    # machine, often a page from the host: microseconds that need not be the writer's.
+    # The first write to a page of a file costs a page fault, the file system's journal and, in a
+    # virtual machine, often a page from the host. The writer must not wait for these.
     cdef void prefault_pages(self) noexcept nogil:
         cdef Extent *extent
         cdef uint8_t *data
@@ -255,7 +254,7 @@ cdef class MmapBackend(Backend):
             pthread_mutex_lock(&self.lock)
         pthread_mutex_unlock(&self.lock)
 
-    # Otherwise hundreds of MB a second count as this process's memory until the kernel takes them.
+    # Otherwise hundreds of MB a second count as resident memory until the kernel reclaims them.
     cdef void forget_behind(self, uint8_t *data, int64_t base, int64_t position) noexcept nogil:
         cdef int64_t begin = max(self.forgotten, base)
         cdef int64_t length = position - KEPT_BEHIND - begin

@@ -1,4 +1,4 @@
-# What the ring needs of liburing (2.2 and later).
+# The functions of liburing (2.2 and later) that the ring uses.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "<sys/uio.h>" nogil:

@@ -25,12 +25,12 @@ cdef struct Target:
 
 
 cdef enum WriteState:
-    WRITE_WAITS         # for the write before it, which holds the same block
+    WRITE_WAITS         # for the previous write, which contains the same block
     WRITE_FLIES
     WRITE_DONE
 
 
-# One write of whole blocks. When it and all before it are done, the log is durable up to `end`.
+# One write of full blocks. When it and all previous ones are done, the log is durable up to `end`.
 cdef struct Write:
     Target target
     int64_t start       # physical offset of the first block
@@ -40,10 +40,10 @@ cdef struct Write:
 
 
 cdef class WriteRing:
-    #   writes     in log order from `oldest` on, `count` of them, at most `depth`
-    #   flying     of them are with the kernel
-    #   tails      a block for each write: a last block that is not full is written from there,
-    #              or what is appended meanwhile would be on disk in part
+    #   writes     `count` writes in log order from `oldest` on, at most `depth`
+    #   flying     the number of writes that the kernel has
+    #   tails      a block for each write: a copy of its partial last block, because the log may
+    #              grow in that block during the write
     cdef io_uring ring
     cdef bint made
     cdef bint fixed_buffers
@@ -57,23 +57,23 @@ cdef class WriteRing:
     cdef int count
     cdef int flying
 
-    # Registers the file that is the number-th of the log, in the place of the one FILE_SLOTS before
-    # it; -1: the ring takes no files.
+    # Registers the log's file with this number in the slot of the file FILE_SLOTS before it, and
+    # returns the slot; -1 if the ring has no registered files.
     cdef int slot_for(self, int64_t number, int fd) noexcept nogil
-    # The write in this place; the oldest is in place 0.
+    # The write at this place; the oldest is at place 0.
     cdef Write *at(self, int place) noexcept nogil
-    # A write behind all others; submit() sends it.
+    # Adds a write behind all others; submit() sends it.
     cdef void add(self, const Target *target, int64_t start, int64_t end) noexcept nogil
-    # Takes what has come back: 0 or errno.
+    # Takes the completions; returns 0 or errno.
     cdef int reap(self) noexcept nogil
-    # Forgets the oldest writes that are done; returns where the last of them ends, else `durable`.
+    # Removes the oldest writes that are done; returns the end of the last one, else `durable`.
     cdef int64_t done_upto(self, int64_t durable) noexcept nogil
-    # Sends all that need not wait: 0 or errno.
+    # Sends all writes that need not wait; returns 0 or errno.
     cdef int submit(self) noexcept nogil
     cdef bint fly(self, int index) noexcept nogil
-    # Fills in the parts of a write; how many they are.
+    # Fills in the parts of a write; returns their number.
     cdef int lay_out(self, int index) noexcept nogil
-    # Does the oldest write without the ring, waiting for the disk: 0 or errno.
+    # Executes the oldest write without the ring and waits for the disk; returns 0 or errno.
     cdef int write_oldest(self) noexcept nogil
     # (start, end) of the blocks of each write in flight.
     cdef list in_flight(self)

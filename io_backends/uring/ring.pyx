@@ -1,9 +1,9 @@
 """Writes through io_uring: several in flight, done in the order of the log.
 
-No two writes in flight hold the same block: a write that begins inside the last block of the one
-before it waits for that, so that older bytes never land on top of newer ones; those behind that
-block need not wait. A last block that is not full holds nothing behind the write's end. Callers
-hold the backend's lock.
+Two writes in flight never share a block: a write that begins inside the last block of the previous
+write waits for it, so that older bytes cannot overwrite newer ones. Writes behind that block do not
+wait. A partial last block is padded with zeros behind the write's end. Callers hold the backend's
+lock.
 """
 
 cimport cython
@@ -58,15 +58,15 @@ cdef class WriteRing:
         cdef int files[FILE_SLOTS]
         cdef int failed, i
         if not 1 <= depth <= WRITES_MAX:
-            raise BackendError(f"{depth} writes in flight are not possible: 1 to {WRITES_MAX} are")
+            raise BackendError(f"depth={depth}: use 1 to {WRITES_MAX} writes in flight")
         self.window, self.depth = window, depth
         failed = io_uring_queue_init(2 * WRITES_MAX, &self.ring, IORING_SETUP_COOP_TASKRUN)
         if failed < 0:
-            raise BackendError(f"the kernel gives no io_uring: {os.strerror(-failed)}")
+            raise BackendError(f"cannot create an io_uring: {os.strerror(-failed)}")
         self.made = True
         failed = io_uring_register_eventfd(&self.ring, event_fd)
         if failed < 0:
-            raise BackendError(f"io_uring takes no eventfd: {os.strerror(-failed)}")
+            raise BackendError(f"cannot register an eventfd with io_uring: {os.strerror(-failed)}")
         tails = mmap(NULL, WRITES_MAX * BLOCK, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if tails == MAP_FAILED:
@@ -78,7 +78,7 @@ cdef class WriteRing:
         self.fixed_buffers = failed == 0
         if failed < 0:
             logger.warning(
-                "io_uring may not lock %d MiB (%s): its writes get slower; raise RLIMIT_MEMLOCK",
+                "io_uring cannot lock %d MiB (%s): writes will be slower; raise RLIMIT_MEMLOCK",
                 window.size >> 20, os.strerror(-failed),
             )
         for i in range(FILE_SLOTS):
@@ -113,7 +113,7 @@ cdef class WriteRing:
             write = &self.writes[cqe.user_data]
             self.flying -= 1
             if cqe.res == -ECANCELED:
-                write.state = WRITE_WAITS   # its thread ended before the kernel began with it
+                write.state = WRITE_WAITS   # its thread ended before the kernel started the write
             elif cqe.res == blocks_end(write.end) - write.start:
                 write.state = WRITE_DONE
             elif failed == 0:

@@ -6,19 +6,19 @@ from congreve.io_backends.uring.ring cimport Target, WriteRing
 from congreve.io_backends.window cimport Window
 
 
-# What must be known of an attached segment without the GIL.
+# The data of an attached segment that code without the GIL needs.
 cdef struct Extent:
     uint8_t *data
     const int64_t *written  # the segment's own, from its base
     int64_t base
     int64_t end
-    int64_t ready       # the window is shown up to here
+    int64_t ready       # the window is mapped up to here
     Target file
     Extent *next
 
 
 cdef class UringSegment(Segment):
-    # Shows its file, and the window from where the backend began to write in it.
+    # Maps its file, and the window from the first block that the backend writes in it.
     cdef readonly Mapping mapping
     """The mapping of the whole file."""
     cdef UringBackend backend
@@ -26,21 +26,21 @@ cdef class UringSegment(Segment):
 
 cdef class UringBackend(Backend):
     # Guarded by `lock`:
-    #   first      attached segments in offset order, less those that have left the window
+    #   first      attached segments in offset order, without those that have left the window
     #   ring       its writes
-    #   target     everything below is asked for
+    #   target     everything below has been requested
     #   submitted  everything below is on disk or in one of `writes`
-    #   shown      first physical offset that the window still holds
+    #   shown      first physical offset in the window
     cdef readonly Window window
-    """The locked memory that appended bytes lie in until they are on disk."""
+    """The locked memory of appended bytes that are not on disk yet."""
     cdef WriteRing ring
     cdef bint running
     cdef Extent *first
     cdef int64_t target
     cdef int64_t submitted
     cdef int64_t shown
-    #   zero_from, zero_upto  zeros are on their way there: no write may go
-    #   stopping   nobody writes zeros any more
+    #   zero_from, zero_upto  zeros are being written there: other writes must wait
+    #   stopping   no more zeros are written
     cdef const uint8_t *zeros
     cdef int64_t zero_from
     cdef int64_t zero_upto

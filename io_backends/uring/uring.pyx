@@ -1,7 +1,7 @@
 """The backend that writes through io_uring: O_DIRECT with RWF_DSYNC, several writes in flight.
 
-Appended bytes live in a window of locked memory that every open segment shows in its own address
-range. A write takes whole blocks from there; `ring.pyx` sends them.
+Appended bytes are in a window of locked memory that is mapped into the address range of every open
+segment. A write takes full blocks from there; `ring.pyx` sends them.
 """
 
 cimport cython
@@ -36,12 +36,12 @@ cdef extern from "<fcntl.h>" nogil:
     int O_DIRECT
 
 cdef enum:
-    STEP = 256 << 10        # bytes of the window that are made ready at once
-    WRITE_MAX = 256 << 10   # more is split, so that several are in flight
-    ALONE_MAX = 128 << 10   # less waits for the write in front, to be one write with its head
-    ZERO_STEP = 512 << 10   # larger ones hold up writes, smaller ones take longer
-    ZERO_RUN = 64 << 20     # zeros that are synced at once
-    WAIT_MS = 2             # another thread may take the completion that one waits for
+    STEP = 256 << 10        # bytes of the window that are mapped at once
+    WRITE_MAX = 256 << 10   # a longer group is split, so that several writes are in flight
+    ALONE_MAX = 128 << 10   # a shorter group waits for the previous write, and shares one write
+    ZERO_STEP = 512 << 10   # longer writes of zeros delay other writes, shorter ones take longer
+    ZERO_RUN = 64 << 20     # bytes of zeros that are synced at once
+    WAIT_MS = 2             # another thread may take the completion that this one waits for
 
 
 cdef inline int64_t written_end(const Extent *extent) noexcept nogil:
@@ -59,7 +59,7 @@ cdef int zero_step(int fd, const uint8_t *zeros, int64_t at, int64_t end) noexce
 
 @cython.final
 cdef class UringSegment(Segment):
-    """A segment whose newest bytes lie in the backend's window, all others in its file."""
+    """A segment with its newest bytes in the backend's window and all others in its file."""
 
     def __cinit__(self, Mapping mapping, UringBackend backend, int64_t base_offset,
                   int64_t written):
@@ -105,16 +105,15 @@ cdef class UringSegment(Segment):
 
 @cython.final
 cdef class UringBackend(Backend):
-    """O_DIRECT writes with RWF_DSYNC, several in flight, without a thread of its own.
+    """O_DIRECT writes with RWF_DSYNC, several in flight, without a write thread.
 
     The kernel signals the eventfd; a read of `durable_offset` takes the completed writes and
-    submits those that wait. After the first failed write nothing becomes durable any more.
-    Segments must be multiples of 4096 bytes, on a file system that takes O_DIRECT.
+    submits the waiting ones. After the first failed write no further bytes become durable.
+    Segments must be multiples of 4096 bytes, on a file system that supports O_DIRECT.
 
-    BackendError where the kernel gives no io_uring.
-
-    `window`: bytes of locked memory for what is appended, a multiple of 1 MiB. When the disk
-    is that far behind, segments give no more memory. `depth`: writes in flight, 1 to 16.
+    `window`: bytes of locked memory for appended bytes, a multiple of 1 MiB; when the disk is
+    that far behind, segments provide no more memory. `depth`: writes in flight, 1 to 16. Raises
+    BackendError if the kernel refuses io_uring. (RocketMQ has no counterpart.)
     """
 
     name = "uring"
@@ -122,7 +121,7 @@ cdef class UringBackend(Backend):
     def __cinit__(self, *, int64_t window=64 << 20, int depth=8):
         cdef void *zeros
         if window <= 0 or window % (1 << 20):
-            raise BackendError(f"a window of {window} bytes is not possible: take whole MiB")
+            raise BackendError(f"window={window}: use a multiple of {1 << 20} bytes")
         self.window, self.attached = Window(window), []
         self.ring = WriteRing(self.window, depth, self.event_fd)
         self.prewrites = True
@@ -165,10 +164,10 @@ cdef class UringBackend(Backend):
         return UringSegment(Mapping(path, size), self, base_offset, written)
 
     def check_size(self, path, int64_t size):
-        """BackendError where segments of `size` bytes cannot be written by io_uring."""
+        """Raises BackendError if io_uring cannot write segments of `size` bytes."""
         if size % BLOCK:
             raise BackendError(
-                f"{path} of {size} bytes cannot be written by io_uring: "
+                f"io_uring cannot write {path} of {size} bytes: "
                 f"mappedFileSizeCommitLog must be a multiple of {BLOCK}"
             )
 
@@ -205,32 +204,32 @@ cdef class UringBackend(Backend):
         extent.end = segment.base_offset + segment.size
         extent.file.fd = fd
         extent.file.slot = -1
-        # Of many small segments some go without: their slots are those of files still written.
+        # Some of many small segments get no slot: earlier files in use have theirs.
         if self.first == NULL or extent.base < self.first.base + FILE_SLOTS * segment.size:
             extent.file.slot = self.ring.slot_for(extent.base // segment.size, fd)
         return extent
 
-    # A segment that could not be made ready before it was needed is made so while it is used.
+    # For a segment whose zeros could not be written before its first use.
     def prewrite(self, UringSegment segment):
-        """Start a thread that writes zeros behind what `segment` holds while it is in use."""
+        """Start a thread that writes zeros behind the appended bytes of a segment in use."""
         thread = threading.Thread(
             target=self.run_prewrite, args=(segment, self.prewriter), name="prewrite", daemon=True
         )
         try:
             thread.start()
         except RuntimeError:
-            return  # no thread could be had: writes wait for the journal, nothing else
+            return  # without a thread, writes only wait for the journal
         self.prewriter = thread
 
     def run_prewrite(self, UringSegment segment, before):
-        """The body of the thread that does so, after the thread `before`."""
+        """Write the zeros; the body of the thread, which first waits for the thread `before`."""
         cdef int64_t base = segment.base_offset
         cdef int fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
         cdef int failed
         if before is not None:
             before.join()
         if fd < 0:
-            return  # no descriptor was left: writes wait for the journal, nothing else
+            return  # without a descriptor, writes only wait for the journal
         with nogil:
             pthread_mutex_lock(&self.lock)
             failed = self.write_zeros_behind(fd, base, base + segment.size)
@@ -239,7 +238,7 @@ cdef class UringBackend(Backend):
             pthread_mutex_unlock(&self.lock)
             c_close(fd)
 
-    # `lock` is held, but not while the disk works. 0 or errno.
+    # The caller holds `lock`, which is released during disk writes. Returns 0 or errno.
     cdef int write_zeros_behind(self, int fd, int64_t base, int64_t end) noexcept nogil:
         cdef int64_t unsynced = 0
         cdef int failed = 0
@@ -259,7 +258,7 @@ cdef class UringBackend(Backend):
                 unsynced = 0
         return failed
 
-    # The next step of zeros, behind what the window shows: that is written anyway. False: none.
+    # The next step of zeros, behind the mapped window, which is written anyway; false if none.
     cdef bint plan_zeros(self, int64_t base, int64_t end) noexcept nogil:
         cdef Extent *extent = self.extent_at(base)
         if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
@@ -282,7 +281,7 @@ cdef class UringBackend(Backend):
 
     # --- the window
 
-    # Maps the window up to `upto` at least; returns the offset that it is mapped up to.
+    # Maps the window at least up to `upto`; returns the end of the mapped range.
     cdef int64_t make_room(self, int64_t upto) noexcept nogil:
         cdef Extent *extent
         cdef int64_t start, end
@@ -302,7 +301,7 @@ cdef class UringBackend(Backend):
         pthread_mutex_unlock(&self.lock)
         return end
 
-    # Whether all that the window held below `upto` is durable.
+    # Whether all bytes of the window below `upto` are durable.
     cdef bint may_retire(self, int64_t upto) noexcept nogil:
         cdef Extent *extent
         if upto <= self.shown:
@@ -316,8 +315,8 @@ cdef class UringBackend(Backend):
         self.advance()
         return False
 
-    # Lets the window show [start, end), and files what it held a whole window before: 0 or errno.
-    # Moving the pages there is half the work of taking them away here and mapping them anew.
+    # Maps the window at [start, end), and files at the addresses that it had one window before;
+    # returns 0 or errno. Moving pages costs half as much as unmapping and mapping them again.
     cdef int show_window(self, Extent *extent, int64_t start, int64_t end) noexcept nogil:
         cdef Extent *first
         cdef uint8_t *old
@@ -367,12 +366,12 @@ cdef class UringBackend(Backend):
         pthread_mutex_unlock(&self.lock)
         return done
 
-    # Takes what has come back and sends what can go; with `lock` held, as below.
+    # Takes completions and sends writes. The caller holds `lock`, here and below.
     cdef void advance(self) noexcept nogil:
         if self.renew():
             self.send()
 
-    # Takes what has come back and plans what can go; False where nothing may.
+    # Takes completions and plans writes; false if no write may be sent.
     cdef bint renew(self) noexcept nogil:
         if not self.running:
             return False
@@ -382,7 +381,7 @@ cdef class UringBackend(Backend):
         self.plan()
         return True
 
-    # Counts the writes that are done; `failed` is 0 or what became of another.
+    # Advances `durable` behind completed writes; `failed` is 0 or the errno of a failed one.
     cdef void settle(self, int failed) noexcept nogil:
         if failed != 0:
             self.fail(failed)
@@ -402,18 +401,18 @@ cdef class UringBackend(Backend):
             extent = self.extent_at(self.submitted)
             if extent == NULL:
                 return
-            # Zeros behind the end must not count as written: records follow there.
+            # The padding behind the end must not count as written: records follow there.
             end = min(self.target, written_end(extent))
             start = block_of(self.submitted)
-            # A group that is written in part may end within a batch: it waits for zeros as a whole.
+            # A partly written group may end inside a batch: the full group waits for the zeros.
             if end <= self.submitted or (
                 start < self.zero_upto and min(end, start + WRITE_MAX) > self.zero_from
             ):
                 return
             if (start < self.submitted and self.ring.count > 0
                     and self.ring.at(self.ring.count - 1).state != WRITE_DONE):
-                # The block is in flight and must wait. Of much, the rest goes now; a little goes
-                # with it in one write later, and is done at the same time.
+                # The first block is in flight and must wait. The rest of a long group is sent
+                # now; a short one waits with the block for one write, and is done as soon.
                 if end <= start + ALONE_MAX or self.ring.count + 1 >= self.ring.depth:
                     return
                 end = start + BLOCK
@@ -448,7 +447,7 @@ cdef class UringBackend(Backend):
         cdef UringSegment last
         cdef Extent *extent
         if self.running:
-            raise BackendError("the backend was started already: make a new one")
+            raise BackendError("the backend has already been started: create a new one")
         for segment in self.attached:
             segment.flush()
             durable_offset = max(durable_offset, segment.base_offset + segment.written)
@@ -467,7 +466,7 @@ cdef class UringBackend(Backend):
         if self.attached and last.prewritten < last.size:
             self.prewrite(last)
 
-    # The window takes over from the file at the block that the log ends in.
+    # The window begins at the block that contains the end of the log.
     cdef int show_tail(self, UringSegment segment, Extent *extent) except -1:
         cdef int64_t start = block_of(segment.written)
         cdef int64_t length = segment.written - start
@@ -484,7 +483,7 @@ cdef class UringBackend(Backend):
         memcpy(segment.data + start, head, length)
         PyMem_Free(head)
         if error:
-            raise BackendError(f"cannot show the window in {segment.path}: {os.strerror(error)}")
+            raise BackendError(f"cannot map the window into {segment.path}: {os.strerror(error)}")
         extent.ready += BLOCK
         segment.ready += BLOCK
         return 0
@@ -522,7 +521,7 @@ cdef class UringBackend(Backend):
         self.running = False
         pthread_mutex_unlock(&self.lock)
 
-    # Memory that a write still reads must stay; after a failure nothing more is sent.
+    # The memory of a write in flight must stay mapped; after a failure no write is sent.
     cdef bint idle(self) noexcept nogil:
         cdef bint found
         pthread_mutex_lock(&self.lock)

@@ -41,12 +41,12 @@ TYPES: dict[str, pa.DataType] = {
     "storeHost": pa.string(),
 }
 
-#: What is the same in every row of one queue, and therefore is no work of the pass.
+#: Columns with the same value in every row of a queue, which the pass therefore does not build.
 OF_QUEUE = ("topic", "brokerName", "queueId")
 
 
 def schema(names: Iterable[str] = TYPES) -> pa.Schema:
-    """The Arrow schema of some columns; RecordError for an unknown name."""
+    """The Arrow schema of the columns `names`. Raises RecordError for an unknown name."""
     names = list(names)
     unknown = [name for name in names if name not in TYPES]
     if unknown:
@@ -78,14 +78,14 @@ def to_array(column: Column, kind: pa.DataType) -> pa.Array:
 def to_batch(columns: Mapping[str, Column | pa.Array], of: pa.Schema, rows: int) -> pa.RecordBatch:
     """A batch of `rows`; a name that `columns` lacks becomes a column of nulls.
 
-    Arrays stand as they are, Columns become arrays of the schema's types.
+    Arrays are used as they are, Columns become arrays of the schema's types.
     """
     arrays = [_array(columns.get(field.name), field.type, rows) for field in of]
     return pa.RecordBatch.from_arrays(arrays, schema=of)
 
 
 def repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
-    """A column that says the same in each row."""
+    """A column with the same value in each row."""
     return pa.repeat(pa.scalar(value, kind), rows)
 
 

@@ -1,4 +1,4 @@
-"""Growing memory that Arrow takes as it is, and text written into it."""
+"""Growing memory that Arrow uses without a copy, and text written into it."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t

@@ -1,7 +1,7 @@
 """Bytes of records to columns: chunks of rows, column by column, without the GIL.
 
-A chunk of records is first looked at once (`Row`), rows that the filter refuses fall out, then
-each column takes what it needs from the rows. Only columns that ask for it touch a body.
+The pass parses each record of a chunk once (`Row`) and drops the rows that do not pass the filter.
+Then each column takes its values from the rows. Only columns that need bodies read them.
 """
 
 cimport cython
@@ -25,7 +25,7 @@ from congreve.records.errors import CorruptRecordError, RecordError
 __all__ = ["KINDS", "RecordColumns"]
 
 cdef enum:
-    AHEAD = 6               # rows whose bytes are fetched before they are looked at
+    AHEAD = 6               # rows whose bytes are prefetched before they are parsed
 
 REASONS = (
     None,
@@ -40,16 +40,16 @@ cdef class RecordColumns:
     """Builds columns from stored records, or from the body of a pull, without the GIL.
 
     columns.arrow turns them into Arrow arrays without a copy. `names` are names of KINDS; another
-    one raises RecordError. With `tags` it takes only messages with one of these tags, with
+    name raises RecordError. With `tags` it takes only messages with one of these tags, with
     `records` only those that the filter accepts. A damaged record raises CorruptRecordError, or
-    with `keep_corrupt` becomes a row without values. It decompresses bodies that their client
+    with `keep_corrupt` becomes a row without values. It decompresses bodies that a client
     compressed; bodyCRC and storeSize are those of the stored bytes.
     """
 
     cdef readonly int64_t rows
     """Rows since the last take()."""
     cdef readonly int64_t bytes_read
-    """Bytes of records that were read so far; bodies only where a column or the CRC asked."""
+    """Bytes of records read so far, including bodies if a column or the CRC check needs them."""
     cdef readonly list corrupt
     """(row, reason) of each damaged record since the last take()."""
     cdef tuple names
@@ -107,13 +107,13 @@ cdef class RecordColumns:
 
     def add_entries(self, log, int64_t base_offset, physical_offsets, sizes, queue_offsets,
                     tags_codes):
-        """Add the records that entries of a queue name; their number.
+        """Add the records of these entries of a queue, and return their number.
 
         `log` holds the log's bytes from `base_offset` on; the other arguments are contiguous arrays
         of equal length: int64 physical offsets, int32 sizes, int64 queue offsets and tags codes.
-        Raises CorruptRecordError where an entry does not lead to a record of its size and queue
-        offset, RecordError where a column grows beyond 2 GiB, TypeError and ValueError for arrays
-        of another type or length.
+        Raises CorruptRecordError for an entry without a record of its size and queue offset,
+        RecordError if a column grows beyond 2 GiB, TypeError and ValueError for arrays of another
+        type or length.
         """
         cdef Py_buffer data, physical, size, queue, codes
         cdef int64_t count = len(physical_offsets)
@@ -149,9 +149,9 @@ cdef class RecordColumns:
         return self.rows - before
 
     def add_records(self, buffer, int64_t begin_offset=0, int64_t end_offset=INT64_MAX):
-        """Add consecutive records with queue offsets in [begin, end); their number.
+        """Add consecutive records with queue offsets in [begin, end), and return their number.
 
-        Raises RecordError where the bytes are no records.
+        Raises RecordError if the bytes are not records.
         """
         cdef Py_buffer data
         cdef int64_t position = 0
@@ -176,7 +176,7 @@ cdef class RecordColumns:
         return self.rows - before
 
     cdef int fill(self, int64_t count) except -1:
-        """All columns from the first `count` rows of the chunk."""
+        """Fill all columns from the first `count` rows of the chunk."""
         cdef Failure failure
         cdef Column column
         cdef int64_t bytes = 0
@@ -202,7 +202,7 @@ cdef class RecordColumns:
         return 0
 
     cdef int64_t prepare(self, int64_t count) noexcept nogil:
-        """Find the names, count what is touched; bytes of all records."""
+        """Find the properties of each row; returns the bytes of all records."""
         cdef int64_t bytes = 0
         cdef int64_t i
         cdef Row *row
@@ -219,7 +219,7 @@ cdef class RecordColumns:
         return bytes
 
     cdef int64_t pass_tags(self, int64_t count) except -1:
-        """Rows with one of the tags, and damaged ones, move to the front; how many."""
+        """Move rows with one of the tags, and damaged rows, to the front; returns their number."""
         cdef int64_t passed = 0
         cdef int64_t i
         cdef bytes tag
@@ -240,7 +240,7 @@ cdef class RecordColumns:
         return passed
 
     cdef int64_t pass_records(self, int64_t count) noexcept nogil:
-        """Rows that the filter accepts, and damaged ones, move to the front; how many."""
+        """Move rows that pass the filter, and damaged rows, to the front; returns their number."""
         cdef int64_t passed = 0
         cdef int64_t i
         cdef Row *row
@@ -268,7 +268,7 @@ cdef class RecordColumns:
         return 0
 
 
-# An expected record that is not there keeps what its entry says of it.
+# The row of a missing record keeps the values of its queue entry.
 cdef void look_at_entries(Row *chunk, const uint8_t *data, int64_t length, int64_t base,
                           const int64_t *physical, const int32_t *sizes, const int64_t *queue,
                           const int64_t *codes, int64_t start, int64_t stop, int64_t count,
@@ -296,7 +296,7 @@ cdef void look_at_entries(Row *chunk, const uint8_t *data, int64_t length, int64
         row += 1
 
 
-# At most CHUNK records from `position` on, which moves; -1 where there is none.
+# Reads at most CHUNK records from `position` on, and advances it; -1 for an invalid record.
 cdef int64_t look_at_records(Row *chunk, const uint8_t *data, int64_t length, int64_t *position,
                              bint verify_crc, bint wants_code, int64_t begin_offset,
                              int64_t end_offset) noexcept nogil:

@@ -1,4 +1,4 @@
-"""One column: what it takes from rows, laid out as Arrow wants it."""
+"""One column: values taken from rows, in Arrow's memory layout."""
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -78,11 +78,11 @@ cdef inline bint known_without_record(Kind kind) noexcept nogil:
 
 @cython.final
 cdef class Column:
-    """The values of one column as Arrow lays them out, native byte order.
+    """The values of one column in Arrow's layout and native byte order.
 
-    Numbers and times stand in `values` alone: int32, int64, microseconds since 1970. Texts and
-    bodies stand behind `offsets` (int32, rows + 1). A map's `offsets` count entries, whose names
-    stand behind `name_offsets` in `names` and whose values behind `entry_offsets` in `values`.
+    Numbers and times use `values` alone: int32, int64, microseconds since 1970. Texts and bodies
+    also use `offsets` (int32, rows + 1). The `offsets` of a map count its entries; their names are
+    in `names` at `name_offsets`, and their values in `values` at `entry_offsets`.
     """
 
     def __cinit__(self, str name, Kind kind, bint decompress):
@@ -168,7 +168,7 @@ cdef class Column:
     cdef Failure fill_numbers(self, const Row *rows, int64_t count) noexcept nogil:
         cdef int32_t *narrow = <int32_t *> (self.values.data + self.values.length)
         cdef int64_t *wide = <int64_t *> narrow
-        # The same place in each row: no row asks again which it is.
+        # The field is at the same place in each row, so the loop does not choose it again.
         cdef const uint8_t *field = <const uint8_t *> field_of(self.kind, rows)
         cdef int64_t unit = 1000 if self.kind in (BORN_TIMESTAMP, STORE_TIMESTAMP) else 1
         cdef int64_t i
@@ -209,7 +209,7 @@ cdef class Column:
         return NOTHING
 
     cdef bint put_name(self, const Row *row, int64_t number) noexcept nogil:
-        """A text of the properties, or an id that stands in for one that is not there."""
+        """A text of the properties, or an id in place of a missing one."""
         if self.kind == TAGS and row.tags.at != NULL:
             return put_text(self.values, row.tags.at, row.tags.length)
         if self.kind == KEYS and row.keys.at != NULL:
@@ -222,7 +222,7 @@ cdef class Column:
         return True
 
     cdef bint put_host(self, const uint8_t *host, int32_t length) noexcept nogil:
-        # One producer's messages come in a row.
+        # Messages of one producer are often adjacent.
         if length != self.last_host_length or memcmp(host, self.last_host_bytes, length) != 0:
             memcpy(self.last_host_bytes, host, length)
             self.last_host_length = length

@@ -1,4 +1,4 @@
-"""One record as a row of a table: whether it is sound, its properties as slices."""
+"""One record as a row of a table: whether it is valid, and its properties as slices."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy, strlen
@@ -61,7 +61,7 @@ cdef int32_t split(const RecordView *view, Piece *pieces) noexcept nogil:
     return count
 
 
-# From the end: of equal names the last counts, and what stands before it need not be looked at.
+# It starts at the end, because the last of equal names counts.
 cdef void find_names(Row *row, int32_t wanted) noexcept nogil:
     cdef const uint8_t *begin = row.view.properties
     cdef const uint8_t *stop = begin + row.view.properties_length

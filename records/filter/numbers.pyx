@@ -1,4 +1,4 @@
-"""Numbers in the text of properties, as Java reads them; locales have no say."""
+"""Numbers in the text of properties, parsed as in Java, independent of the locale."""
 
 from libc.math cimport isnan, signbit
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -14,9 +14,9 @@ cdef extern from "<stdlib.h>" nogil:
     double strtod_l(const char *text, char **end, locale_t locale)
 
 cdef enum:
-    SHORT = 64      # longer texts are copied into memory of their own to be ended by a zero
-    # Longer ones are no numbers here, unlike in Java: a filter would read them a thousand times for
-    # each message. No double needs more signs.
+    SHORT = 64      # longer texts are copied into allocated memory, with a zero at the end
+    # Longer texts are not numbers here, unlike in Java, because a filter may parse one a thousand
+    # times for each message. No double needs more characters.
     NUMBER_MAX = 1_100
 
 cdef locale_t PLAIN = newlocale(LC_ALL_MASK, "C", NULL)
@@ -45,7 +45,7 @@ cdef bint read_integer(const char *text, int32_t length, int bits,
 cdef bint read_real(const char *text, int32_t length, double *number) noexcept nogil:
     cdef char short_text[SHORT]
     cdef char *ended = short_text
-    # Java trims what is not above a space.
+    # Java trims all characters up to the space.
     while length and 0 <= text[0] <= 0x20:
         text += 1
         length -= 1
@@ -67,7 +67,7 @@ cdef bint read_real(const char *text, int32_t length, double *number) noexcept n
 
 
 cdef int32_t real_length(const char *text, int32_t length) noexcept nogil:
-    """How much of the text is the number, less a suffix f or d; 0 where the whole is none."""
+    """Length of the number without a suffix f or d; 0 if the text is not a number."""
     cdef int32_t at = 1 if length and (text[0] == b"-" or text[0] == b"+") else 0
     cdef int32_t start = at
     cdef int32_t digits

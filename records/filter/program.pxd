@@ -2,9 +2,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.records.filter.record_filter cimport RecordFilter
 
-# Numbers of Op.
+# The numbers of the enum Op.
 cdef enum OpCode:
-    OP_NULL             # push
+    OP_NULL             # from here on: pushes a value
     OP_FALSE
     OP_TRUE
     OP_INTEGER
@@ -12,23 +12,23 @@ cdef enum OpCode:
     OP_DOUBLE
     OP_STRING
     OP_PROPERTY
-    OP_NEGATE           # replace the top
+    OP_NEGATE           # from here on: replaces the top
     OP_NOT
     OP_CAST
     OP_IN
     OP_NOT_IN
-    OP_EQUAL            # replace the two on top
+    OP_EQUAL            # from here on: replaces the two values on top
     OP_GREATER
     OP_GREATER_EQUAL
     OP_LESS
     OP_LESS_EQUAL
     OP_AND
     OP_OR
-    OP_SKIP_IF_NULL     # leave the top, go on `number` instructions later
+    OP_SKIP_IF_NULL     # from here on: keeps the top, may skip `number` instructions
     OP_SKIP_IF_FALSE
     OP_SKIP_IF_TRUE
 
-# Java's classes.
+# The Java classes of values.
 cdef enum Kind:
     KIND_NULL
     KIND_BOOLEAN
@@ -37,7 +37,7 @@ cdef enum Kind:
     KIND_DOUBLE
     KIND_STRING
 
-# Numbers of Outcome.
+# The numbers of the enum Outcome.
 cdef enum OutcomeCode:
     OUTCOME_FALSE
     OUTCOME_TRUE
@@ -47,27 +47,29 @@ cdef enum OutcomeCode:
 cdef struct Value:
     Kind kind
     int32_t length          # of a string
-    int64_t number          # a boolean too
+    int64_t number          # also of a boolean
     double real
     const char *text
 
 cdef struct Instruction:
     OpCode op
-    int32_t count           # of the texts of IN
-    Value value             # what is pushed; `number` is a property's slot, an index or a distance
+    int32_t count           # number of texts of an IN
+    # The pushed value; its `number` may be a property's slot, an index of the texts, or the number
+    # of instructions to skip.
+    Value value
 
 
 cdef class FilterProgram(RecordFilter):
     cdef Instruction *code
     cdef int32_t length
-    cdef Value *texts       # of IN lists, one behind the other
+    cdef Value *texts       # of all IN lists, consecutive
     cdef Value *names
     cdef int32_t name_count
-    # Of the evaluation that is under way: one at a time.
+    # The state of the one evaluation that may run at a time.
     cdef Value *slots       # values of the properties in `names`
     cdef Value *stack
-    cdef int32_t longest    # of those values
-    cdef list text_bytes    # the bytes that all texts lie in
+    cdef int32_t longest    # length of the longest of these values
+    cdef list text_bytes    # the bytes that all texts point into
 
     cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil
     cdef void take_property(self, const char *name, Py_ssize_t name_length, const char *text,

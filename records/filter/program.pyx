@@ -1,8 +1,8 @@
 """SQL92 filters as a program for a small stack machine, with the reference's rules for types.
 
-Property values are strings. Compared with a number they are read as one of its class; two strings
-are equal or not, but have an order only as numbers. What Java would throw at is OUTCOME_ERROR, and
-that only where Java comes to it: the skips are those of its evaluation.
+Property values are strings. A comparison with a number parses them as a number of its class. Two
+strings can be equal or unequal, but have an order only as numbers. OUTCOME_ERROR stands for an
+exception in Java, in the same cases: evaluation skips the same operands as in Java.
 """
 
 cimport cython
@@ -26,18 +26,19 @@ cdef enum:
     WORK_OF_INSTRUCTION = 8
     SHORT_VALUE = 64
 
-# Fits no order; what Java's comparison says of classes that cannot be compared.
+# The result for values of classes that Java cannot compare.
 cdef int INCOMPARABLE = -1
 
 
 class Op(enum.IntEnum):
     """Instructions of a FilterProgram, and the argument that each one takes.
 
-    The first eight push a value, the next five replace the top of the stack, those up to OR the two
-    on top; the last three look at the top, leave it and may skip the next `int` instructions.
-    INTEGER takes an int of 32 bits, LONG one of 64, DOUBLE a float; STRING takes UTF-8 bytes and
-    PROPERTY a property's name as such; IN and NOT_IN take a tuple of UTF-8 bytes. CAST turns all
-    that is no boolean into false (RocketMQ: UnaryExpression.createBooleanCast).
+    The first eight push a value. The next five replace the top of the stack, and those up to OR
+    replace the two values on top. The last three read the top, keep it and may skip the next `int`
+    instructions. INTEGER takes an int of 32 bits, LONG one of 64, DOUBLE a float; STRING takes
+    UTF-8 bytes, PROPERTY a property's name as UTF-8 bytes; IN and NOT_IN take a tuple of UTF-8
+    bytes. CAST turns every value but a boolean into false (RocketMQ:
+    UnaryExpression.createBooleanCast).
     """
 
     NOTHING = OP_NULL
@@ -66,7 +67,7 @@ class Op(enum.IntEnum):
 
 
 class Outcome(enum.IntEnum):
-    """The result of an expression; only TRUE lets a message pass. ERROR: Java would throw."""
+    """The result of an expression; only TRUE lets a message pass, ERROR is an exception in Java."""
 
     FALSE = OUTCOME_FALSE
     TRUE = OUTCOME_TRUE
@@ -99,7 +100,7 @@ cdef class FilterProgram(RecordFilter):
             if op == OP_PROPERTY:
                 names[argument] = 0
         for i, argument in enumerate(sorted(names, key=search_key)):
-            names[argument] = i  # in order: they are searched by halves
+            names[argument] = i  # in order, for the binary search
         for i in range(self.length):
             op, argument = code[i]
             self.encode(&self.code[i], op, argument, texts, names)
@@ -170,12 +171,12 @@ cdef class FilterProgram(RecordFilter):
         self.take_properties(properties, length)
         self.work += length + WORK_OF_INSTRUCTION * self.length
         if self.longest > SHORT_VALUE:
-            # It may be read as a number by each of them.
+            # Each text of the list may parse it as a number.
             self.work += <int64_t> self.longest * self.length
         return self.run() == OUTCOME_TRUE
 
     cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil:
-        """Fill the slots; as in Java's map the last of equal names counts, an empty value not."""
+        """Fill the slots; as in Java's map, the last of equal names counts; empty values do not."""
         cdef const char *at = <const char *> data
         cdef const char *end = at + length
         cdef const char *stop
@@ -239,7 +240,7 @@ cdef tuple search_key(bytes text):
 
 cdef int32_t position_of(const char *text, Py_ssize_t length, const Value *ordered,
                          int32_t count) noexcept nogil:
-    """Where a text stands among those in the order of search_key(); -1 where it does not."""
+    """The index of a text in the order of search_key(); -1 if it is missing."""
     cdef int32_t low = 0
     cdef int32_t high = count
     cdef int32_t middle
@@ -293,7 +294,7 @@ cdef void replace_top(OpCode op, Value *top) noexcept nogil:
 
 
 cdef bint combine(OpCode op, Value *left, Value *right) noexcept nogil:
-    """What two values come to, into `left`; False where Java throws."""
+    """Compute the operation on two values, into `left`; false where Java throws."""
     cdef int order = 0
     if op == OP_AND or op == OP_OR:
         combine_logic(op == OP_OR, left, right)
@@ -321,7 +322,7 @@ cdef bint combine(OpCode op, Value *left, Value *right) noexcept nogil:
 
 
 cdef void combine_logic(bint decisive, Value *left, const Value *right) noexcept nogil:
-    """AND (false decides) and OR (true does); a decisive left was skipped over before."""
+    """AND and OR; a left operand that decides the result has skipped this instruction."""
     if right.kind == KIND_BOOLEAN and right.number == decisive:
         left[0] = right[0]
     elif left.kind == KIND_NULL or right.kind == KIND_NULL:
@@ -346,7 +347,7 @@ cdef bint combine_equal(Value *left, Value *right) noexcept nogil:
 
 
 cdef bint compare(Value *left, Value *right, int *order) noexcept nogil:
-    """Order of two values, not both strings, in one class (RocketMQ: __compare)."""
+    """Compare two values, not both strings, in one class (RocketMQ: __compare)."""
     order[0] = INCOMPARABLE
     if left.kind == KIND_STRING:
         if not text_as(left, right.kind):
@@ -369,7 +370,7 @@ cdef double real_of(const Value *value) noexcept nogil:
 
 
 cdef bint text_as(Value *value, Kind kind) noexcept nogil:
-    """Turn a string into that class; False where it is none of it."""
+    """Convert a string to that class; false if it is not a value of the class."""
     if kind == KIND_BOOLEAN:
         set_boolean(value, is_true(value.text, value.length))
         return True

@@ -2,8 +2,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
 cdef class RecordFilter:
-    # Says whether a message passes. Made to be derived from: accepts_properties decides, and adds
-    # what it did to `work`: about a nanosecond each.
+    # Decides whether a message passes. Subclasses override accepts_properties, which adds its cost
+    # to `work`, in units of about a nanosecond.
     cdef int64_t work
     cdef readonly int64_t size
     """Bytes of memory that the filter uses."""

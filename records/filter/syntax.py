@@ -1,8 +1,8 @@
 """SQL92 filter expressions: from text to a FilterProgram (RocketMQ: SelectorParser).
 
-The grammar and what it refuses are the reference's, with two of its habits: reading ends at the
-first word that cannot go on a whole expression (`a = 1 garbage` is `a = 1`), and an expression need
-not be a comparison (`NOT a` holds where `a` is there).
+The grammar and its errors are the reference's, with two peculiarities: parsing ends at the first
+word that cannot continue a complete expression (`a = 1 garbage` is `a = 1`), and an expression need
+not be a comparison (`NOT a` is true if `a` exists).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from congreve.steps import at_once
 SQL92 = "SQL92"
 
 EXPRESSION_MAX = 64 * 1024
-"""Characters of an expression; the reference ends with a StackOverflowError somewhere."""
+"""Most characters of an expression; a long one causes a StackOverflowError in the reference."""
 
-# BETWEEN repeats its operand, so that few words can mean many instructions.
+# BETWEEN repeats its operand, so a few words can become many instructions.
 CODE_MAX = 2_048
 DEPTH_MAX = 512
-"""Parts of an expression that may wait for their end: brackets, signs, values on the stack."""
+"""Most open parts of an expression: brackets, signs, values on the stack."""
 TEXTS_MAX = 2_048
-"""Texts of one IN."""
+"""Most texts of one IN."""
 _INTEGER_MAX = 2**31 - 1
 _LONG_DIGITS = 19
 _LONG_MAX = 2**63 - 1
@@ -109,7 +109,7 @@ _CONSTANTS = (_Kind.NUMBER, _Kind.TEXT, _Kind.BOOLEAN_CONSTANT)
 
 
 class _Code(NamedTuple):
-    """Instructions as a tree of what they were joined from: copying them each time is quadratic."""
+    """Instructions as a tree of their parts, because copying them at each step is quadratic."""
 
     parts: tuple[_Code | Instruction, ...]
     length: int
@@ -134,7 +134,7 @@ _NOTHING = _one(Op.NOTHING)
 
 
 class _Node(NamedTuple):
-    """An expression that was read: its instructions and the stack that they need."""
+    """A parsed expression: its instructions and the stack depth that they need."""
 
     kind: _Kind
     code: _Code
@@ -145,7 +145,7 @@ class _Node(NamedTuple):
 def _joined(kind: _Kind, depth: int, *parts: _Code) -> _Node:
     code = _Code(parts, sum(part.length for part in parts))
     if code.length > CODE_MAX:
-        raise FilterSyntaxError(f"the expression comes to more than {CODE_MAX} instructions")
+        raise FilterSyntaxError(f"the expression needs more than {CODE_MAX} instructions")
     if depth > DEPTH_MAX:
         raise FilterSyntaxError(f"the expression is nested deeper than {DEPTH_MAX}")
     return _Node(kind, code, depth)
@@ -156,7 +156,7 @@ def _with(node: _Node, op: Op, kind: _Kind = _Kind.BOOLEAN) -> _Node:
 
 
 def _two(left: _Node, right: _Node, op: Op, skip: Op | None = None) -> _Node:
-    """Left, right, op; `skip` skips the rest where left decides."""
+    """The instructions of left, right and op; `skip` skips the rest if left decides the result."""
     parts = [left.code, right.code, _one(op)]
     if skip is not None:
         parts.insert(1, _one(skip, right.code.length + 1))
@@ -173,19 +173,19 @@ def _boolean(node: _Node, near: Token | None) -> _Node:
         return _with(node, Op.CAST)
     if node.kind in (_Kind.BOOLEAN, _Kind.BOOLEAN_CONSTANT):
         return node
-    text = "a number or string alone is neither true nor false"
+    text = "a number or string alone is not a condition"
     raise FilterSyntaxError(text) if near is None else _fault(near, text)
 
 
 def _decoded(token: Token) -> bytes:
-    """What stands between the quotes; every second one of a pair is left out."""
+    """The text between the quotes; a doubled quote becomes one."""
     return token[1:-1].replace("''", "'").encode(errors="replace")
 
 
 def _ordered(left: _Node, sign: str, right: _Node, near: Token) -> _Node:
     for operand in (left, right):
         if operand.kind not in (_Kind.PROPERTY, _Kind.NUMBER, _Kind.NEGATIVE):
-            raise _fault(near, f"only properties and numbers can be compared by {near}")
+            raise _fault(near, f"{near} compares only properties and numbers")
     return _two(left, right, _ORDERS[sign], Op.SKIP_IF_NULL)
 
 
@@ -199,7 +199,7 @@ def _both(left: _Node, right: _Node) -> _Node:
 
 @v_args(inline=True)
 class _Compiler(Transformer[Token, _Node]):
-    """Called with each rule's parts as soon as it was read."""
+    """Builds instructions; the parser calls it with the parts of each rule."""
 
     def either(self, left: _Node, sign: Token, right: _Node) -> _Node:
         return _either(_boolean(left, sign), _boolean(right, sign))
@@ -229,7 +229,7 @@ class _Compiler(Transformer[Token, _Node]):
 
     def between(self, value: _Node, word: Token, low: _Node, _and: Token, high: _Node) -> _Node:
         if low.value is not None and high.value is not None and high.value < low.value:
-            raise _fault(word, f"BETWEEN {low.value} AND {high.value}: the first is the larger")
+            raise _fault(word, f"BETWEEN {low.value} AND {high.value}: the first is larger")
         return _both(_ordered(value, ">=", low, word), _ordered(value, "<=", high, word))
 
     def not_between(
@@ -245,12 +245,12 @@ class _Compiler(Transformer[Token, _Node]):
 
     def _in(self, left: _Node, word: Token, op: Op, texts: tuple[bytes, ...]) -> _Node:
         if left.kind is not _Kind.PROPERTY:
-            raise _fault(word, "a property must stand before IN")
+            raise _fault(word, "IN needs a property before it")
         return _joined(_Kind.BOOLEAN, 1, left.code, _one(op, texts))
 
     def texts(self, *tokens: Token) -> tuple[bytes, ...]:
         if len(tokens) > TEXTS_MAX:
-            raise _fault(tokens[0], f"IN names {len(tokens)} texts, {TEXTS_MAX} are the most")
+            raise _fault(tokens[0], f"IN has {len(tokens)} texts: use at most {TEXTS_MAX}")
         return tuple(_decoded(token) for token in tokens)
 
     def negative(self, _sign: Token, operand: _Node) -> _Node:
@@ -263,7 +263,7 @@ class _Compiler(Transformer[Token, _Node]):
         return _Node(_Kind.TEXT, _one(Op.STRING, _decoded(token)))
 
     def decimal(self, token: Token) -> _Node:
-        # Python makes no number of thousands of digits.
+        # Python refuses to parse thousands of digits.
         number = int(token.rstrip("lL")[: _LONG_DIGITS + 1])
         if number > _LONG_MAX:
             raise _fault(token, f"{token[:40]} is larger than {_LONG_MAX}")
@@ -273,7 +273,7 @@ class _Compiler(Transformer[Token, _Node]):
     def floating(self, token: Token) -> _Node:
         number = float(token)
         if isinf(number) or number == 0:
-            raise _fault(token, f"{token} is not within 4.9E-324 and 1.7976931348623157E308")
+            raise _fault(token, f"{token} is not between 4.9E-324 and 1.7976931348623157E308")
         return _Node(_Kind.NUMBER, _one(Op.DOUBLE, number), value=number)
 
     def true(self, _token: Token) -> _Node:
@@ -290,13 +290,13 @@ class _Compiler(Transformer[Token, _Node]):
 
 
 def _keyword(token: Token) -> Token:
-    """A name that is a keyword, in any case, becomes one."""
+    """The keyword token for a name that is a keyword, in any case."""
     upper = token.upper()
     return token.update(type=upper) if upper in _KEYWORDS else token
 
 
 class FilterCompiler:
-    """Compiles expressions to programs; for one thread (RocketMQ: SqlFilter)."""
+    """Compiles expressions to programs; not thread-safe (RocketMQ: SqlFilter)."""
 
     def __init__(self) -> None:
         self._lark = Lark(
@@ -308,31 +308,31 @@ class FilterCompiler:
         )
 
     def compile(self, expression: str) -> FilterProgram:
-        """The program of an expression. Raises FilterSyntaxError, which names the place."""
+        """The program of an expression. Raises FilterSyntaxError with line and column."""
         return at_once(self.steps(expression))
 
     def steps(self, expression: str) -> Generator[None, None, FilterProgram]:
         """compile() as a generator: its caller may do other work between two words."""
         if len(expression) > EXPRESSION_MAX:
             raise FilterSyntaxError(
-                f"the expression has {len(expression)} characters, {EXPRESSION_MAX} are the most"
+                f"the expression has {len(expression)} characters: use at most {EXPRESSION_MAX}"
             )
         try:
             node = _boolean((yield from self._read(expression)), None)
         except UnexpectedToken as error:
-            what = "it ends too soon" if error.token.type == "$END" else f"not {error.token!s} here"
+            what = "unexpected end" if error.token.type == "$END" else f"unexpected {error.token!s}"
             raise FilterSyntaxError(
                 f"{what} (at line {error.line}, column {error.column}); expected one of:"
                 f" {', '.join(sorted(error.expected))}"
             ) from error
         except UnexpectedInput as error:
             raise FilterSyntaxError(
-                f"no word of SQL92 begins at line {error.line}, column {error.column}"
+                f"invalid character at line {error.line}, column {error.column}"
             ) from error
         return FilterProgram(node.code.flat(), node.depth)
 
     def _read(self, expression: str) -> Generator[None, None, _Node]:
-        """The longest beginning that is an expression."""
+        """Parse the longest prefix that is an expression."""
         parser = self._lark.parse_interactive(expression)
         last = Token("$END", "", line=1, column=1)
         for token in parser.lexer_thread.lex(parser.parser_state):

@@ -11,7 +11,7 @@ class Record(msgspec.Struct, kw_only=True):
     """One message with all fields of its record (RocketMQ: MessageExt).
 
     Timestamps are milliseconds since 1970; offsets are 0 until the store assigns them.
-    `body` is as stored: compressed where `sys_flag` says so.
+    `body` is the stored one; `sys_flag` says whether it is compressed.
     """
 
     topic: str

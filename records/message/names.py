@@ -1,4 +1,4 @@
-"""Which names topics and groups may have (RocketMQ: TopicValidator, Validators)."""
+"""The valid names of topics and groups (RocketMQ: TopicValidator, Validators)."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""Messages that wait under a topic of the broker's own: what they look like, and until when.
+"""Parked messages, which wait under a system topic: their form, and when they are due.
 
-records.restore turns such a record back into what was sent.
+records.restore turns such a record back into the original message.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
 
 def parked(record: Record, topic: str, queue_id: int, properties: dict[str, str]) -> Record:
-    """`record` with these properties under another topic; its own is in the properties then."""
+    """`record` under a system topic, with its real topic and queue id added to `properties`."""
     target = {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id)}
     return msgspec.structs.replace(
         record, topic=topic, queue_id=queue_id, properties=properties | target
@@ -27,23 +27,23 @@ def parked(record: Record, topic: str, queue_id: int, properties: dict[str, str]
 
 
 class ParkingRule(msgspec.Struct, frozen=True, array_like=True):
-    """Settings that the queue entries of parked messages depend on, as they were at that time."""
+    """The settings at the time of parking that the queue entries of parked messages depend on."""
 
     delays_ms: tuple[int, ...]  # level 1 first
     timer_roll_ms: int
 
     def level_due(self, level: int, stored_ms: int) -> int:
-        """When a message of this delay level is due; `level` is 1 or more."""
+        """The due time of a message of this delay level, in ms; `level` is 1 or more."""
         return stored_ms + self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
     def timer_wake(self, due_ms: int, stored_ms: int) -> int:
-        """When to look at a message with a deliver time: when it is due, or must be rewritten."""
+        """When to process a timed message, in ms: when it is due, or must be written again."""
         return min(due_ms, stored_ms + self.timer_roll_ms)
 
     def entry_time(self, topic: str, properties: Mapping[str, str], stored_ms: int) -> int | None:
         """The tags code of a parked message's entry (RocketMQ: computeDeliverTimestamp).
 
-        None where the entry has the hash of its tag, as others have.
+        None if the entry has the hash of its tag, as entries of other topics.
         """
         if topic == TIMER_TOPIC:
             return self.timer_wake(natural(properties.get(TIMER_OUT_MS, "")) or 0, stored_ms)

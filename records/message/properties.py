@@ -10,8 +10,7 @@ DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 
-# A deliver time of a message's own (RocketMQ 5): given by its sender in one of three ways, and
-# what the broker made of it.
+# The delivery time of a message (RocketMQ 5): the sender's three forms, and the broker's result.
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
@@ -50,15 +49,15 @@ INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 NAMES = frozenset(value for name, value in tuple(globals().items()) if name.isupper())
 """All of these, which users cannot have."""
 
-# What all names of deliver times begin with.
+# The prefix of all names of delivery times.
 TIMER_PREFIX = "TIMER_"
-# Several keys stand in KEYS with this between them.
+# The separator of several keys in KEYS.
 KEY_SEPARATOR = " "
 
 _MAX_DIGITS = 18
 
 
 def natural(text: str) -> int | None:
-    """The number that a property holds, None where it is no decimal one of at most 18 digits."""
+    """The value of a property as a number; None unless it is decimal with at most 18 digits."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
     return int(text) if is_number else None

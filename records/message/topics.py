@@ -1,6 +1,6 @@
-"""Topics that a broker keeps for itself, by name and kind (RocketMQ: TopicValidator, MixAll)."""
+"""System topics by name and kind (RocketMQ: TopicValidator, MixAll)."""
 
-#: Its route and its settings are those of a topic that a send creates.
+#: A topic that a send creates takes its route and settings from this one.
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 BENCHMARK_TOPIC = "BenchmarkTest"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -9,34 +9,34 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 #: Queue n - 1 holds the messages of delay level n.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-#: Messages with a deliver time of their own (RocketMQ 5: TimerMessageStore.TIMER_TOPIC).
+#: Timed messages (RocketMQ 5: TimerMessageStore.TIMER_TOPIC).
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_QUEUE_ID = 0
 
 TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-#: Half messages that their producers never ended.
+#: Half messages whose checks are used up.
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: The one queue of each topic of transactions.
 TRANS_QUEUE_ID = 0
 
-#: What a group's retry topic is called, before the group's name.
+#: The prefix of a group's retry topic.
 RETRY_PREFIX = "%RETRY%"
-#: The same for the topic of messages that a group could not consume.
+#: The prefix of a group's dead-letter topic.
 DLQ_PREFIX = "%DLQ%"
 #: Light message queues: their entries lead to records of other topics.
 LIGHT_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-#: The group whose offsets on the half and op topics say how far all transactions are ended.
+#: The group whose offsets on the half and op topics are the end of completed transactions.
 TRANS_GROUP = SYSTEM_GROUP_PREFIX + "TRANS"
 
-#: An entry in the queues of these says when to look at the message, not the hash of its tag.
+#: Their queue entries hold the time to process the message instead of the hash of its tag.
 PARKED = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
-#: Topics that a store keeps although no table of topics has them.
+#: Topics that a store keeps even if the table of topics lacks them.
 NEVER_UNUSED = PARKED | {TRANS_OP_HALF_TOPIC}
 
-#: Topics that only brokers write to.
+#: Topics that only brokers may write to.
 NOT_FOR_PRODUCERS = frozenset(
     (
         SCHEDULE_TOPIC,
@@ -48,7 +48,7 @@ NOT_FOR_PRODUCERS = frozenset(
         OFFSET_MOVED_EVENT_TOPIC,
     )
 )
-#: Topics that all tenants and all brokers know.
+#: Topics that all namespaces share and every broker has.
 SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
@@ -57,10 +57,10 @@ SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {
 
 
 def retry_topic(group: str) -> str:
-    """The topic of messages that the group shall get again."""
+    """The retry topic of a group."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """The topic of messages that the group could not consume."""
+    """The dead-letter topic of a group."""
     return DLQ_PREFIX + group
