@@ -14,19 +14,19 @@ from congreve.io_backends.probe import uring_refusal
 logger = logging.getLogger(__name__)
 
 
-#: Smaller segments are ended too soon for zeros to be written ahead of the log.
+#: Smaller segments fill up before zeros can be written ahead of the log.
 _URING_SEGMENT = 64 << 20
 
 
 def make_backend(config: StoreConfig) -> Backend:
-    """The backend of `ioBackend`; BackendError where its settings cannot work.
+    """The backend of `ioBackend`. Raises BackendError if its settings cannot work.
 
     `auto` selects what `congreve tune` chose for this store and its flush policy. Without such a
     choice it selects `uring` for SYNC_FLUSH in segments of 64 MiB and more, if a probe succeeds,
     else `mmap`: a killed process loses nothing of a mapped file.
 
-    `uring` falls back to `pool`, with a warning in the log, where kernel, container or file system
-    forbid io_uring.
+    `uring` falls back to `pool`, with a warning in the log, if the kernel, container or file system
+    forbids io_uring.
     """
     name = config.io_backend
     if name == "auto":
@@ -43,7 +43,7 @@ def make_backend(config: StoreConfig) -> Backend:
         refusal = _uring_refusal(config)
         if refusal is None:
             return _make_uring()
-        logger.warning("ioBackend=uring cannot be used, pool is: %s", refusal)
+        logger.warning("ioBackend=uring does not work, using pool: %s", refusal)
         return make_pool(config, locked=False)
     return MmapBackend(prewrites=config.sync_flush)
 
@@ -63,7 +63,7 @@ def _choose(config: StoreConfig) -> str:
 
 
 def _uring_refusal(config: StoreConfig) -> str | None:
-    # Beside the log: its own folder must hold nothing but segments, should this be killed.
+    # Beside the log, because its folder must hold only segments, even if this process is killed.
     folder = os.path.dirname(os.path.abspath(config.commit_log_dir))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -77,7 +77,7 @@ def _make_uring() -> Backend:
 
 
 def make_pool(config: StoreConfig, *, locked: bool) -> PoolBackend:
-    """The pool of RocketMQ's transientStorePool and commit settings; BackendError."""
+    """The pool with RocketMQ's transientStorePool and commit settings. Raises BackendError."""
     size = config.transient_store_pool_size * config.mapped_file_size_commit_log
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if locked and size > memory:

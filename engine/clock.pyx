@@ -1,11 +1,11 @@
-"""Wall clocks: the system's, and one that tests move by hand."""
+"""Wall clocks: the system's clock, and one that tests set."""
 
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 
 cdef class Clock:
-    """The system's wall clock."""
+    """The system's wall clock (RocketMQ: SystemClock)."""
 
     cdef int64_t now_ms(self) noexcept nogil:
         cdef timespec t
@@ -18,7 +18,7 @@ cdef class Clock:
 
 
 cdef class ManualClock(Clock):
-    """A clock that stands still until it is told to move."""
+    """A clock that moves only when it is set."""
 
     def __init__(self, int64_t now_ms=0):
         self.time_ms = now_ms
@@ -31,5 +31,5 @@ cdef class ManualClock(Clock):
         self.time_ms = now_ms
 
     def advance(self, int64_t milliseconds):
-        """Move the clock forward by so many milliseconds."""
+        """Move the clock forward by this many milliseconds."""
         self.time_ms += milliseconds

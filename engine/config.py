@@ -15,9 +15,9 @@ from congreve.settings import INT_MAX, Change, Range
 IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_MIN_SEGMENT = 1024  # smaller files could not hold a record beside its blank
+_MIN_SEGMENT = 1024  # smaller files cannot hold a record and its blank
 _MAX_DELAY_MS = INT_MAX * 1_000
-_MAX_TRANSFER = 16 << 20  # bytes; clients take no larger answers
+_MAX_TRANSFER = 16 << 20  # bytes; clients accept no larger answers
 
 
 @lru_cache(maxsize=16)
@@ -30,7 +30,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
             raise StoreConfigError(
                 f"messageDelayLevel has {word!r}: write a number and one of s, m, h, d, as in '10s'"
             )
-        # int() refuses thousands of digits with an error of its own.
+        # int() would raise its own error for thousands of digits.
         delay = int(number) * _UNIT_MS[unit] if len(number) < 20 else _MAX_DELAY_MS + 1
         if delay > _MAX_DELAY_MS:
             raise StoreConfigError(
@@ -52,7 +52,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     """Settings of one store; times in ms and sizes in bytes unless their comment says otherwise.
 
     `msgspec.convert(properties, StoreConfig, strict=False)` reads RocketMQ's own keys.
-    Raises StoreConfigError where a value cannot work.
+    Raises StoreConfigError for a value that cannot work.
     """
 
     root_dir: str = msgspec.field(
@@ -63,7 +63,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     mapped_file_size_commit_log: Annotated[int, Range(_MIN_SEGMENT, INT_MAX)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Range(1, INT_MAX)] = 300_000 * ENTRY_SIZE
-    # Ours: queues mapped for writing at the same time; 0: by vm.max_map_count.
+    # Ours: queues mapped for writing at the same time; 0: derived from vm.max_map_count.
     max_mapped_queues: Annotated[int, Range(0, INT_MAX)] = 0
     max_hash_slot_num: Annotated[int, Range(1, INT_MAX)] = 5_000_000
     max_index_num: Annotated[int, Range(1, INT_MAX)] = 20_000_000
@@ -79,7 +79,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     timer_roll_window_slot: Annotated[int, Range(1, INT_MAX)] = 2 * 86_400  # seconds
 
     io_backend: str = "auto"
-    # The reference's default is ASYNC_FLUSH: an acknowledged message may be lost with the power.
+    # The reference's default is ASYNC_FLUSH: a power cut may lose acknowledged messages.
     flush_disk_type: Annotated[str, Change.AFTER_RESTART] = "SYNC_FLUSH"
     sync_flush_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 5_000
     flush_interval_commit_log: Annotated[int, Range(1, INT_MAX)] = 500
@@ -88,8 +88,8 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     flush_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.NOW] = 10_000
     flush_interval_consume_queue: Annotated[int, Range(1, INT_MAX)] = 1_000
     flush_consume_queue_thorough_interval: Annotated[int, Range(0, INT_MAX)] = 60_000
-    transient_store_pool_enable: bool = False  # ioBackend=pool says the same
-    # Buffers of a segment's size, made as they are needed.
+    transient_store_pool_enable: bool = False  # the same as ioBackend=pool
+    # Buffers of a segment's size, allocated on demand.
     transient_store_pool_size: Annotated[int, Range(1, INT_MAX)] = 5
     transient_store_pool_locked: bool = True  # ours: false lets buffers swap where mlock may not
     commit_interval_commit_log: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 200
@@ -135,7 +135,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
             self.commit_log_dir = os.path.join(self.root_dir, "commitlog")
         if self.flush_disk_type not in {"SYNC_FLUSH", "ASYNC_FLUSH"}:
             raise StoreConfigError(
-                f"flushDiskType is {self.flush_disk_type!r}: SYNC_FLUSH or ASYNC_FLUSH are known"
+                f"flushDiskType is {self.flush_disk_type!r}: use SYNC_FLUSH or ASYNC_FLUSH"
             )
         self._choose_backend()
         entries = -(-self.mapped_file_size_consume_queue // ENTRY_SIZE)
@@ -150,19 +150,19 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         if index_file > INT_MAX:
             raise StoreConfigError(
                 f"maxHashSlotNum={self.max_hash_slot_num} and maxIndexNum={self.max_index_num} "
-                f"make index files of {index_file} bytes: {INT_MAX} at most are possible"
+                f"make index files of {index_file} bytes: use at most {INT_MAX}"
             )
 
     def _choose_backend(self) -> None:
         if self.io_backend not in IO_BACKENDS:
             raise StoreConfigError(
-                f"ioBackend is {self.io_backend!r}: {', '.join(IO_BACKENDS)} are known"
+                f"ioBackend is {self.io_backend!r}: use one of {', '.join(IO_BACKENDS)}"
             )
         if self.transient_store_pool_enable:
             if self.io_backend not in {"auto", "pool"}:
                 raise StoreConfigError(
-                    f"transientStorePoolEnable=true and ioBackend={self.io_backend} exclude each "
-                    "other: leave out one of them"
+                    f"transientStorePoolEnable=true contradicts ioBackend={self.io_backend}: "
+                    "remove one of them"
                 )
             self.io_backend = "pool"
 
@@ -178,12 +178,12 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def parking(self) -> ParkingRule:
-        """The rule that the entries of parked messages are written by now."""
+        """The current rule for the queue entries of parked messages."""
         return ParkingRule(self.delay_levels_ms, self.timer_roll_ms)
 
     @property
     def timer_roll_ms(self) -> int:
-        """Milliseconds after which a timed message is written anew, before its segment expires.
+        """Milliseconds after which a timed message is written again, before its segment expires.
 
         At least a minute: with fileReservedTime=0 the store would write it again and again.
         """
@@ -192,7 +192,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def other_commit_log_dir(self) -> str:
-        """storePathCommitLog where it is not the default, else an empty text."""
+        """storePathCommitLog if it is not the default, else an empty text."""
         default = os.path.join(self.root_dir, "commitlog")
         return "" if self.commit_log_dir == default else self.commit_log_dir
 
@@ -213,17 +213,17 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def own_dir(self) -> str:
-        """The folder of our own files, which RocketMQ does not have: state, prepared segments."""
+        """The folder of the files that RocketMQ does not have: state, timer runs."""
         return os.path.join(self.root_dir, "congreve")
 
     @property
     def removed_queues_dir(self) -> str:
-        """Folders of removed topics, until their files are unlinked."""
+        """The folder of removed topics' queues, until their files are unlinked."""
         return os.path.join(self.own_dir, "removed")
 
     @property
     def checkpoint_path(self) -> str:
-        """The file that says how far log, queues and index were flushed."""
+        """The file with the store times up to which log, queues and index are flushed."""
         return os.path.join(self.root_dir, "checkpoint")
 
     @property
@@ -233,5 +233,5 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def lock_path(self) -> str:
-        """The file that one open store holds a lock on."""
+        """The file that an open store locks."""
         return os.path.join(self.root_dir, "lock")

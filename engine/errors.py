@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class StoreError(CongreveError):
-    """Root of the engine's errors."""
+    """The base class of the engine's errors."""
 
 
 class StoreConfigError(StoreError):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
 
 class StoreLockedError(StoreError):
@@ -25,24 +25,24 @@ class StoreClosedError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The store accepts no more writes; the message says why."""
+    """The store accepts no more writes; the text gives the reason."""
 
 
 class StoreFormatError(StoreError):
-    """A file of the store cannot be what the settings say it is."""
+    """A file of the store contradicts the settings or the other files."""
 
 
 class MessageIllegalError(StoreError):
-    """A message breaks a limit of the record format."""
+    """A message exceeds a limit of the record format."""
 
 
 class DamagedEntryError(StoreError):
-    """A queue entry does not lead to its record, and the caller did not ask for a repair."""
+    """A queue entry does not lead to its record, and the caller did not request a repair."""
 
     def __init__(self, queue: "ConsumeQueue", offset: int) -> None:
         super().__init__(
-            f"entry {offset} of queue {queue.queue_id} of {queue.topic} is damaged: try again when"
-            " it is repaired"
+            f"entry {offset} of queue {queue.queue_id} of {queue.topic} is damaged: try again after"
+            " its repair"
         )
         self.queue = queue
         self.offset = offset

@@ -1,4 +1,4 @@
-"""The store's file layouts as numpy dtypes: what format.pxd says, for Python and analysis."""
+"""The store's file layouts as numpy dtypes: format.pxd for Python and analysis."""
 
 import numpy as np
 
@@ -32,5 +32,5 @@ INDEX_ENTRY = np.dtype(
 
 
 def index_file_size(slots: int, entries: int) -> int:
-    """Bytes of an index file with so many hash slots and room for so many entries."""
+    """Bytes of an index file with this many hash slots and entries."""
     return INDEX_HEADER.itemsize + slots * INDEX_SLOT.itemsize + entries * INDEX_ENTRY.itemsize

@@ -1,4 +1,4 @@
-"""Whether the store takes writes, and if not, why (RocketMQ: RunningFlags)."""
+"""Whether the store accepts writes, and the reason if it does not (RocketMQ: RunningFlags)."""
 
 import errno
 import logging
@@ -15,9 +15,9 @@ LOG_PERIOD_S = 60.0
 
 
 def may_have_lost(error: Exception) -> bool:
-    """Whether written bytes may be missing on disk; after all other errors a retry is possible.
+    """Whether written bytes may be missing on disk; after any other error a retry is possible.
 
-    A call that failed for lack of descriptors, memory, mappings or disk space has lost nothing.
+    A call that failed for lack of descriptors, memory, mappings or disk space loses nothing.
     """
     if isinstance(error, SyncError):
         return True
@@ -25,9 +25,9 @@ def may_have_lost(error: Exception) -> bool:
 
 
 class Health:
-    """The reasons to refuse messages.
+    """The reasons to refuse messages (RocketMQ: RunningFlags).
 
-    A failure lasts until the store is opened anew, a shortage until the part works again.
+    A failure lasts until the store is reopened, a shortage until the part works again.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -39,19 +39,19 @@ class Health:
         self._logs: dict[str, LimitedLog] = {}
 
     def reason(self) -> str | None:
-        """Why puts are refused; None while they are accepted. Each chunk of sends calls it."""
+        """Why the store refuses puts; None while it accepts them. Each chunk of sends calls it."""
         if self._backend.failure_errno:
             self._failure = self._failure or (
                 "the disk failed: " + os.strerror(self._backend.failure_errno)
             )
         why = self._failure or self._disk_full
         if why is not None and not self._reported:
-            logger.error("the store takes no more messages: %s", why)
+            logger.error("the store refuses messages: %s", why)
         self._reported = why is not None
         return why
 
     def fail(self, why: str) -> None:
-        """Refuse all further messages: memory and disk may differ."""
+        """Refuse all further messages, because memory and disk may differ."""
         self._failure = self._failure or why
         self.reason()
 
@@ -63,24 +63,24 @@ class Health:
             self.lacks(part, str(error) or type(error).__name__)
 
     def lacks(self, part: str, why: str) -> None:
-        """Record that `part` of the store lacks a resource and tries again."""
+        """Record that `part` of the store is short of a resource and will retry."""
         self._shortages[part] = why
         limited = self._logs.setdefault(part, LimitedLog(logger, LOG_PERIOD_S))
-        limited.warning("%s: %s; it is tried again", part, why)
+        limited.warning("%s: %s; will retry", part, why)
 
     def works(self, part: str) -> None:
         """Record that `part` of the store works again."""
         if self._shortages.pop(part, None) is not None:
-            logger.warning("%s: works again", part)
+            logger.warning("%s works again", part)
 
     @property
     def shortages(self) -> str:
-        """What each part of the store lacks now; an empty text where no part lacks anything."""
+        """The present shortages of each part of the store; an empty text if there are none."""
         return "; ".join(f"{part}: {why}" for part, why in list(self._shortages.items()))
 
     @property
     def failed(self) -> bool:
-        """Whether a write or sync failed: only a store that is opened anew takes messages again."""
+        """Whether a write or sync failed: the store then refuses messages until it is reopened."""
         return self._failure is not None or self._backend.failure_errno != 0
 
     @property
@@ -89,6 +89,6 @@ class Health:
         return self._disk_full is not None
 
     def set_disk_full(self, why: str | None) -> None:
-        """Refuse messages because of `why`, until a call with None."""
+        """Refuse messages for the reason `why`, until a call with None."""
         self._disk_full = why
         self.reason()

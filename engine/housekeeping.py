@@ -18,27 +18,27 @@ from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention,
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.io_backends.errors import BackendError
 
-#: A start after a crash reads what was written behind the last checkpoint, half a second a GiB;
-#: flushing thousands of queues more often costs sends more than it saves starts.
+#: A start after a crash reads the log behind the last checkpoint. Flushing thousands of queues more
+#: often would cost sends more than it saves starts.
 CHECKPOINT_BYTES = 1 << 30
 
-#: The name of this part of the store in reports to Health.
+#: The name of this part of the store in Health.
 PART = "housekeeping"
 
-#: Queues of removed topics whose files are unlinked in one round.
+#: Most queues of removed topics to unlink in one round.
 UNLINKED_A_ROUND = 1000
 
-#: Bytes of the log's end that stay mapped: they are read the most.
+#: Bytes at the log's end that stay mapped, because they are read most.
 KEPT_BYTES = 32 << 20
 
 logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """One thread (RocketMQ: FlushConsumeQueueService, CleanCommitLogService and their kin).
+    """The thread of periodic work (RocketMQ: FlushConsumeQueueService, CleanCommitLogService).
 
-    It holds `maintenance` while it creates or removes files; other code that removes queues takes
-    that lock too.
+    It holds `maintenance` while it creates or removes files; other code that removes queues also
+    takes that lock.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Housekeeping:
         self._thread: threading.Thread | None = None
         self._next_checkpoint = self._next_clean = 0.0
         self._unlinking: Iterator[None] | None = None
-        self._has_removed = True  # files of removed topics, also of the last run
-        self._follows = True  # queues and index have nothing that the log lost
+        self._has_removed = True  # files of removed topics, also from the last run
+        self._follows = True  # queues and index point only into the log
         self.maintenance = threading.RLock()
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Housekeeping:
             self._thread = None
 
     def clean_soon(self) -> None:
-        """Delete expired segments now, whatever the hour (RocketMQ: executeDeleteFilesManually)."""
+        """Delete expired segments now, at any hour (RocketMQ: executeDeleteFilesManually)."""
         self._retention.request_manually()
         self._next_clean = 0.0
         self._wake.set()
@@ -111,7 +111,7 @@ class Housekeeping:
                 self.round()
 
     def round(self) -> None:
-        """Do the work that is due; work that failed stays due.
+        """Do the work that is due; failed work stays due.
 
         A failure that may have lost bytes makes the store read-only, a shortage does not.
         """
@@ -133,7 +133,7 @@ class Housekeeping:
             self._health.works(PART)
 
     def _unlink_removed(self) -> None:
-        """Unlink some queues of removed topics; the next rounds, or the next start, do the rest."""
+        """Unlink some queues of removed topics; later rounds, or the next start, do the rest."""
         if not self._has_removed:
             return
         self._has_removed = False
@@ -153,7 +153,7 @@ class Housekeeping:
         return behind >= CHECKPOINT_BYTES or (behind > 0 and now >= self._next_checkpoint)
 
     def checkpoint(self) -> bool:
-        """Flush log and queues, then write the checkpoint; whether it was written.
+        """Flush log and queues, then write the checkpoint; returns whether it was written.
 
         Raises BackendError, StoreError.
         """
@@ -169,14 +169,14 @@ class Housekeeping:
         if full != self._health.disk_full:
             limit = DISK_SPACE_WARNING_LEVEL_RATIO
             self._health.set_disk_full(
-                f"the disk is {use:.0%} full, messages are taken up to {limit:.0%}"
+                f"the disk is {use:.0%} full, over the limit of {limit:.0%}: free some space"
                 if full
                 else None
             )
         return use
 
     def clean(self) -> int:
-        """Delete expired segments and the queue and index files that point into them; how many."""
+        """Delete expired segments and the queue and index files for them; returns their number."""
         use = self.watch_disk()
         chosen = self._retention.expired(self._ages(), self._clock.now(), use)
         removed = 0
@@ -187,7 +187,7 @@ class Housekeeping:
                 ):
                     break
                 logger.info("deleting the log's segment at %d", base_offset)
-                self._follows = False  # also where the removal fails half-way
+                self._follows = False  # even if the removal fails half-way
                 self._log.delete_oldest()
                 removed += 1
             if not self._follows:
@@ -198,8 +198,8 @@ class Housekeeping:
     def forget_pages(self) -> None:
         """Remove all but the log's newest pages from this process's resident memory.
 
-        The pages stay in the kernel's page cache. Without this a broker would seem to use as much
-        memory as it has read and written.
+        The pages stay in the kernel's page cache. Otherwise the broker's resident memory would grow
+        with everything that it reads and writes.
         """
         segments = self._log.segments
         for segment in segments[:-1]:
@@ -210,10 +210,10 @@ class Housekeeping:
             self._index.forget_pages()
 
     def _ages(self) -> Iterator[SegmentAge]:
-        """All segments but the one being written, oldest first.
+        """All segments but the open one, oldest first.
 
-        A segment's last record is no younger than the first one of the next: that one is read,
-        because it is found without a walk.
+        The time of a segment is that of the next segment's first record, which is easy to find and
+        not older than its own last record.
         """
         segments = self._log.segments
         for segment, following in pairwise(segments):

@@ -52,12 +52,12 @@ from congreve.steps import at_once
 
 logger = logging.getLogger(__name__)
 
-PART = "index"  # the name of this part of the store in reports to Health
+PART = "index"  # the name of this part of the store in Health
 PAUSES, PAUSE_S = 10, 0.1  # before a retry after a failure
 
-# Bytes of the records of one answer, and one record more; no client takes a frame of 16 MiB.
+# Bytes of records in one answer, which may exceed it by one record; clients refuse 16 MiB.
 cdef int64_t ANSWER_MAX = 4 << 20
-cdef long NAP_NS = 2_000_000    # under load the thread looks this often, not at every chunk
+cdef long NAP_NS = 2_000_000    # under load the thread looks this often instead of at every chunk
 
 
 # The last lines of a record that ends at `end`, which need not be there, and the next one's head.
@@ -98,8 +98,8 @@ cdef bint has_key(const RecordView *view, bytes key) noexcept:
 cdef class KeyIndex:
     """Finds messages by UNIQ_KEY and KEYS (RocketMQ: IndexService).
 
-    A thread reads the log behind its writer and fills the files; it sleeps while nothing arrives.
-    It reports shortages to `health` and tries again.
+    A thread reads the log behind its writer and fills the files; it sleeps while no message
+    arrives. It reports shortages to `health` and retries.
     """
 
     def __cinit__(self, config, CommitLog log, health, disk=DISK):
@@ -119,10 +119,10 @@ cdef class KeyIndex:
     # --- life
 
     def start(self, *, bint clean):
-        """Open the files and begin to follow the log, which recovery has given its end.
+        """Open the files and start to follow the log, after recovery has set the log's end.
 
-        After an unclean stop it rebuilds the newest file, and each that names records which the log
-        lost, from its first message on (D2); likewise a damaged file and all that follow.
+        After an unclean stop it rebuilds the newest file, and each file with records that the log
+        lost, from its first message on (D2); also a damaged file and all later ones.
         """
         known = self.state_file.load()
         there = set(self.names())
@@ -131,7 +131,7 @@ cdef class KeyIndex:
         else:
             self.position = self.take_back()
             if known is not None:
-                # What was taken back now is no loss.
+                # The records of removed files are indexed again.
                 taken_back = there - {os.path.basename(file.path) for file in self.files}
                 for name in taken_back & known.sums.keys():
                     del known.sums[name]
@@ -143,7 +143,7 @@ cdef class KeyIndex:
         self.thread.start()
 
     def stop(self):
-        """Index what the log holds, save the state, stop the thread; idempotent."""
+        """Index the rest of the log, save the state, stop the thread; idempotent."""
         if self.thread is None:
             return
         pthread_mutex_lock(&self.lock)
@@ -160,7 +160,7 @@ cdef class KeyIndex:
             logger.warning("the index was not saved: %s", error)
 
     def save(self):
-        """Save the checksums of the full files, and how far the log is indexed."""
+        """Save the checksums of the full files, and the end of the indexed part of the log."""
         sums = {}
         for file in self.files:
             name = os.path.basename(file.path)
@@ -173,7 +173,7 @@ cdef class KeyIndex:
             logger.warning("the state of the index was not saved: %s", error)
 
     def load(self):
-        """Open the files up to the first damaged one; False where there is one."""
+        """Open the files up to the first damaged one; returns False if there is one."""
         names = sorted(name for name in self.names() if name.isdigit())
         for i, name in enumerate(names):
             try:
@@ -188,7 +188,7 @@ cdef class KeyIndex:
         return True
 
     def take_back(self):
-        """Remove files that may be damaged or name lost records; the offset to index from."""
+        """Remove files that may be damaged or name lost records; returns where to index from."""
         begin = -1
         while self.files:
             last = self.newest()
@@ -213,18 +213,18 @@ cdef class KeyIndex:
         )
 
     def names(self):
-        """The names in the folder of the index; none where there is no folder. OSError."""
+        """The names in the folder of the index; none without a folder. Raises OSError."""
         try:
             return [entry.name for entry in self.disk.entries(self.folder)]
         except FileNotFoundError:
             return []
 
     def newest(self):
-        """The newest index file, None without one."""
+        """The newest index file, or None."""
         return self.files[len(self.files) - 1] if self.files else None
 
     def go_on_at(self, known):
-        """Where to continue after a clean stop, by the saved state and the files themselves."""
+        """Where to continue after a clean stop, by the saved state and the files."""
         last = self.newest()
         position = self.log.min_offset
         if last is not None:
@@ -244,7 +244,7 @@ cdef class KeyIndex:
         return inside and (position == self.log.max_offset or self.log.read(position) is not None)
 
     def check_files(self):
-        """Rebuild from the first file that is missing or does not have its saved checksum."""
+        """Rebuild from the first file that is missing or has another checksum than saved."""
         found = {os.path.basename(file.path): file for file in self.files}
         for name, crc in sorted(self.known.sums.items()):
             file = found.get(name)
@@ -258,8 +258,8 @@ cdef class KeyIndex:
             self.sums[name] = crc
 
     def drop_from(self, first):
-        """Remove the index file `first` and all later ones; the thread indexes their part anew."""
-        logger.warning("the index file %s is damaged: the index is made anew from there on", first)
+        """Remove the index file `first` and all later ones; the thread indexes their part again."""
+        logger.warning("the index file %s is damaged: rebuilding the index from there on", first)
         self.files = tuple(file for file in self.files if os.path.basename(file.path) < first)
         for name in self.names():
             if name.isdigit() and name >= first:
@@ -273,7 +273,7 @@ cdef class KeyIndex:
     # --- the thread
 
     def wake(self):
-        """Wake the thread after an append; cheap, and without effect while the thread works."""
+        """Wake the thread after an append; cheap, and without effect while the thread runs."""
         # The appending thread has taken the GIL since, a full barrier: `asleep` is not older.
         if self.asleep:
             pthread_mutex_lock(&self.lock)
@@ -281,7 +281,7 @@ cdef class KeyIndex:
             pthread_mutex_unlock(&self.lock)
 
     def run(self):
-        """Index what is appended, until stop(); the body of the thread."""
+        """Index appended messages until stop(); the body of the thread."""
         cdef Stop stop = STOP_SEGMENT
         cdef bint is_checked = False
         while True:
@@ -298,13 +298,16 @@ cdef class KeyIndex:
             except (BackendError, OSError, MemoryError) as error:
                 self.health.lacks(PART, str(error) or "out of memory")
                 if may_have_lost(error):
-                    logger.error("messages are no longer indexed: %s", error)
+                    logger.error("the index stops, queries will miss new messages: %s", error)
                     return
                 if not self.pause():
                     return
 
     cdef int resume(self, Stop stop) except -1:
-        """Do the step that needs the GIL, so that follow() can continue; BackendError, OSError."""
+        """Do the step that needs the GIL, so that follow() can continue.
+
+Raises BackendError, OSError.
+"""
         if stop == STOP_SEGMENT:
             self.next_segment()
         elif stop == STOP_FILE:
@@ -317,7 +320,7 @@ cdef class KeyIndex:
         return 0
 
     def pause(self):
-        """Wait before a retry after a shortage; False when the thread is to stop."""
+        """Wait before a retry after a shortage; returns False when the thread must stop."""
         for _ in range(PAUSES):
             if self.stopping:
                 return False
@@ -325,7 +328,7 @@ cdef class KeyIndex:
         return True
 
     def next_segment(self):
-        """Go on in the segment that holds `position`."""
+        """Continue in the segment that holds `position`."""
         if self.segment is not None:
             self.segment.forget_pages(self.segment.size)
         self.position = max(self.position, self.log.min_offset)
@@ -374,7 +377,7 @@ cdef class KeyIndex:
         return self.segment.base_offset + self.segment.size
 
     cdef bint wait_for_more(self) noexcept nogil:
-        """Nap, then sleep until there is more to index; False when the thread is to stop."""
+        """Nap, then sleep until there is more to index; returns False when the thread must stop."""
         cdef timespec nap
         nap.tv_sec = 0
         nap.tv_nsec = NAP_NS
@@ -462,7 +465,7 @@ cdef class KeyIndex:
         return STOP_ENDED
 
     cdef Stop put_keys(self) noexcept nogil:
-        """Put what was found; resumes where it stopped."""
+        """Put the found keys; resumes where it stopped."""
         cdef Key *key
         while self.keys_put < self.keys_found:
             if self.current is None or self.current.count >= self.current.capacity:
@@ -484,9 +487,10 @@ cdef class KeyIndex:
         return self.indexed
 
     def query(self, str topic, str key, int max_count, int64_t begin_ms, int64_t end_ms):
-        """Records of `topic` that carry `key`, stored in [begin, end]; the newest where there are
-        more than `max_count` (at most maxMsgsNumBatch), or than 4 MiB of them. Compared with the
-        record itself (D3).
+        """Records of `topic` with `key`, stored in [begin, end] (RocketMQ: queryOffset).
+
+        If there are more than `max_count` (at most maxMsgsNumBatch) or 4 MiB, the newest ones. It
+        compares the key with the record itself (D3).
         """
         return at_once(self.query_steps(topic, key, max_count, begin_ms, end_ms))
 
@@ -517,7 +521,7 @@ cdef class KeyIndex:
 
     cdef object matching(self, int64_t offset, bytes topic, bytes key, int64_t begin_ms,
                          int64_t end_ms):
-        """The record there if it has this key and time (D3: the index knows only hashes)."""
+        """The record there if it has this key and time (D3: the index has only hashes)."""
         cdef RecordView view
         cdef const uint8_t[::1] data
         found = self.log.read(offset)
@@ -539,7 +543,7 @@ cdef class KeyIndex:
             file.mapping.forget_pages(file.mapping.size)
 
     def delete_expired(self, int64_t min_physical):
-        """Remove files whose entries all lie before `min_physical`, never the last; how many."""
+        """Remove files with entries only before `min_physical`, never the last; their number."""
         expired = 0
         while expired < len(self.files) - 1 and self.files[expired].end_physical < min_physical:
             self.disk.remove(self.files[expired].path)

@@ -29,19 +29,17 @@ cdef int64_t SECONDS_MAX = 0x7FFFFFFF
 cdef int32_t OLD_RUN_MAX = 1024
 # Entries of other keys and times that find() walks over before it lets its caller stop.
 cdef int32_t PASSED_MAX = 16_384
-NOT_FOUND_YET = -1  # find() yields it in place of an offset, so that its caller gets a turn
+NOT_FOUND_YET = -1  # find() yields it in place of an offset, so that its caller can pause
 cdef int64_t SECOND_MS = 1000
-cdef int64_t SUMMED_AT_ONCE = 1 << 20   # bytes: other threads have their turn in between
+cdef int64_t SUMMED_AT_ONCE = 1 << 20   # bytes; other threads may run in between
 
 
 @cython.final
 cdef class IndexFile:
     """One file of the key index (RocketMQ: IndexFile, IndexHeader); one thread adds.
 
-    `capacity` - 1 entries fit. A new file begins where the one before it ended.
-
-    A file that is not `writable` is only read. Raises BackendError, SegmentSizeError or
-    StoreFormatError.
+    It holds `capacity` - 1 entries. A new file begins where the previous one ended. Raises
+    BackendError, SegmentSizeError or StoreFormatError.
     """
 
     def __cinit__(self, str path, int32_t slots, int32_t capacity, *, bint create=False,
@@ -61,7 +59,7 @@ cdef class IndexFile:
             store_i32(self.mapping.data + AT_COUNT, 1)
         self.count = max(load_i32(self.mapping.data + AT_COUNT), 1)
         if self.count > capacity:
-            raise StoreFormatError(f"{path} counts {self.count} entries, {capacity} fit: delete it")
+            raise StoreFormatError(f"{path} has {self.count} entries of {capacity}: delete it")
 
     cdef reserve_head(self, int64_t head):
         try:
@@ -155,8 +153,8 @@ cdef class IndexFile:
     def find(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
         """Yield the physical offsets under that hash, newest first.
 
-        Some may be of other times: the caller checks the record. It yields NOT_FOUND_YET between
-        them where the search for the next one is long.
+        Some may be of other times: the caller checks the record. It yields NOT_FOUND_YET in between
+        while the search for the next one takes long.
         """
         cdef int32_t number = load_i32(self.slot_of(key_hash))
         cdef int32_t count = self.count
@@ -194,5 +192,5 @@ cdef class IndexFile:
         return crc
 
     def flush(self):
-        """Write all to disk. Raises BackendError."""
+        """Sync the file. Raises BackendError."""
         self.files.sync_map(self.mapping)

@@ -11,7 +11,7 @@ from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 class IndexState(msgspec.Struct):
     """All records below `indexed` are in the index, whose files have these CRC-32 by name.
 
-    The log began at `begin`: files that are not there may have expired where it begins later.
+    `begin` was the log's first offset: if the log begins later now, missing files have expired.
     """
 
     begin: int = 0

@@ -8,14 +8,14 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.io_backends.backend import Segment
 from congreve.io_backends.pages import fetch, retire
 
-#: Read at once: several readers share a disk with the writer, whose syncs wait behind a long read.
+#: Bytes of one read; the writer shares the disk, and its syncs wait behind a long read.
 READ_AHEAD = 1 << 20
-#: Reads whose pages stay; of older ones the kernel may reclaim the pages before others.
+#: Reads whose pages stay; the kernel may reclaim the pages of older reads before others.
 KEPT = 16
 
 
 class ColdReads:
-    """Reads from disk what readers need next, on a thread, so that nothing else waits for the disk.
+    """Reads parts of the log from disk on a thread, so that no other code waits for the disk.
 
     One thread calls fetch() and stop().
     """
@@ -28,7 +28,7 @@ class ColdReads:
     def fetch(self, physical_offset: int, done: Callable[[], None]) -> bool:
         """Read READ_AHEAD bytes from this offset into memory; the thread calls `done` afterwards.
 
-        Returns False and does nothing where the log does not hold this offset any more.
+        Returns False, without a read, if the log no longer holds this offset.
         """
         segment = self._log.segment_at(physical_offset)
         if segment is None:

@@ -1,4 +1,4 @@
-"""The commit log: all messages of all topics, one behind the other, in segments."""
+"""The commit log: all messages of all topics, one after the other, in segments."""
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -24,7 +24,7 @@ from congreve.engine.log.segment_files import find_segments, remove_files, segme
 from congreve.io_backends.errors import BackendError, NoBufferError
 from congreve.io_backends.files.file_system import DISK
 
-# Smaller segments fill too quickly to wait for half, and so do those that wait for zeros.
+# Smaller segments fill too quickly to start at half, and zeros need time, too.
 cdef int64_t PREPARE_AT_ONCE = 64 << 20
 cdef int64_t REPORT_STEP = 1 << 20  # bytes between two reports of its position to the backend
 
@@ -46,7 +46,7 @@ cdef inline bint has_entry(const Message *message) noexcept nogil:
 
 @cython.final
 cdef class CommitLog:
-    """All messages of all topics, one behind the other, in segments (RocketMQ: CommitLog).
+    """All messages of all topics, one after the other, in segments (RocketMQ: CommitLog).
 
     One thread appends; others may read. Life: load(), recovery's scan, set_end(), the backend's
     start(), appends, the backend's stop(), close(). A log without a segment skips set_end().
@@ -59,8 +59,8 @@ cdef class CommitLog:
                   files=DISK):
         if not layout.RECORD_FIXED + layout.BLANK_MIN <= segment_size < 1 << 31:
             raise StoreFormatError(
-                f"a segment of {segment_size} bytes is not possible: "
-                f"{layout.RECORD_FIXED + layout.BLANK_MIN} to 2147483647 are"
+                f"mappedFileSizeCommitLog={segment_size}: use "
+                f"{layout.RECORD_FIXED + layout.BLANK_MIN} to 2147483647 bytes"
             )
         self.folder = folder
         self.segment_size = segment_size
@@ -132,7 +132,7 @@ cdef class CommitLog:
             self.report_position()
         return APPEND_OK
 
-    # The first record last: a kill before that leaves a log that ends where the batch begins.
+    # Encodes the first record last: after a kill before that, the log ends where the batch begins.
     cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
                            const Appended *appended) noexcept nogil:
         cdef uint8_t *first = (
@@ -153,7 +153,7 @@ cdef class CommitLog:
         encode(first, element, encoded_size(element), appended.queue_offset,
                appended.physical_offset, appended.store_timestamp)
 
-    # Ends the open segment with a blank where `size` bytes and a later blank do not fit.
+    # Ends the open segment with a blank if `size` bytes and a later blank do not fit.
     cdef bint has_room(self, int64_t size) noexcept nogil:
         cdef int64_t used, left
         if self.active is None:
@@ -201,14 +201,14 @@ cdef class CommitLog:
         cdef Segment segment
         if self.starved:
             self.starved = False
-            raise NoBufferError("no buffer is free: the disk is behind the writers, send less")
+            raise NoBufferError("no buffer is free, because the disk is behind: send more slowly")
         if self.active is not None and base < self.active.base_offset + self.active.size:
             return
         try:
             if self.made is None:
                 self.made = self.preparation.take(segment_path(self.folder, base), base)
         except NoBufferError:
-            self.backend.request_durable(base)  # buffers are free again when that is on disk
+            self.backend.request_durable(base)  # buffers become free when these bytes are on disk
             raise
         segment = self.made
         self.backend.attach(segment)
@@ -226,7 +226,7 @@ cdef class CommitLog:
     # --- reading
 
     cpdef Segment segment_at(self, int64_t physical_offset):
-        """The segment that holds this offset; None outside of the log."""
+        """The segment that holds this offset; None outside the log."""
         cdef tuple segments = self.segments
         cdef int64_t first
         if not segments:
@@ -237,7 +237,7 @@ cdef class CommitLog:
         return segments[(physical_offset - first) // self.segment_size]
 
     def read(self, int64_t physical_offset):
-        """The whole record that starts here, a view of the log; None where no sound one does."""
+        """The record that starts here, as a view of the log; None if there is no valid one."""
         cdef Segment segment = self.segment_at(physical_offset)
         cdef RecordView view
         cdef int64_t at
@@ -254,8 +254,8 @@ cdef class CommitLog:
     def load(self):
         """Open the files; all of them count as full until set_end().
 
-        It skips files that are no segments, with a warning (D27). Raises StoreFormatError where
-        sizes or names are not those of a log, BackendError and StoreError.
+        It skips files that are not segments, with a warning (D27). Raises StoreFormatError for
+        wrong sizes or names, BackendError and StoreError.
         """
         try:
             self.files.make_folder(self.folder)
@@ -273,17 +273,17 @@ cdef class CommitLog:
             self.max_offset = bases[len(bases) - 1] + self.segment_size
 
     def set_end(self, int64_t physical_offset, int64_t durable=0):
-        """Cut the log at the end that recovery found (D6).
+        """Truncate the log at the end that recovery found (D6).
 
         It removes later segments and zeroes the bytes behind the end on disk. The bytes between
         `durable` and the end are not synced here: start the backend with `durable`. Raises
-        StoreFormatError where the log ends before `physical_offset`.
+        StoreFormatError if the log ends before `physical_offset`.
         """
         cdef Segment segment
         cdef Segment active = None
         if not self.segments or not self.min_offset <= physical_offset <= self.max_offset:
             raise StoreFormatError(
-                f"the log spans {self.min_offset} to {self.max_offset}, "
+                f"the log spans {self.min_offset} to {self.max_offset}: "
                 f"it cannot end at {physical_offset}"
             )
         kept = []
@@ -303,9 +303,9 @@ cdef class CommitLog:
         self.open_segment(active)
 
     def delete_oldest(self):
-        """Remove the first segment, to be recycled once no view of it is left.
+        """Remove the first segment; it is recycled when no view of it remains.
 
-        Raises StoreError where it is the only one.
+        Raises StoreError if it is the only one.
         """
         if len(self.segments) < 2:
             raise StoreError("the log's last segment is in use and cannot be deleted")
@@ -316,7 +316,7 @@ cdef class CommitLog:
             remove_files(self.files, self.folder, [oldest.path])
 
     def close(self):
-        """Remove the segment that was prepared and not used."""
+        """Remove the prepared segment that was not used."""
         self.preparation.close()
 
     # --- for Python callers
@@ -324,9 +324,9 @@ cdef class CommitLog:
     def append_record(self, record, ConsumeQueue queue, tags_code=None):
         """Append one message; `tags_code` replaces the hash of its TAGS in the queue's entry.
 
-        The store time is now, the physical offset the log's end. Raises MessageIllegalError where
-        no record or segment can hold the message (D1), RecordError where properties or hosts cannot
-        be encoded, and BackendError; then nothing was appended.
+        The store time is now, the physical offset the log's end. Raises MessageIllegalError if the
+        message does not fit into a record or segment (D1), RecordError if properties or hosts
+        cannot be encoded, and BackendError; it appends nothing then.
         """
         cdef Outgoing outgoing = Outgoing(record)
         cdef Appended appended
@@ -339,10 +339,10 @@ cdef class CommitLog:
                 return result(status, &appended, &outgoing.message, self.segment_size)
 
     def append_records(self, record, batch, ConsumeQueue queue):
-        """Append a batch body of the wire; `record` gives all but body, flag and tags.
+        """Append the body of a batch request; `record` has everything but body, flag and tags.
 
-        Its properties are added to each element's own. All elements go into one segment, or none is
-        appended. Raises the same as append_record().
+        It adds the record's properties to those of each element. All elements go into one segment,
+        or none is appended. Raises the same as append_record().
         """
         cdef Outgoing outgoing = Outgoing(record)
         cdef Appended appended
@@ -353,7 +353,7 @@ cdef class CommitLog:
         PyObject_GetBuffer(batch, &body, PyBUF_SIMPLE)
         try:
             if body.len > 0x7FFFFFFF:
-                raise MessageIllegalError(f"a batch of {body.len} bytes is over 2147483647")
+                raise MessageIllegalError(f"a batch of {body.len} bytes exceeds 2147483647")
             while True:
                 status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
                                            <int32_t> body.len, queue, self.clock.now_ms(),
@@ -392,7 +392,7 @@ cdef object result(AppendStatus status, const Appended *appended, const Message 
     )
 
 
-# The batch's properties stand behind the element's own: theirs wins, as in a record read back.
+# The batch's properties are behind the element's own, so they count, as when a record is read.
 cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
     cdef int32_t length
     if find_property(element.properties_more, element.properties_more_length, TAGS,
@@ -416,7 +416,7 @@ cdef bint put_batch(ConsumeQueue queue, Message *element, const uint8_t *batch, 
     return True
 
 
-# False hides the error from here: the caller calls make_room() itself, which raises it.
+# False hides the error; the caller then calls make_room() itself, which raises it again.
 cdef bint made_room(ConsumeQueue queue) noexcept with gil:
     try:
         queue.make_room()

@@ -1,4 +1,4 @@
-"""When ASYNC_FLUSH requests durability of the backend (RocketMQ: FlushRealTimeService)."""
+"""When ASYNC_FLUSH requests a flush from the backend (RocketMQ: FlushRealTimeService)."""
 
 import logging
 import threading
@@ -13,14 +13,17 @@ logger = logging.getLogger(__name__)
 
 
 class FlushPolicy:
-    """Decides by the written and the durable offset when to flush; times in ms."""
+    """Decides by the written and the durable offset when to flush (RocketMQ: FlushRealTimeService).
+
+    Times are in ms.
+    """
 
     def __init__(self, config: StoreConfig, now_ms: int) -> None:
         self._config = config
         self._last_thorough_ms = now_ms
 
     def due(self, written: int, durable: int, now_ms: int) -> bool:
-        """Whether to flush now: enough whole pages wait, or any bytes have waited too long."""
+        """Whether to flush now: enough full pages wait, or bytes have waited too long."""
         if written <= durable:
             return False
         if now_ms >= self._last_thorough_ms + self._config.flush_commit_log_thorough_interval:
@@ -31,7 +34,7 @@ class FlushPolicy:
 
 
 class FlushTimer:
-    """The thread of ASYNC_FLUSH. Under SYNC_FLUSH every append requests durability; no thread runs.
+    """The thread of ASYNC_FLUSH; with SYNC_FLUSH, each append requests a flush instead.
 
     It checks every flushIntervalCommitLog ms; with flushCommitLogTimed=false at each wake(), too.
     """

@@ -1,4 +1,4 @@
-"""The next segment of the log, made before it is needed."""
+"""The next segment of the log, created before it is needed."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ PREWRITTEN_AT_ONCE = 64 << 20
 
 
 class SegmentPreparation:
-    """Makes one segment ahead (RocketMQ: AllocateMappedFileService), on a thread of its own.
+    """Creates one segment ahead, on a separate thread (RocketMQ: AllocateMappedFileService).
 
-    The file is made in a folder beside the log, on the same file system, and moved in when it is
-    complete: the log's folder never holds anything but finished segments, and its last one may
-    still be empty. An expired segment waits in that folder to become the next one. Its old bytes
-    are no danger: they leave the log's folder first, and come back only as zeros that are on disk;
-    a crash in between leaves a file that the next run overwrites as well.
+    It creates the file in a folder beside the log, on the same file system, and moves it when it
+    is complete: the log's folder holds only finished segments, of which the last may be empty. An
+    expired segment waits in that folder to become the next one. Its old bytes cannot appear in
+    the log: the file leaves the log's folder first, and returns only when zeros are on disk; a
+    file that a crash leaves in between is overwritten by the next run.
 
-    begin(), take() and close() belong to the one thread that appends, recycle() to any other.
+    Only the appending thread calls begin(), take() and close(); any other thread calls recycle().
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class SegmentPreparation:
         self._expired: weakref.ref[Segment] | None = None
 
     def begin(self, path: str, base_offset: int) -> None:
-        """Start making the segment that comes next, unless that began already; returns at once."""
+        """Start to create the next segment, unless that has already begun; returns at once."""
         if self._made is None:
             self._made = self._executor.submit(self._make_ahead, path, base_offset)
 
     def take(self, path: str, base_offset: int) -> Segment:
-        """The segment, in its place in the log; made here and now where it must be.
+        """Move the segment to its place in the log; without a prepared one, create it now.
 
-        BackendError; then the log's folder is as it was.
+        Raises BackendError; the log's folder is unchanged then.
         """
         segment = self._finish()
         return self._moved(self._make(), path, base_offset) if segment is None else segment
 
     def recycle(self, segment: Segment) -> bool:
-        """Take an expired segment out of the log; False, and nothing done, where one waits already.
+        """Move an expired segment out of the log, to reuse it; False if one already waits.
 
-        The file is overwritten only when no reference to the segment and no view of it is left. A
-        segment whose pages sockets may still hold is not taken.
+        The file is overwritten only when no reference to the segment and no view of it remains. A
+        segment whose pages sockets may still hold is refused.
         """
         if segment.is_sent_from:
             return False
@@ -81,7 +81,7 @@ class SegmentPreparation:
             return True
 
     def close(self) -> None:
-        """Remove a segment that was made and not taken."""
+        """Remove a created segment that was not taken."""
         self._closing.set()
         segment = self._finish()
         self._executor.shutdown()
@@ -99,7 +99,7 @@ class SegmentPreparation:
         try:
             return made.result()
         except (BackendError, OSError, MemoryError) as error:
-            logger.warning("no segment could be prepared ahead: %s", error)
+            logger.warning("cannot prepare the next segment ahead: %s", error)
             return None
 
     def _make_ahead(self, path: str, base_offset: int) -> Segment | None:
@@ -110,11 +110,11 @@ class SegmentPreparation:
                 self._prewrite(segment)
         if self._closing.is_set():
             return None
-        # A folder is synced here, too: behind a busy disk that takes a tenth of a second.
+        # It syncs the folder, too, which takes long on a busy disk.
         return self._moved(segment, path, base_offset)
 
     def _prewrite(self, segment: Segment) -> None:
-        """Write zeros to the whole segment; stop early in close(), a slow disk takes seconds."""
+        """Write zeros to the whole segment; close() stops it early, because it may take seconds."""
         for upto in range(PREWRITTEN_AT_ONCE, self._size + PREWRITTEN_AT_ONCE, PREWRITTEN_AT_ONCE):
             if self._closing.is_set():
                 return
@@ -129,7 +129,7 @@ class SegmentPreparation:
         return segment
 
     def _reuse(self) -> Segment | None:
-        """The expired segment as a new one, all zeros on disk; None where none can be used."""
+        """The expired segment as a new one, all zeros on disk; None if there is none to reuse."""
         self._remove(self._path)
         with self._lock:
             if self._expired is not None and self._expired() is not None:
@@ -147,7 +147,7 @@ class SegmentPreparation:
             segment = self._backend.open(self._path, 0, self._size, 0)
             self._prewrite(segment)
         except BackendError as error:
-            logger.warning("an expired segment could not be used again: %s", error)
+            logger.warning("cannot reuse an expired segment: %s", error)
             return None
         return segment
 
@@ -156,7 +156,7 @@ class SegmentPreparation:
             self._files.make_folder(self._folder)
         except OSError as error:
             raise BackendError(
-                f"cannot make {self._folder}: {error.strerror}", error.errno or 0
+                f"cannot create {self._folder}: {error.strerror}", error.errno or 0
             ) from error
         self._remove(self._path)
         return self._backend.create(self._path, 0, self._size)

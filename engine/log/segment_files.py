@@ -1,4 +1,4 @@
-"""The files of a commit log's folder: which are segments, and which are not."""
+"""The files of a commit log's folder: segments and foreign files."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ def segment_path(folder: str, base_offset: int) -> str:
 
 
 def has_segments(files: FileSystem, folder: str) -> bool:
-    """Whether there is such a folder with a segment in it. Raises OSError."""
+    """Whether the folder exists and has a segment. Raises OSError."""
     return files.is_folder(folder) and any(
         SEGMENT_NAME.fullmatch(entry.name) for entry in files.entries(folder)
     )
@@ -30,7 +30,7 @@ def find_segments(files: FileSystem, folder: str, segment_size: int) -> list[int
     """Base offsets of the segments in `folder`, ascending and without a gap.
 
     Other files stay as they are, with a warning (defect D27). A truncated last segment is extended
-    to its size, so that recovery can examine what it still holds. Raises StoreFormatError for any
+    to its size, so that recovery can read its remaining records. Raises StoreFormatError for any
     other wrong size and for a segment that is missing between others.
     """
     entries = []
@@ -38,26 +38,26 @@ def find_segments(files: FileSystem, folder: str, segment_size: int) -> list[int
         if SEGMENT_NAME.fullmatch(entry.name) and entry.is_file():
             entries.append(entry)
         else:
-            logger.warning("%s is no segment of a commit log: not looked at", entry.path)
+            logger.warning("ignoring %s: it is not a segment of a commit log", entry.path)
     size = segment_size
     for entry in entries:
         size = files.status(entry.path).st_size
-        # A lone short file may as well be one of a store with other settings.
+        # A single short file may belong to a store with other settings.
         cut_short = entry is entries[-1] and size < segment_size and (len(entries) > 1 or not size)
         if size != segment_size and not cut_short:
             raise StoreFormatError(
-                f"{entry.path} has {size} bytes, the settings ask for {segment_size}: open the "
-                "store with the mappedFileSizeCommitLog that it was written with"
+                f"{entry.path} has {size} bytes, but the settings say {segment_size}: use the "
+                "mappedFileSizeCommitLog that the store was written with"
             )
     bases = [int(entry.name) for entry in entries]
     for before, base in pairwise(bases):
         if base != before + segment_size:
             raise StoreFormatError(
                 f"{segment_path(folder, base)} does not follow {segment_path(folder, before)}: "
-                "restore the segments between them, or move the later ones away"
+                "restore the segments between them, or move the later ones elsewhere"
             )
     if size != segment_size:
-        logger.warning("%s was cut short to %d bytes: made whole again", entries[-1].path, size)
+        logger.warning("%s was truncated to %d bytes: extended again", entries[-1].path, size)
         with files.open(entries[-1].path, os.O_RDWR) as file:
             files.truncate(file, segment_size)
     return bases

@@ -26,7 +26,7 @@ def test_a_usable_folder_tells_its_disk(tmp_path: Path) -> None:
 def test_a_network_folder_is_refused(tmp_path: Path, kind: str) -> None:
     here = os.path.realpath(tmp_path)
     table = mounts(tmp_path, f"30 22 0:40 / {here} rw shared:1 - {kind} server:/x rw")
-    with pytest.raises(BackendError, match="over the network"):
+    with pytest.raises(BackendError, match="a network file system"):
         check_usable(str(tmp_path), 1, mounts=table)
 
 

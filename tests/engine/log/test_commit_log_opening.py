@@ -130,7 +130,7 @@ def test_a_segment_of_another_size_is_named(store: Path, index: int, size: int) 
 @pytest.mark.parametrize("size", [SEGMENT // 2, SEGMENT * 2])
 def test_segments_of_other_settings_are_not_called_missing(store: Path, size: int) -> None:
     log = CommitLog(str(store / "commitlog"), size, MmapBackend(), ManualClock(1))
-    with pytest.raises(StoreFormatError, match=f"{0:020d} has {SEGMENT} bytes, .* for {size}"):
+    with pytest.raises(StoreFormatError, match=f"{0:020d} has {SEGMENT} bytes, .* say {size}"):
         log.load()
 
 
