@@ -47,6 +47,57 @@ cdef bint take_time(const uint8_t *name, Py_ssize_t length, Slice value,
     return True
 
 
+# What happens to one property of a send.
+cdef enum Fate:
+    PROPERTY_STORED
+    PROPERTY_LEFT_OUT
+    PROPERTY_FOR_PYTHON
+
+cdef struct Seen:
+    bint transaction        # TRAN_MSG=true
+    bint grouped            # PGROUP
+    bint parked_before      # a name of parked messages
+    Slice wait              # the value of WAIT; no data: not given, or of a batch
+
+
+cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, SendKind kind,
+                         bint sync_flush, int64_t *tags_code, Seen *seen,
+                         DeliveryWish *wish) noexcept nogil:
+    if is_extraordinary(name, length):
+        return PROPERTY_FOR_PYTHON
+    seen.parked_before |= is_of_parking(name, length)
+    if is_text(name, length, TRANSACTION_PREPARED):
+        if kind != SEND_HALF or not is_text(value.data, value.length, b"true"):
+            return PROPERTY_FOR_PYTHON
+        seen.transaction = True
+    seen.grouped |= is_text(name, length, PRODUCER_GROUP)
+    if is_text(name, length, TAGS):
+        tags_code[0] = string_hash(0, value.data, value.length)
+    if is_text(name, length, WAIT):
+        # A sender that does not wait for the disk must not wait with others that do.
+        if sync_flush and is_text(value.data, value.length, b"false"):
+            return PROPERTY_FOR_PYTHON
+        if kind != SEND_BATCH:
+            seen.wait = value
+            return PROPERTY_LEFT_OUT
+    if is_text(name, length, DELAY):
+        if wish.level.data != NULL:
+            return PROPERTY_FOR_PYTHON
+        wish.level = value
+        return PROPERTY_LEFT_OUT
+    if starts_with(name, length, TIMER_PREFIX) and not take_time(name, length, value, wish):
+        return PROPERTY_FOR_PYTHON
+    return PROPERTY_STORED
+
+
+cdef inline uint8_t *separated(uint8_t *out, const uint8_t *start) noexcept nogil:
+    """Write a separator behind the properties from `start` to `out`, if there are any."""
+    if out > start:
+        out[0] = PROPERTY_SEPARATOR
+        out += 1
+    return out
+
+
 cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, uint8_t *out,
                             int32_t *length, int64_t *tags_code,
                             DeliveryWish *wish) noexcept nogil:
@@ -54,15 +105,14 @@ cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, 
     cdef const uint8_t *end = at + given.length
     cdef const uint8_t *stop
     cdef const uint8_t *middle
-    cdef Py_ssize_t name
-    cdef Slice value
-    cdef Slice wait
     cdef uint8_t *start = out
-    cdef bint transaction = False
-    cdef bint grouped = False
-    cdef bint parked_before = False
+    cdef bint delayed
+    cdef Slice value
+    cdef Fate fate
+    cdef Seen seen
+    seen.transaction = seen.grouped = seen.parked_before = False
     tags_code[0] = 0
-    wish.level.data = wish.time.data = wait.data = NULL
+    wish.level.data = wish.time.data = seen.wait.data = NULL
     if given.length > PROPERTIES_MAX:
         return False
     while at < end:
@@ -71,53 +121,24 @@ cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, 
             stop = end
         middle = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
         if middle != NULL and middle > at and middle + 1 < stop:
-            name = middle - at
             value.data = middle + 1
             value.length = <int32_t> (stop - middle - 1)
-            if is_extraordinary(at, name):
+            fate = fate_of(at, middle - at, value, kind, sync_flush, tags_code, &seen, wish)
+            if fate == PROPERTY_FOR_PYTHON:
                 return False
-            parked_before |= is_of_parking(at, name)
-            if is_text(at, name, TRANSACTION_PREPARED):
-                if kind != SEND_HALF or not is_text(value.data, value.length, b"true"):
-                    return False
-                transaction = True
-            grouped |= is_text(at, name, PRODUCER_GROUP)
-            if is_text(at, name, TAGS):
-                tags_code[0] = string_hash(0, value.data, value.length)
-            if is_text(at, name, WAIT):
-                # A sender that does not wait for the disk must not wait with others that do.
-                if sync_flush and is_text(value.data, value.length, b"false"):
-                    return False
-                if kind != SEND_BATCH:
-                    wait = value
-                    at = stop + 1
-                    continue
-            if is_text(at, name, DELAY):
-                if wish.level.data != NULL:
-                    return False
-                wish.level = value
-                at = stop + 1
-                continue
-            if starts_with(at, name, TIMER_PREFIX) and not take_time(at, name, value, wish):
-                return False
-            if out > start:
-                out[0] = PROPERTY_SEPARATOR
-                out += 1
-            memcpy(out, at, stop - at)
-            out += stop - at
+            if fate == PROPERTY_STORED:
+                out = separated(out, start)
+                memcpy(out, at, stop - at)
+                out += stop - at
         at = stop + 1
-    if wait.data != NULL and (
-        kind == SEND_HALF or wish.level.data != NULL or wish.time.data != NULL
-    ):
-        if out > start:
-            out[0] = PROPERTY_SEPARATOR
-            out += 1
-        out = put_name(out, WAIT)
-        out = put(out, <const char *> wait.data, wait.length)
+    delayed = wish.level.data != NULL or wish.time.data != NULL
+    if seen.wait.data != NULL and (kind == SEND_HALF or delayed):
+        out = put_name(separated(out, start), WAIT)
+        out = put(out, <const char *> seen.wait.data, seen.wait.length)
     length[0] = <int32_t> (out - start)
-    if wish.level.data != NULL or wish.time.data != NULL:
-        return kind == SEND_SINGLE and not parked_before
-    return kind != SEND_HALF or (transaction and grouped and not parked_before)
+    if delayed:
+        return kind == SEND_SINGLE and not seen.parked_before
+    return kind != SEND_HALF or (seen.transaction and seen.grouped and not seen.parked_before)
 
 
 cdef uint8_t *put_target(uint8_t *out, const Message *message) noexcept nogil:
