@@ -4,16 +4,18 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from congreve.broker.admin.stats import BrokerStats
-from congreve.broker.config import PERM_READ, BrokerConfig
+from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.metadata.filters import NotCompiledError
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.held_pull import HeldPull, PullWaker
 from congreve.broker.pull.long_polling import LongPolling
+from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.engine.clock import Clock
@@ -21,14 +23,8 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.reader import GetResult, GetStatus, TagFilter
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
-from congreve.records.message import properties
-from congreve.records.message.message import Record
-from congreve.records.message.topics import OFFSET_MOVED_EVENT_TOPIC
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import (
-    MessageQueue,
-    OffsetMovedEvent,
     SubscriptionGroupConfig,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -83,8 +79,8 @@ class PullMessageProcessor:
         self._store = store
         self._stats = stats
         self._metadata = metadata
-        self._corrections = LimitedLog(logger)
-        self._clock = clock
+        self._checks = PullChecks(config, metadata, self._subscriptions)
+        self._offset_moved = OffsetMovedEvents(config, store, clock)
         self.validated_pulls = ValidatedPulls(
             config=config,
             offsets=metadata.offsets,
@@ -123,7 +119,7 @@ class PullMessageProcessor:
         """Execute a pull for the first time; None when it waits."""
         header = PullMessageRequestHeader.read(request)
         try:
-            self._check(header, connection)
+            self._checks.check(header, connection)
             missing = self._metadata.missing(group=header.consumer_group)
         except NotCompiledError as filtered:
             missing = self._subscriptions.compile(filtered.expression)
@@ -142,7 +138,7 @@ class PullMessageProcessor:
         while missing is not None:
             await missing
             try:
-                group, wanted = self._check(header, connection)
+                group, wanted = self._checks.check(header, connection)
                 missing = self._metadata.missing(group=header.consumer_group)
             except NotCompiledError as filtered:  # the group has another filter now
                 missing = self._subscriptions.compile(filtered.expression)
@@ -154,7 +150,7 @@ class PullMessageProcessor:
 
     def _execute(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         header = PullMessageRequestHeader.read(request)
-        group, wanted = self._check(header, connection)
+        group, wanted = self._checks.check(header, connection)
         found = self._get(header, wanted, repair=False)
         if found.status is GetStatus.DAMAGED:
             held = _held(request, header, connection, self._validated(header, group, wanted))
@@ -188,7 +184,7 @@ class PullMessageProcessor:
         """The checks of this pull for compiled code; None: pull() must answer."""
         try:
             header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
-            group, wanted = self._check(header, connection)
+            group, wanted = self._checks.check(header, connection)
         except (RefusedError, TableFullError, HeaderError, NotCompiledError):
             return None
         if not self._groups.is_saved(header.consumer_group):
@@ -223,7 +219,7 @@ class PullMessageProcessor:
         request = RemotingCommand.decode(held.frame)
         try:
             header = PullMessageRequestHeader.read(request)
-            group, wanted = self._check(header, held.connection)
+            group, wanted = self._checks.check(header, held.connection)
             found = self._get(header, wanted, repair=False)
             if found.status is GetStatus.DAMAGED:
                 if self.waker.repair(held, found.next_offset):
@@ -264,47 +260,6 @@ class PullMessageProcessor:
         remark = f"the broker[{self._config.broker_name}] is stopping"
         held.connection.send(request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
 
-    def _check(
-        self, header: PullMessageRequestHeader, connection: Connection
-    ) -> tuple[SubscriptionGroupConfig, MessageFilter]:
-        config = self._config
-        if not config.readable:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_ip1}] pulling message is forbidden"
-                f" (brokerPermission {config.broker_permission})",
-            )
-        group = self._groups.find(header.consumer_group)
-        if group is None:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumer_group} (consumeEnable false)",
-            )
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!",
-            )
-        if not topic.perm & PERM_READ:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{header.topic}] pulling message is forbidden (perm {topic.perm})",
-            )
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
-                f" topicConfig.readQueueNums:[{topic.read_queue_nums}]"
-                f" consumer:[{connection.peer[0]}:{connection.peer[1]}]",
-            )
-        return group, self._subscriptions.filter_of(header, group)
-
     def _start_repair(self, entry: tuple[ConsumeQueue, int], done: Callable[[], None]) -> bool:
         self._store.repairs.start(*entry).add_done_callback(lambda _: done())
         return True
@@ -328,7 +283,7 @@ class PullMessageProcessor:
             slow = found.suggest_slave
             suggested = group.which_broker_when_consume_slowly if slow else group.broker_id
         if code is ResponseCode.PULL_OFFSET_MOVED:
-            self._offset_moved(header, found)
+            self._offset_moved.store(header, found)
         elif code is ResponseCode.SUCCESS:
             counter = self._stats.pull_counter(header.consumer_group, header.topic)
             counter.add(found.count, found.size)
@@ -354,32 +309,6 @@ class PullMessageProcessor:
         self.long_polling.stop()
         self.disk_wait.stop()
         self.repair_wait.stop()
-
-    def _offset_moved(self, header: PullMessageRequestHeader, found: GetResult) -> None:
-        """Store an OFFSET_MOVED_EVENT message."""
-        queue = MessageQueue(
-            topic=header.topic, broker_name=self._config.broker_name, queue_id=header.queue_id
-        )
-        event = OffsetMovedEvent(
-            consumer_group=header.consumer_group,
-            message_queue=queue,
-            offset_request=header.queue_offset,
-            offset_new=found.next_offset,
-        )
-        self._corrections.warning("offset of %s corrected: %s", header.consumer_group, event)
-        record = Record(
-            topic=OFFSET_MOVED_EVENT_TOPIC,
-            body=event.encode(),
-            properties={
-                properties.TAGS: header.consumer_group,
-                properties.KEYS: header.consumer_group,
-            },
-            born_timestamp=self._clock.now(),
-            born_host=self._config.store_host,
-            store_host=self._config.store_host,
-        )
-        put = self._store.put(record)
-        logger.debug("offset moved event: %s", put.status)
 
 
 def _held(

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from harness.eventually import eventually
 
 from congreve.broker import registration
 from congreve.broker.broker import Broker
@@ -92,12 +93,6 @@ class Recorder:
     def _query(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         self.queries += 1
         return request.reply(ResponseCode.SUCCESS, ext_fields={"changed": self.changed})
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_registers_at_every_name_server_and_takes_itself_off_again() -> None:

@@ -1,8 +1,9 @@
 """Names of tenants, as NamespaceUtil makes them."""
 
 import pytest
+from harness.eventually import eventually
 from harness.fake_cluster import FakeCluster, record, stored
-from harness.fake_group import PULL, QUICK, SEND_BACK, UPDATE_OFFSET, Group, cluster_of, eventually
+from harness.fake_group import PULL, QUICK, SEND_BACK, UPDATE_OFFSET, Group, cluster_of
 
 from congreve.client import (
     ConsumeFrom,

@@ -1,7 +1,7 @@
 """A fake broker of one group, and members of that group."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -138,10 +138,3 @@ async def take(consumer: PushConsumer, count: int) -> list[bytes]:
                 consumer.done(message)
                 break
     return bodies
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)

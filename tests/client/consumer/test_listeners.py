@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from harness.eventually import eventually
 from harness.fake_cluster import record, refused, stored
-from harness.fake_group import LOCK, QUICK, SEND, SEND_BACK, UNLOCK, Group, eventually, member
+from harness.fake_group import LOCK, QUICK, SEND, SEND_BACK, UNLOCK, Group, member
 from prometheus_client import CollectorRegistry
 
 from congreve.client import (

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from harness.eventually import eventually
 from harness.fake_cluster import refused
 from harness.fake_group import (
     HEART_BEAT,
@@ -12,7 +13,6 @@ from harness.fake_group import (
     UNREGISTER,
     Group,
     cluster_of,
-    eventually,
     member,
     take,
 )

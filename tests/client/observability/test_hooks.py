@@ -4,8 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
+from harness.eventually import eventually
 from harness.fake_cluster import FakeCluster, record, refused, silence, stored
-from harness.fake_group import SEND_BACK, Group, eventually, member
+from harness.fake_group import SEND_BACK, Group, member
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel_trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags

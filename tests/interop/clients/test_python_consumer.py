@@ -6,13 +6,13 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.cluster import Cluster
 from harness.drivers import Driver
+from harness.eventually import eventually
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -60,17 +60,6 @@ STRATEGIES: dict[str, Strategy] = {
 
 def new_group() -> str:
     return f"python-{uuid.uuid4().hex[:8]}"
-
-
-async def eventually(
-    condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = EVENTUALLY_S
-) -> None:
-    async with asyncio.timeout(timeout_s):
-        while True:
-            met = condition()
-            if met if isinstance(met, bool) else await met:
-                return
-            await asyncio.sleep(0.05)
 
 
 class Counted:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from harness import servers
+from harness.eventually import eventually
 
 from congreve.client import (
     AdminClient,
@@ -131,12 +132,6 @@ class Traffic:
     async def all_came(self) -> None:
         self._ended.set()
         await eventually(lambda: self.acknowledged <= set(self.came))
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(EVENTUALLY_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_nothing_is_lost_over_restarts_hangs_and_deaths(rig: Rig) -> None:

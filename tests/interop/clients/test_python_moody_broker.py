@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from harness import servers
+from harness.eventually import eventually
 
 from congreve.client import (
     AdminClient,
@@ -35,7 +36,6 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
 KINDS = ("congreve", "java")
-EVENTUALLY_S = 40
 RETRYABLE = (1, 14, 16, 17, 204, 205)
 PULL_REFUSALS = (1, 2, 14, 16, 24, 25, 26)
 SEND, PULL, QUERY_OFFSET = 310, 11, 14
@@ -90,12 +90,6 @@ class Scene:
         ):
             await eventually(lambda: len(came) >= expected)
         return came
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(EVENTUALLY_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +14,14 @@ import pytest
 from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body
+from harness.eventually import eventually
 
 from congreve.client import (
     CompressionType,
     ConsumeFrom,
     ConsumerSettings,
-    Credentials,
     Message,
     Producer,
-    PullConsumer,
     PushConsumer,
     ReceivedMessage,
     ReconsumeLaterError,
@@ -32,9 +30,11 @@ from congreve.client import (
     TransactionProducer,
     TransactionState,
 )
-from congreve.client.errors import BrokerError, CongreveError
+from congreve.client.errors import CongreveError
 from congreve.client.observability.trace import TRACE_TOPIC, ConsumeTraceHook, TraceHook
 from congreve.remoting.errors import RemotingError
+
+from .groups import group
 
 KINDS = ("congreve", "java")
 EVENTUALLY_S = 40
@@ -87,10 +87,6 @@ def place(broker: Cluster, java: Driver) -> Place:
     topic = f"producer-{uuid.uuid4().hex[:12]}"
     broker.create_topic(java, topic, queues=4)
     return Place(broker, java, topic)
-
-
-def group() -> str:
-    return f"python-{uuid.uuid4().hex[:8]}"
 
 
 def expected_bodies(count: int) -> list[bytes]:
@@ -235,12 +231,6 @@ async def test_namespaces_keep_tenants_apart(place: Place) -> None:
     assert came == [(place.topic, 0), (place.topic, 1)]
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(EVENTUALLY_S):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
 async def test_mqadmin_shows_the_trace_of_what_was_sent(place: Place) -> None:
     name = group()
     hook = TraceHook(place.namesrv, name)
@@ -335,90 +325,6 @@ async def test_sends_survive_restarts_of_the_broker_and_the_name_server(place: P
         await asyncio.gather(*tasks)
     ids = {one["msgId"] for one in await place.drain_until(len(stored))}
     assert {result.message_id for result in stored} <= ids
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.BrokerServer]:
-    """The reference with access control."""
-    folder = tmp_path_factory.mktemp("acl")
-    namesrv = servers.namesrv("java", folder / "namesrv")
-    namesrv.start()
-    made = servers.broker(
-        "java", folder / "broker", namesrv.address, settings={"aclEnable": "true"}
-    )
-    (folder / "broker" / "home" / "conf" / "plain_acl.yml").write_text(
-        "accounts:\n- accessKey: pythonclient\n  secretKey: 'secret-of-it'\n  admin: true\n"
-    )
-    made.start()
-    yield made
-    made.kill()
-    namesrv.kill()
-
-
-async def test_signed_requests_pass_access_control(
-    guarded: servers.BrokerServer, java: Driver
-) -> None:
-    message = Message(topic="guarded", body=b"\x00\xff signed", properties={"ü": "ö"})
-    good = Credentials(access_key="pythonclient", secret_key="secret-of-it")
-    async with Producer(guarded.namesrv, group=group(), credentials=good) as producer:
-        await producer.send(message)
-        await producer.send_oneway(message)
-        await producer.send_many("guarded", [b"a", b"b"])
-
-    def send_from_a_thread() -> None:
-        with SyncProducer(guarded.namesrv, group=group(), credentials=good) as producer:
-            for _ in range(2):
-                producer.send(message)
-                producer.send_oneway(message)
-
-    await asyncio.to_thread(send_from_a_thread)
-    came: list[ReceivedMessage] = []
-    async with PushConsumer(
-        guarded.namesrv,
-        group=group(),
-        topics={"guarded": "*"},
-        listener=came.append,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        credentials=good,
-    ):
-        await eventually(lambda: len(came) >= 8)
-    bad = Credentials(access_key="pythonclient", secret_key="another-one")
-    for credentials in (bad, None):
-        async with Producer(
-            guarded.namesrv, group=group(), credentials=credentials, retries=0
-        ) as producer:
-            with pytest.raises(BrokerError, match="AclException"):
-                await producer.send(message)
-
-
-async def test_tls_and_the_vip_port_of_the_reference(
-    guarded: servers.BrokerServer,
-) -> None:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    message = Message(topic="guarded", body=b"encrypted")
-    settings = {
-        "group": group(),
-        "ssl": context,
-        "vip_channel": True,
-        "credentials": Credentials(access_key="pythonclient", secret_key="secret-of-it"),
-    }
-    async with Producer(guarded.namesrv, **settings) as producer:
-        sent = await producer.send(message)
-        assert sent.queue.broker_name == "broker-a"
-
-    def send_from_a_thread() -> list[int]:
-        with SyncProducer(guarded.namesrv, **settings) as producer:
-            return [producer.send(message, queue=sent.queue).queue_offset for _ in range(3)]
-
-    first, *rest = await asyncio.to_thread(send_from_a_thread)
-    assert rest == [first + 1, first + 2]
-    async with PullConsumer(
-        guarded.namesrv, group=group(), ssl=context, credentials=settings["credentials"]
-    ) as consumer:
-        pulled = await consumer.pull(sent.queue, first, wait_s=1)
-        assert [each.body for each in pulled.messages[:3]] == [b"encrypted"] * 3
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
