@@ -24,7 +24,7 @@ Steps = Generator[None, None, None]
 
 
 class Members:
-    """Consumers, producers and locks of queues; members hear of changes of their group."""
+    """Consumers, producers and locks of queues; members are notified when their group changes."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Members:
         self._forgetting: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Notify no member any more; all closed connections are forgotten when this returns."""
+        """Stop notifications, and forget the closed connections that still wait for it."""
         self._notifier.stop()
         if self._forgetting is not None:
             await asyncio.wait([self._forgetting])

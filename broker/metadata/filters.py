@@ -124,7 +124,7 @@ class ConsumerFilterManager:
     """The filters of heartbeats by topic and group (RocketMQ: ConsumerFilterManager).
 
     Filters of groups without members stay for a day, unless others need their memory. `file`
-    hears of each change that must reach consumerFilter.json. No answer waits for the file:
+    writes each change to consumerFilter.json. No answer waits for the file:
     clients send their filters again with each heartbeat.
     """
 

@@ -54,7 +54,7 @@ def group_name_fault(group: str) -> str | None:
 class SubscriptionGroupManager:
     """The table of groups; a change replaces a config and never edits it.
 
-    `file` hears of each change that must reach subscriptionGroup.json, and numbers it; note_saved()
+    `file` numbers each change that must reach subscriptionGroup.json, and writes it; note_saved()
     is called when it is there.
     """
 

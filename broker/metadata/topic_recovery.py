@@ -1,4 +1,4 @@
-"""Topics after a stop or a kill: the table, the queues and deletions are brought together."""
+"""Recovery of topics after a stop or a kill."""
 
 import logging
 

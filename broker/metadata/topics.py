@@ -67,7 +67,7 @@ def forbidden_for_producers(topic: str) -> bool:
 class TopicConfigManager:
     """The topic table; a change replaces a TopicConfig and never edits it.
 
-    `file` hears of each change that must reach topics.json, and numbers it; note_saved() is called
+    `file` numbers each change that must reach topics.json, and writes it; note_saved() is called
     when it is there. Listeners get (name, new config or None).
     """
 

@@ -43,7 +43,7 @@ class CommitDelay:
         self._loop = loop
 
     def stop(self) -> None:
-        """Delay nothing any more."""
+        """Stop polling and delaying."""
         self._awaited.clear()
         self._loop = None
 

@@ -1,11 +1,11 @@
-"""Encoded answers of sends that turned out otherwise."""
+"""Encoded answers of sends that failed after they were encoded."""
 
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 
 
 def recode(answers: bytes, code: int, remark: str) -> bytes:
-    """The same response frames with another code and remark; those that say no already stay."""
+    """The same response frames with another code and remark; errors stay as they are."""
     out = []
     at = 0
     while at < len(answers):
