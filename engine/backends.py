@@ -7,6 +7,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.state.tuned import load_tuned
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import uring_refusal
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 _URING_SEGMENT = 64 << 20
 
 
-def make_backend(config: StoreConfig) -> Backend:
+def make_backend(config: StoreConfig, files: FileSystem = DISK) -> Backend:
     """The backend of `ioBackend`. Raises BackendError if its settings cannot work.
 
     `auto` selects what `congreve tune` chose for this store and its flush policy. Without such a
@@ -30,7 +31,7 @@ def make_backend(config: StoreConfig) -> Backend:
     """
     name = config.io_backend
     if name == "auto":
-        name = _choose(config)
+        name = _choose(config, files)
     elif name != "mmap" and not config.sync_flush:
         logger.warning(
             "flushDiskType=ASYNC_FLUSH with ioBackend=%s: a killed broker loses the messages that"
@@ -40,7 +41,7 @@ def make_backend(config: StoreConfig) -> Backend:
     if name == "pool":
         return make_pool(config, locked=config.transient_store_pool_locked)
     if name == "uring":
-        refusal = _uring_refusal(config)
+        refusal = _uring_refusal(config, files)
         if refusal is None:
             return _make_uring()
         logger.warning("ioBackend=uring does not work, using pool: %s", refusal)
@@ -48,24 +49,24 @@ def make_backend(config: StoreConfig) -> Backend:
     return MmapBackend(prewrites=config.sync_flush)
 
 
-def _choose(config: StoreConfig) -> str:
-    tuned = load_tuned(config.root_dir)
+def _choose(config: StoreConfig, files: FileSystem) -> str:
+    tuned = load_tuned(config.root_dir, files)
     choice = None if tuned is None else tuned.choice(config.flush_disk_type)
     if choice is not None:
         logger.info("ioBackend=auto is %s: %s", choice.io_backend, choice.reason)
         return choice.io_backend
     if not config.sync_flush or config.mapped_file_size_commit_log < _URING_SEGMENT:
         return "mmap"
-    refusal = _uring_refusal(config)
+    refusal = _uring_refusal(config, files)
     if refusal is not None:
         logger.warning("ioBackend=auto is mmap: %s", refusal)
     return "mmap" if refusal is not None else "uring"
 
 
-def _uring_refusal(config: StoreConfig) -> str | None:
+def _uring_refusal(config: StoreConfig, files: FileSystem) -> str | None:
     # Beside the log, because its folder must hold only segments, even if this process is killed.
     folder = os.path.dirname(os.path.abspath(config.commit_log_dir))
-    while not os.path.isdir(folder):
+    while not files.is_folder(folder):
         folder = os.path.dirname(folder)
     return uring_refusal(folder, config.mapped_file_size_commit_log)
 

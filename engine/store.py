@@ -74,7 +74,7 @@ class MessageStore:
         self.clock = Clock() if clock is None else clock
         self.files = files
         """Where all files are but the log's segments, which `backend` has."""
-        self.backend = make_backend(config) if backend is None else backend
+        self.backend = make_backend(config, files) if backend is None else backend
         self.on_arrival = on_arrival
         self.queues = QueueTable(
             config.consume_queue_dir,

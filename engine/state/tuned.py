@@ -6,7 +6,7 @@ import msgspec
 
 from congreve.engine.config import IO_BACKENDS
 from congreve.engine.errors import StoreConfigError
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
 SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
 
@@ -41,9 +41,9 @@ def tuned_path(root: str) -> str:
     return os.path.join(root, "congreve", "tuned.json")
 
 
-def load_tuned(root: str) -> Tuned | None:
+def load_tuned(root: str, files: FileSystem = DISK) -> Tuned | None:
     """The saved result; None without one or where the file is damaged. Raises StoreError."""
-    return StateFile(tuned_path(root)).load(_parse)
+    return StateFile(tuned_path(root), files=files).load(_parse)
 
 
 def _parse(text: str) -> Tuned:

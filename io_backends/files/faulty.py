@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -12,6 +13,9 @@ from congreve.io_backends.files.file_system import File, FileSystem
 from congreve.io_backends.files.intercepted import InterceptedFileSystem
 
 T = TypeVar("T")
+
+#: How late a slow call is, in seconds.
+SLOW_S = 0.2
 
 #: Calls whose failures are BackendErrors, as those of a Mapping are.
 _BACKEND_ERRORS = frozenset(("map", "create_map", "reserve"))
@@ -24,23 +28,29 @@ class Failpoint:
 
     `call` begins their names ("sync": each kind of sync, "": all), `path` is contained in their
     paths. The `nth` such call (from 1) and the next ones, `times` in all, raise the error number
-    `does`, or write half before they do ("short"), or end the process "before" or "after" the call.
+    `does`, or write half before they do ("short"), or come late ("slow"), or end the process
+    "before" or "after" the call.
     """
 
     call: str
     path: str
-    does: int | Literal["before", "after", "short"]
+    does: int | Literal["before", "after", "short", "slow"]
     nth: int = 1
     times: int = 1
 
 
 class FaultyFileSystem(InterceptedFileSystem):
-    """Fails the calls of a Failpoint; `end` ends the process, and is called where it asks so."""
+    """Fails the calls of a Failpoint; `end` ends the process, `sleep` delays a slow call."""
 
     def __init__(
-        self, inner: FileSystem, failpoint: Failpoint, end: Callable[[], object] = os.abort
+        self,
+        inner: FileSystem,
+        failpoint: Failpoint,
+        end: Callable[[], object] = os.abort,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         super().__init__(inner)
+        self._sleep = sleep
         self._failpoint = failpoint
         self._end = end
         self._lock = threading.Lock()
@@ -58,6 +68,8 @@ class FaultyFileSystem(InterceptedFileSystem):
             return make()
         if point.does == "before":
             self._end()
+        if point.does == "slow":
+            self._sleep(SLOW_S)
         if isinstance(point.does, int):
             raise _failure(call, path, point.does)
         result = make()

@@ -1,10 +1,12 @@
 """Every step of persistence: the process ends before or after it, or the step fails.
 
-The store's process is real and so are its files; failpoints/failpoints.c stands between it and the
-C library.
+The store's process is real and so are its files. Calls on the log's segments meet
+failpoints/failpoints.c between the process and the C library; those on all other files meet a
+FaultyFileSystem in the process.
 """
 
 import errno
+import json
 import os
 import random
 import subprocess
@@ -23,20 +25,20 @@ from congreve.io_backends.probe import uring_refusal
 from congreve.records.record import decode_record
 
 BACKENDS = ("mmap", "pool", "uring")
+SEGMENTS = "commitlog"
+SEGMENT_STEPS = [(call, SEGMENTS) for call in ("open", "fallocate", "write", "sync", "rename")]
 STEPS = [
-    *(("open", name) for name in ("commitlog", "consumequeue", "index")),
-    ("fallocate", "commitlog"),
-    ("ftruncate", "consumequeue"),
-    *(("write", name) for name in ("commitlog", "checkpoint", "config")),
-    *(("sync", name) for name in ("commitlog", "consumequeue", "index", "checkpoint", "config")),
-    ("rename", "commitlog"),
+    *SEGMENT_STEPS,
+    *(("create_map", name) for name in ("consumequeue", "index")),
+    *(("reserve", name) for name in ("consumequeue", "index")),
+    *(("write", name) for name in ("checkpoint", "config")),
+    *(("sync", name) for name in ("consumequeue", "index", "checkpoint", "config")),
     ("rename", "config"),
     ("link", "config"),
-    ("ftruncate", "index"),
-    ("unlink", "abort"),
+    ("remove", "abort"),
 ]
 SIDES = ("before", "after")
-FAILING = {"open", "fallocate", "ftruncate", "write", "sync", "rename"}
+FAILING = {"open", "fallocate", "create_map", "reserve", "write", "sync", "rename"}
 ERRORS = (errno.EIO, errno.ENOSPC)
 ENDED, REFUSED, NOT_STARTED, EXITED = 0, 3, 4, 9
 
@@ -64,10 +66,19 @@ class Life:
 
     def run(self, call: str, file: str, nth: int, does: str, times: int = 1) -> int:
         """One process; its exit code."""
-        failpoint = preload.environment(self._library, self.root, call, file, nth, does, times)
+        command = [sys.executable, writer.__file__, str(self.root), str(self._next), self.backend]
+        environment = dict(os.environ)
+        if file == SEGMENTS:
+            environment |= preload.environment(
+                self._library, self.root, call, file, nth, does, times
+            )
+        else:
+            number = int(does) if does.isdecimal() else does
+            point = {"call": call, "path": f"/{file}", "does": number, "nth": nth, "times": times}
+            command.append(json.dumps(point))
         done = subprocess.run(
-            [sys.executable, writer.__file__, str(self.root), str(self._next), self.backend],
-            env={**os.environ, **failpoint},
+            command,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=60,
@@ -113,7 +124,7 @@ class Life:
 def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
-    """1,000 rounds meet each of the 36 failpoints three times."""
+    """1,000 rounds meet each failpoint three times."""
     life = Life(tmp_path, backend, preloaded)
     dice = random.Random(36)
     points = [*product(STEPS, SIDES)]

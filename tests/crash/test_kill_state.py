@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from failpoints import preload
-from harness import servers
+from harness import faulty_broker, servers
 from harness.wire import (
     HEART_BEAT,
     PULL_MESSAGE,
@@ -21,6 +20,8 @@ from harness.wire import (
     record_bodies,
     send_fields,
 )
+
+from congreve.io_backends.files.faulty import Failpoint
 
 UPDATE_OFFSET, QUERY_OFFSET = 15, 14
 CREATE_TOPIC, DELETE_TOPIC, ALL_TOPICS = 17, 215, 21
@@ -57,13 +58,10 @@ def offset_fields(group: str, topic: str, offset: int | None = None) -> dict[str
     return fields if offset is None else {**fields, "commitOffset": str(offset)}
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Callable[[str], dict[str, str]]:
-    """The environment of a broker that writes late to each file of which the path has a text."""
-    library = preload.compiled(tmp_path)
-    return lambda file: preload.environment(
-        *(library, tmp_path / "broker", "write", file, 1, "slow", EVERY_WRITE)
-    )
+def slow(broker: servers.BrokerServer, file: str) -> list[str]:
+    """The command of the broker that writes late to each file of which the path has a text."""
+    failpoint = Failpoint("write", file, "slow", times=EVERY_WRITE)
+    return faulty_broker.command(failpoint, broker.config, broker.namesrv)
 
 
 @pytest.fixture
@@ -86,11 +84,10 @@ def names_of(wire: Wire, code: int, table: str) -> set[str]:
 @pytest.mark.crash
 def test_a_topic_made_by_a_send_survives_a_kill_right_after_its_answer(
     broker: servers.BrokerServer,
-    slow: Callable[[str], dict[str, str]],
     kill_rounds: int,
     campaign: Callable[[str, int], None],
 ) -> None:
-    broker.environment = slow("topics.json")
+    broker.command = slow(broker, "topics.json")
     acknowledged: list[str] = []
     for number in range(max(2, kill_rounds // 25)):
         broker.start()
@@ -118,12 +115,11 @@ def test_a_topic_made_by_a_send_survives_a_kill_right_after_its_answer(
 @pytest.mark.crash
 def test_what_an_answer_promised_survives_a_kill_right_after_it(
     broker: servers.BrokerServer,
-    slow: Callable[[str], dict[str, str]],
     kill_rounds: int,
     campaign: Callable[[str, int], None],
 ) -> None:
     """Each change is answered, then the broker is killed, then it is asked."""
-    broker.environment = slow(".j")  # each .json, and the .journal
+    broker.command = slow(broker, ".j")  # each .json, and the .journal
     broker.start()
     for number in range(max(1, kill_rounds // 50)):
         topic, group = f"T{number}", f"G{number}"

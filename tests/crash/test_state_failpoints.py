@@ -5,11 +5,14 @@ import random
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from failpoints import preload
+from harness.faulty_broker import ENDED_THERE
 from wholebroker.checker import told
 from wholebroker.lives import Lives
+
+from congreve.io_backends.files.faulty import Failpoint
 
 FILES = [
     "topics.json",
@@ -25,33 +28,28 @@ FILES = [
     "checkpoint",
     "congreve-broker.conf",
 ]
-CALLS = ["open", "write", "sync", "link", "rename"]
+CALLS = ["create", "write", "sync", "link", "rename"]
 #: What belongs to no file alone: the folders' own syncs, and the mark of a running broker.
 STEPS = [
     *product(CALLS, FILES),
     ("sync", "store/config"),
     ("sync", "store/congreve"),
-    ("open", "abort"),
-    ("unlink", "abort"),
+    ("create", "abort"),
+    ("remove", "abort"),
 ]
-FAILING = [step for step in STEPS if step[0] not in ("link", "unlink")]
+FAILING = [step for step in STEPS if step[0] not in ("link", "remove")]
+SIDES: tuple[Literal["before", "after"], ...] = ("before", "after")
 SHORT = 100
 LIVES_OF_A_STORE = 20
 Count = Callable[[str, int], None]
 
 
-@pytest.fixture(scope="module")
-def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled failpoints."""
-    return preload.compiled(tmp_path_factory.mktemp("failpoints"))
-
-
 @pytest.mark.crash
 def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
-    tmp_path: Path, preloaded: Path, kill_rounds: int, campaign: Count
+    tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     dice = random.Random(12)
-    points = [*product(STEPS, ("before", "after"))]
+    points = [*product(STEPS, SIDES)]
     dice.shuffle(points)
     rounds = 1 if kill_rounds <= SHORT else kill_rounds // 9
     wrong: list[str] = []
@@ -61,10 +59,10 @@ def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
             for number in range(first, min(first + LIVES_OF_A_STORE, rounds)):
                 (call, file), side = points[number % len(points)]
                 nth = 1 if number < len(points) else dice.randrange(1, 20)
-                root = lives.broker.folder
-                point = preload.environment(preloaded, root, call, file, nth, side)
+                point = Failpoint(call, file, side, nth)
                 code = lives.meet_failpoint(point, stops=bool(number % 4 == 0))
-                campaign(f"R12 whole broker, failpoint {'met' if code == 9 else 'not met'}", 1)
+                met = "met" if code == ENDED_THERE else "not met"
+                campaign(f"R12 whole broker, failpoint {met}", 1)
                 found = lives.start_and_check()
                 wrong += [f"{call} {file} {nth} {side}: {fault}" for fault in found]
                 lives.broker.kill()
@@ -76,7 +74,7 @@ def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
 
 @pytest.mark.crash
 def test_state_that_cannot_be_written_is_not_promised(
-    tmp_path: Path, preloaded: Path, kill_rounds: int, campaign: Count
+    tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     """Once, or for as long as the broker lives; it is killed or stopped afterwards."""
     dice = random.Random(28)
@@ -92,8 +90,7 @@ def test_state_that_cannot_be_written_is_not_promised(
                 call, file = steps[number % len(steps)]
                 error = dice.choice((errno.EIO, errno.ENOSPC))
                 nth, times = dice.randrange(1, 10), dice.choice((1, 1, 100_000))
-                root = lives.broker.folder
-                point = preload.environment(preloaded, root, call, file, nth, str(error), times)
+                point = Failpoint(call, file, error, nth, times)
                 lives.meet_failpoint(point, stops=dice.random() < 0.5)
                 campaign("R12 whole broker, a call fails", 1)
                 found = lives.start_and_check()

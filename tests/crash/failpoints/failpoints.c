@@ -1,18 +1,16 @@
-// Preloaded into a store's process: at the N-th call of one kind on one kind of file it ends the
-// process, or lets the call fail or come late, or lets it do half of its work.
+// Preloaded into a store's process, for the log's segments: at the N-th call of one kind on one
+// kind of file it ends the process, lets the call fail, or lets it do half of its work.
 //
-//   FAILPOINT_CALL  open, ftruncate, fallocate, write, sync, rename, unlink, link, mkdir or poll
+//   FAILPOINT_CALL  open, fallocate, write, sync or rename
 //   FAILPOINT_FILE  what the path below FAILPOINT_ROOT must contain
 //   FAILPOINT_NTH   counts from 1
-//   FAILPOINT_DOES  before, after: exit with 9 there; short: half a write; slow: SLOW_US late;
-//                   else an errno
-//   FAILPOINT_TIMES how many calls from then on are slow or fail
+//   FAILPOINT_DOES  before, after: exit with 9 there; short: half a write; else an errno
+//   FAILPOINT_TIMES how many calls from then on fail
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +21,6 @@
 #include <unistd.h>
 
 #define MAPPED_MAX 4096
-#define SLOW_US 200000  // microseconds
 #define REAL(name) ((typeof(&name)) dlsym(RTLD_NEXT, #name))
 
 enum does { NOTHING, BEFORE, AFTER, SHORT, FAILS };
@@ -71,10 +68,6 @@ static enum does meet(const char *call, int wanted)
         return AFTER;
     if (strcmp(does, "short") == 0)
         return SHORT;
-    if (strcmp(does, "slow") == 0) {
-        usleep(SLOW_US);
-        return NOTHING;
-    }
     errno = atoi(does);
     return FAILS;
 }
@@ -122,8 +115,6 @@ ssize_t pwrite(int fd, const void *data, size_t length, off_t at) WRITES(pwrite,
 ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at) WRITES(pwrite64, at)
 ssize_t write(int fd, const void *data, size_t length) WRITES(write)
 
-int ftruncate(int fd, off_t size) { PASS("ftruncate", wanted_file(fd), ftruncate, fd, size); }
-int ftruncate64(int fd, off64_t size) { PASS("ftruncate", wanted_file(fd), ftruncate64, fd, size); }
 int fsync(int fd) { PASS("sync", wanted_file(fd), fsync, fd); }
 int fdatasync(int fd) { PASS("sync", wanted_file(fd), fdatasync, fd); }
 
@@ -140,15 +131,6 @@ int fallocate64(int fd, int mode, off64_t at, off64_t length)
 int rename(const char *from, const char *to)
 {
     PASS("rename", wanted_path(from) || wanted_path(to), rename, from, to);
-}
-
-int link(const char *from, const char *to) { PASS("link", wanted_path(from), link, from, to); }
-int unlink(const char *path) { PASS("unlink", wanted_path(path), unlink, path); }
-int mkdir(const char *path, mode_t mode) { PASS("mkdir", wanted_path(path), mkdir, path, mode); }
-
-int poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-    PASS("poll", 1, poll, fds, count, timeout);
 }
 
 static void *remember(void *at, size_t length, int fd)

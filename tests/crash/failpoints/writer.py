@@ -1,13 +1,19 @@
-"""A store's life in one process, to be preloaded with failpoints.c: put, flush, roll, stop.
+"""A store's life in one process: put, flush, roll, stop.
+
+It meets failpoints.c where that is preloaded, else the Failpoint of its last argument (JSON).
 
 Prints `queue, queue offset, physical offset, number` of what may be called safe, and `state` with a
 number when a state file was replaced. Exits with 0 at its end, 3 when the store refused (and all
 that was acknowledged here is still served), 4 when it did not start, both with the reason.
 """
 
+import os
 import random
 import sys
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
@@ -15,6 +21,8 @@ from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
 from congreve.records.message.message import Record
@@ -107,12 +115,16 @@ def live(store: MessageStore, state: StateFile, first: int) -> str | None:
     return None
 
 
-def main(root: str, first: int, backend: str) -> int:
-    state = StateFile(str(Path(root) / "config" / "state.json"))
+def main(root: str, first: int, backend: str, failpoint: str | None = None) -> int:
+    files: FileSystem = DISK
+    if failpoint is not None:
+        point = msgspec.json.decode(failpoint, type=Failpoint)
+        files = FaultyFileSystem(DISK, point, end=partial(os._exit, 9))
+    state = StateFile(str(Path(root) / "config" / "state.json"), files=files)
     try:
         # How full the machine's disk is must not end a run.
         with MessageStore(
-            config_of(root), backend=backend_of(backend), disk_use=lambda _: 0.5
+            config_of(root), backend=backend_of(backend), files=files, disk_use=lambda _: 0.5
         ) as store:
             try:
                 reason = live(store, state, first)
@@ -128,4 +140,4 @@ def main(root: str, first: int, backend: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))

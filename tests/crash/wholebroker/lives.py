@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from harness import servers
+from harness import faulty_broker, servers
 from wholebroker.administration import SETTINGS
 from wholebroker.checker import Found, broken, take_over
 from wholebroker.clients import Clients
@@ -18,6 +18,7 @@ from wholebroker.reading import lookup_faults, read_all
 from wholebroker.session import Session
 
 from congreve.engine.offline.verify import StoreExaminer
+from congreve.io_backends.files.faulty import Failpoint
 
 STUCK_S = 40
 ENDED_EARLY = -1
@@ -125,18 +126,21 @@ class Lives:
             [*often, self.kill_both, self.kill_while_it_stops, self.kill_while_it_starts]
         )()
 
-    def meet_failpoint(self, environment: dict[str, str], *, stops: bool) -> int:
+    def meet_failpoint(self, failpoint: Failpoint, *, stops: bool) -> int:
         """A life in which one call fails or ends it; the exit code, -9 where it was killed.
 
         `stops` asks for a clean stop of a broker that lives on.
         """
-        self.broker.environment = environment
+        usual = self.broker.command
+        self.broker.command = faulty_broker.command(
+            failpoint, self.broker.config, self.namesrv.address
+        )
         try:
             self.broker.start()
         except RuntimeError:  # it ended before it was ready
             return ENDED_EARLY
         finally:
-            self.broker.environment = {}
+            self.broker.command = usual
         clients = self.use(0)
         process = self.broker.process
         assert process is not None

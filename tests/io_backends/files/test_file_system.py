@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from congreve.io_backends.errors import BackendError, SyncError
-from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.faulty import SLOW_S, Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.files.recording import READS, Call, RecordingFileSystem
 
@@ -110,6 +110,13 @@ def test_a_process_ends_before_or_after_the_call(tmp_path: Path, does: str, left
     with pytest.raises(EndedError):
         use_all(FaultyFileSystem(DISK, point, end), tmp_path)
     assert (tmp_path / "in").exists() is left
+
+
+def test_a_slow_call_waits(tmp_path: Path) -> None:
+    waits: list[float] = []
+    point = Failpoint("write", "in/a", "slow", times=100)
+    use_all(FaultyFileSystem(DISK, point, sleep=waits.append), tmp_path)
+    assert waits == [SLOW_S]
 
 
 def test_a_short_write_writes_half(tmp_path: Path) -> None:
