@@ -109,7 +109,11 @@ class ScheduleMessageService:
             if corrected != known:
                 logger.warning(
                     "delay level %d: offset %d is not in [%d, %d], goes on at %d",
-                    *(level, known, queue.min, queue.max, corrected),
+                    level,
+                    known,
+                    queue.min,
+                    queue.max,
+                    corrected,
                 )
             self._set(level, corrected)
         self._look_in(0.0)
@@ -180,7 +184,10 @@ class ScheduleMessageService:
         if run.skipped:
             logger.error(
                 "delay level %d: %d of the messages %d to %d are gone or have no target",
-                *(level, run.skipped, before, after),
+                level,
+                run.skipped,
+                before,
+                after,
             )
         if after != before:
             self._set(level, after)

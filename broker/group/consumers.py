@@ -69,7 +69,10 @@ class ConsumerGroup(msgspec.Struct):
         if known is not None and known.client_id != client.client_id:
             renamed.warning(
                 "connection %s of group %s changed its clientId from %s to %s",
-                *(client.address, self.name, known.client_id, client.client_id),
+                client.address,
+                self.name,
+                known.client_id,
+                client.client_id,
             )
         self.channels[client.connection] = client
         return known is None

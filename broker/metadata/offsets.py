@@ -84,7 +84,11 @@ class ConsumerOffsetManager:
         if offset < before:
             self._steps_back.warning(
                 "offset of group %s on %s queue %d goes back from %d to %d",
-                *(group, topic, queue_id, before, offset),
+                group,
+                topic,
+                queue_id,
+                before,
+                offset,
             )
         queues[queue_id] = offset
         self._changed(key)

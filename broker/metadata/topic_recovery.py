@@ -63,7 +63,8 @@ class TopicRecovery:
             self._store.checkpoint()
             logger.warning(
                 "queues of %d topics had only messages of deleted topics of these names: %s",
-                *(len(dropped), _some(dropped)),
+                len(dropped),
+                _some(dropped),
             )
 
     def _restore_topics(self, had_topics: bool) -> None:
@@ -77,7 +78,8 @@ class TopicRecovery:
         if not had_topics and lost:
             logger.error(
                 "%s is missing beside a store with messages of %d topics: their settings are lost",
-                *(self._topics_path, len(lost)),
+                self._topics_path,
+                len(lost),
             )
         restored = self._topics.restore(
             {topic: count for topic, count in lost.items() if topic not in self._deleted}
@@ -85,7 +87,8 @@ class TopicRecovery:
         if restored:
             logger.warning(
                 "%d topics with messages were in no file and are made anew: %s",
-                *(len(restored), _some(restored)),
+                len(restored),
+                _some(restored),
             )
 
 

@@ -64,7 +64,9 @@ class EndTransactionProcessor:
         if not commits and header.commit_or_rollback != SysFlag.TRANSACTION_ROLLBACK:
             logger.info(
                 "group %s does not know yet how %s ends: %s",
-                *(header.producer_group, header.msg_id, request.remark),
+                header.producer_group,
+                header.msg_id,
+                request.remark,
             )
             return None
         half, offset = self._open_half(header)
