@@ -21,6 +21,7 @@ _NO_PARSER = "reads what this process or its user wrote"
 ELSEWHERE: dict[str, str] = {
     "records/columns/arrays.py": "reads columns that this program has built",
     "broker/delay/service.py": _HANDS_ON,
+    "broker/metadata/state_files.py": _HANDS_ON,
     "broker/metadata/state_writer.py": "reads what it has just written",
     "broker/metadata/table_text.py": "reads what it is about to write",
     "broker/send/recode.py": "splits answers that this broker wrote",
@@ -43,6 +44,7 @@ ELSEWHERE: dict[str, str] = {
     "engine/timer/deliveries.pyx": _BYTES_OF_STORE,
     "engine/timer/redelivery.pyx": _BYTES_OF_STORE,
     "io_backends/mapping.pyx": _BYTES_OF_STORE,
+    "namesrv/settings_processor.py": _HANDS_ON,
     "records/batch.pyx": "an encoder",
     "remoting/transport/blocking_client.py": _HANDS_ON,
     "remoting/transport/connection.py": _HANDS_ON,
