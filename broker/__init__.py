@@ -1,1 +1,1 @@
-"""The broker daemon: request processors over the engine, and the embedded form."""
+"""The broker: processors of requests over the message store."""

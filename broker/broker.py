@@ -1,4 +1,4 @@
-"""The whole broker: the only module that knows all others (RocketMQ: BrokerController)."""
+"""The broker, composed of its parts (RocketMQ: BrokerController)."""
 
 import asyncio
 import logging
@@ -43,12 +43,11 @@ _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 class Broker(Lifecycle):
     """One broker: a store, its listeners and its registration at the name servers.
 
-    RocketMQ's counterpart is BrokerController.
+    RocketMQ: BrokerController.
 
-    ``async with Broker(config)`` runs on the caller's loop, ``with Broker(config)`` on a loop and
-    thread of its own. The given config is copied; Clients
-    reach it at `address`. Starting raises StoreError, BrokerError or RemotingError when it fails,
-    and then nothing is left running.
+    ``async with Broker(config)`` runs on the caller's event loop, ``with Broker(config)`` on a
+    separate thread with its own loop. The config is copied. Clients connect to `address`. Starting
+    raises StoreError, BrokerError or RemotingError when it fails, and stops what it has started.
     """
 
     unknown_keys: tuple[str, ...] = ()
@@ -119,7 +118,7 @@ class Broker(Lifecycle):
     async def start(self) -> None:
         """Open the store, listen and register; when a step fails, undo all of them."""
         if self._started:
-            raise BrokerError("a broker starts only once: make a new Broker of its config")
+            raise BrokerError("a broker can start only once: create a new Broker with its config")
         self._check_addresses()
         self._started = True
         try:

@@ -34,7 +34,7 @@ MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 #: listenPort minus the VIP port (RocketMQ: NettyServerConfig, fastListenPort).
 VIP_DISTANCE = 2
 
-# RocketMQ spells these against the rule.
+# RocketMQ's spelling of these differs from the rule.
 _BROKER_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2"}
 
 
@@ -107,7 +107,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
     ha_listen_port: Annotated[int, Range(0, 65535)] = 10912
 
-    # Ours: limits of the tables that clients fill.
+    # Ours: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
     # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.
     max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
@@ -232,15 +232,15 @@ def all_settings() -> dict[str, Setting]:
 
 
 def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
-    """The texts of settings that a program gives as keywords, named as in broker.conf.
+    """The texts of settings that a program passes as keywords, named as in broker.conf.
 
     Raises ConfigError for a key that has no effect.
     """
     for key in keywords:
         if key not in all_settings():
             like = get_close_matches(key, all_settings(), 1)
-            hint = f": did you mean {like[0]}?" if like else ": take the keys of broker.conf"
-            raise ConfigError(f"{key} is no setting of a broker{hint}")
+            hint = f": did you mean {like[0]}?" if like else ": use a key of broker.conf"
+            raise ConfigError(f"{key} is not a broker setting{hint}")
     return {key: settings.as_text(value) for key, value in keywords.items()}
 
 
@@ -252,7 +252,7 @@ class LoadedConfig(NamedTuple):
 
 
 def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
-    """Read a broker.conf; `overrides` have the same keys and override the file.
+    """Read a broker.conf; `overrides` have the same keys and take precedence over the file.
 
     Raises ConfigError with the line for a file or value that cannot be used.
     """

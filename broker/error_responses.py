@@ -1,4 +1,4 @@
-"""Error responses: an error that a handler raises becomes a code and a remark of the answer."""
+"""Error responses: a handler's exception becomes the code and remark of the answer."""
 
 import inspect
 import logging

@@ -6,11 +6,11 @@ from congreve.remoting.messages.command import RemotingCommand
 
 
 class BrokerError(CongreveError):
-    """Root of the broker's errors."""
+    """The base class of the broker's errors."""
 
 
 class ConfigError(BrokerError):
-    """A configuration file or value cannot be used; names the key, the value and the line."""
+    """A configuration file or value is invalid; the text has the key, the value and the line."""
 
 
 class RefusedError(BrokerError):
@@ -22,7 +22,7 @@ class RefusedError(BrokerError):
 
 
 def check_body_size(request: RemotingCommand, most: int) -> None:
-    """Raises RefusedError for a body of more than `most` bytes: reading it would block the loop."""
+    """Raises RefusedError for a body over `most` bytes, which would block the event loop."""
     if len(request.body) > most:
         raise RefusedError(
             ResponseCode.SYSTEM_ERROR,

@@ -17,7 +17,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """One entry; it stands on lines [first_line, last_line], counted from 1."""
+    """One entry on the lines [first_line, last_line], counted from 1."""
 
     key: str
     value: str
@@ -33,7 +33,7 @@ def parse(text: str) -> list[Property]:
 def replace_values(text: str, changes: Mapping[str, str]) -> str:
     """`text` with new values for the keys of `changes`; comments and other lines stay.
 
-    A key that stands more than once keeps its last place only, new keys are appended.
+    A repeated key keeps only its last place; new keys are appended.
     """
     last = {entry.key: entry for entry in _entries(text) if entry.key in changes}
     dropped = {
@@ -128,7 +128,7 @@ def _unescape(text: str, line: int) -> str:
             out.append(chr(int(digits, 16)))
         except ValueError as error:
             raise ConfigError(
-                f"line {line}: \\u{digits} is no escape; write \\u and four hex digits"
+                f"line {line}: \\u{digits} is not an escape: write \\u and four hex digits"
             ) from error
         at += 6
     return "".join(out)

@@ -1,4 +1,4 @@
-"""The ways of messages through an open store, compiled and in Python."""
+"""The paths of messages through an open store, compiled and in Python."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 class MessagePaths:
     """Group commit, pulls and the fast path of one broker; its store is open.
 
-    `arrived` is called with each queue that got an entry.
+    It calls `arrived` with each queue that got an entry.
     """
 
     def __init__(self, managers: Managers, arrived: Callable[[ConsumeQueue], None]) -> None:

@@ -66,7 +66,7 @@ class _NameServer:
 class NameServerRegistration:
     """Registers at once when a topic changes, and every `registerNameServerPeriod`.
 
-    Each name server has a task of its own, so that a slow one delays no other. A change sends only
+    Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
     name server that starts knows none. No error reaches the broker.
     """
@@ -142,7 +142,7 @@ class NameServerRegistration:
             server.note_heard(changes)
 
     async def _tell(self, server: _NameServer) -> float:
-        """Register at one name server; returns the seconds until the next time."""
+        """Register at one name server; returns the seconds until the next registration."""
         try:
             await self._register(server)
         except RemotingError as error:
@@ -221,7 +221,7 @@ class NameServerRegistration:
             async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
                 await self._ask(server, RequestCode.UNREGISTER_BROKER, self._identity(), b"")
         except (RemotingError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
+            reason = str(error) or "timeout"
             logger.warning("not unregistered at name server %s: %s", server.address, reason)
 
     def _identity(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerAdminProcessor:
-    """Runtime info, maintenance."""
+    """Runtime info and maintenance (RocketMQ: AdminBrokerProcessor)."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BrokerAdminProcessor:
         return request.reply(ResponseCode.SUCCESS)
 
     async def _remove_queues(self, topics: list[str]) -> None:
-        """Remove queues, and note that: rebuilt from the log they would bring back the topics."""
+        """Remove queues, and record it, so that a rebuild from the log does not restore them."""
         await self._deleted.begin(topics)
         for topic in topics:
             await remove_queues(self._store, topic)

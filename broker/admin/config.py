@@ -26,7 +26,7 @@ _ASKED_FOR = {"filterServerNums": "0", "useTLS": "false"}
 
 
 class ConfigAdminProcessor:
-    """GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG.
+    """GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG (RocketMQ: AdminBrokerProcessor).
 
     `config_changed` is called with the keys that changed; they are saved in `config_path`.
     """
@@ -64,9 +64,9 @@ class ConfigAdminProcessor:
     async def update_config(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Check all new values, save them to the configuration file, then take them.
+        """Check all new values, save them to the configuration file, then apply them.
 
-        A change that cannot be saved is rejected as a whole.
+        It rejects all of them if one is invalid, or if the file cannot be written.
         """
         async with self._turn:
             try:
@@ -86,7 +86,7 @@ class ConfigAdminProcessor:
         return request.reply(ResponseCode.SUCCESS, remark)
 
     def _only_after_restart(self, texts: Mapping[str, str]) -> set[str]:
-        """The keys that count after a restart. Raises ValueError for one that may not change."""
+        """The keys that take effect after a restart. Raises ValueError for a key that is fixed."""
         where = "the broker's configuration file"
         changes = settings.check_changeable(all_settings(), texts, where)
         later = {
@@ -96,15 +96,15 @@ class ConfigAdminProcessor:
         }
         if later and self._config_path is None:
             raise ConfigError(
-                f"{', '.join(sorted(later))} cannot change while running, and this broker was "
-                "started without a file to keep it in"
+                f"{', '.join(sorted(later))} would change after a restart, but this broker has no "
+                "configuration file: start it with one"
             )
         return later
 
 
 def _key_values(body: bytes | memoryview) -> dict[str, str]:
     if len(body) > MAX_UPDATE:
-        raise ConfigError(f"{len(body)} bytes of settings: at most {MAX_UPDATE} are taken at once")
+        raise ConfigError(f"{len(body)} bytes of settings: send at most {MAX_UPDATE} at once")
     text = bytes(body).decode()
     texts = {entry.key: entry.value for entry in java_properties.parse(text)}
     if not texts:
@@ -114,7 +114,7 @@ def _key_values(body: bytes | memoryview) -> dict[str, str]:
 
 def _save(files: FileSystem, path: Path, texts: Mapping[str, str]) -> None:
     """Write these values to the file; the next start can read it."""
-    target = path.resolve()  # a link stays one
+    target = path.resolve()  # a symbolic link stays
     try:
         text = java_properties.replace_values(target.read_text(encoding="utf-8"), texts)
     except (ConfigError, UnicodeDecodeError) as error:

@@ -47,7 +47,10 @@ MAX_OFFSET_TIMESTAMP = -1
 
 
 class ClientAdminProcessor:
-    """Connections of groups, relayed questions to clients, reset of offsets of running groups."""
+    """Connections of groups, requests relayed to clients, and resets of their offsets.
+
+    RocketMQ: AdminBrokerProcessor, Broker2Client.
+    """
 
     def __init__(
         self,

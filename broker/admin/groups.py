@@ -48,7 +48,7 @@ NOTHING_TO_CORRECT = 2**63 - 1
 
 
 class GroupAdminProcessor:
-    """Groups' settings, offsets and lag."""
+    """Settings, offsets and lag of consumer groups (RocketMQ: AdminBrokerProcessor)."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GroupAdminProcessor:
     async def update_group(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Create or change a group; answer when it is on disk."""
+        """Create or change a group; the answer waits until it is on disk."""
         self._not_on_slave()
         group = SubscriptionGroupConfig.decode(request.body)
         fault = group_name_fault(group.group_name)
@@ -111,7 +111,7 @@ class GroupAdminProcessor:
     async def delete_group(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Delete a group, and its offsets when asked; answer when that is on disk."""
+        """Delete a group, and its offsets on request; the answer waits until that is on disk."""
         self._not_on_slave()
         header = DeleteSubscriptionGroupRequestHeader.read(request)
         self._groups.delete(header.group_name)
@@ -263,7 +263,7 @@ class GroupAdminProcessor:
     async def clone_offsets(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Copy the offsets of one group to another; answer when they are on disk."""
+        """Copy the offsets of one group to another; the answer waits until they are on disk."""
         await self._pieces.run(self._clone(CloneGroupOffsetRequestHeader.read(request)))
         await self._offsets.journal.write()
         return request.reply(ResponseCode.SUCCESS)

@@ -15,12 +15,12 @@ _POOLS = ("send", "pull", "query")
 
 
 class RuntimeInfo:
-    """Collects the key-value table of code 28.
+    """Collects the key-value table of code 28 (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo).
 
-    `waiting` returns the number of sends that wait for the disk and of held pulls. Requests do not
-    wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns for
-    each delay level the next offset and the end of its queue, `connections` the result of
-    ConnectionGuard.counts(), `unsaved` why state files cannot be written, None when they can.
+    `waiting` returns the numbers of sends that wait for the disk and of waiting pulls. Requests do
+    not wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns
+    the next offset and the end of each delay level's queue, `connections` the result of
+    ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or None.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ class Totals(NamedTuple):
 
     at: float  # seconds of the monotonic clock
     put: int  # messages
-    found: int  # pulls that found something
-    missed: int  # pulls that did not
+    found: int  # pulls that found messages
+    missed: int  # pulls that found none
     transferred: int  # messages in answers to pulls
 
 
@@ -63,7 +63,7 @@ class _Window:
 
 
 class BrokerStats:
-    """Counters and rates; `queues` returns all consume queues of the store."""
+    """Counters and rates (RocketMQ: BrokerStatsManager); `queues` returns all consume queues."""
 
     def __init__(
         self,

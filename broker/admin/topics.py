@@ -38,7 +38,7 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class TopicAdminProcessor:
-    """Creates, changes, deletes and lists topics.
+    """Creates, changes, deletes and lists topics (RocketMQ: AdminBrokerProcessor).
 
     `announced` waits until name servers know the topics.
     """
@@ -78,7 +78,7 @@ class TopicAdminProcessor:
     async def update_topic(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Create or change a topic; answer when it is on disk and announced."""
+        """Create or change a topic; the answer waits until it is on disk and announced."""
         header = CreateTopicRequestHeader.read(request)
         self._check_name(header.topic)
         for name, number in (
@@ -125,7 +125,7 @@ class TopicAdminProcessor:
     async def delete_topic(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Delete a topic with its queues and offsets; answer when that is on disk."""
+        """Delete a topic with its queues and offsets; the answer waits until that is on disk."""
         topic = DeleteTopicRequestHeader.read(request).topic
         self._check_name(topic)
         with self._topics.deleting(topic):

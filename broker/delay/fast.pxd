@@ -4,18 +4,18 @@ from congreve.broker.send.properties cimport DeliveryWish
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.record cimport Message
 
-# What became of a delayed message.
+# The result of parking a message.
 cdef enum ParkStatus:
     PARK_DONE
-    PARK_COLD               # nothing was done: the Python handler serves it
-    PARK_QUEUE              # nothing was done: open_queue(), try again
+    PARK_COLD               # without a change: the Python handler serves it
+    PARK_QUEUE              # without a change: call open_queue() and retry
 
 
 cdef class DelayPath:
     cdef object store
     cdef CommitLog log
     cdef bytes cluster
-    cdef uint8_t *added_properties  # properties that a parked message has and the sent one not
+    cdef uint8_t *added_properties  # the properties that parking adds
     cdef int64_t *delays_ms
     cdef int32_t levels
     cdef bint takes_times

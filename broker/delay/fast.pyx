@@ -31,8 +31,8 @@ cdef int64_t FURTHEST_S = 1 << 40   # beyond any limit, and still an int64 in mi
 cdef class DelayPath:
     """Parks ordinary delayed messages for the fast path: one level or one time in plain digits.
 
-    congreve.broker.delay.parking decides about every other message: a level of 0, a time that has
-    passed or is too far, two wishes at once.
+    congreve.broker.delay.parking handles every other message: a level of 0, a time that has passed
+    or is too far ahead, a level together with a time.
     """
 
     def __cinit__(self, store, str cluster):
@@ -122,7 +122,7 @@ cdef class DelayPath:
         self.place = self.levels
         return True
 
-    # In ms since 1970; -1 when the wish is no plain number.
+    # In ms since 1970; -1 unless the value is a plain number.
     cdef int64_t due_time(self, const DeliveryWish *wish, int64_t now) noexcept nogil:
         cdef int64_t number = decimal(wish.time.data, wish.time.length)
         if number < 0 or wish.unit == TIME_OF_DELIVERY:

@@ -16,18 +16,18 @@ from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
 
 logger = logging.getLogger(__name__)
 
-LEVEL_CHUNK = 4_000  # messages of one level, then the next level's turn
-CLOCK_STEP_S = 1.0  # the longest time between two looks at the wall clock, which may be set
+LEVEL_CHUNK = 4_000  # messages of one level, before those of the next level
+CLOCK_STEP_S = 1.0  # the longest time between two reads of the wall clock, which may be set
 READ_MAX = 256 << 20  # log bytes behind delayOffset.json, after which it is written again
 STORE_REFUSES_S = 0.1
-REPAIR_STEP_S = 0.01  # between two looks at a level whose queue is being repaired
+REPAIR_STEP_S = 0.01  # between two checks of a level whose queue is being repaired
 DISK_FAILED_S = 10.0
 
 
 class DelayOffsets(DelayOffsetSerializeWrapper):
-    """Content of delayOffset.json: what was delivered when the log ended at `log_end`.
+    """Content of delayOffset.json: the delivered offsets when the log ended at `log_end`.
 
-    The reference writes no log_end: then only the offsets are known.
+    The reference writes no log_end; then only the offsets are known.
     """
 
     log_end: int = -1
@@ -36,12 +36,12 @@ class DelayOffsets(DelayOffsetSerializeWrapper):
 class ScheduleMessageService:
     """Delivers the messages of level n from queue n - 1 of the schedule topic, in order.
 
-    One timer of the running loop is set to the first message that is due; arrived() reports a
-    message that was parked meanwhile.
+    One timer of the running loop is set to the due time of the next message; arrived() reports a
+    newly parked message.
 
     delayOffset.json has each level's next offset; the caller writes it while `dirty` is True.
-    recover() reads in the log what was delivered after that: a killed broker neither delivers a
-    message again nor leaves out one whose delivery was lost (defect D23).
+    recover() finds later deliveries in the log: after a kill the broker neither delivers a message
+    twice nor skips one whose delivery was lost (defect D23).
     """
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class ScheduleMessageService:
     # --- life
 
     def load(self, text: str) -> None:
-        """Take what delayOffset.json holds."""
+        """Take the content of delayOffset.json."""
         said = DelayOffsets.from_tree(fastjson.loads(text))
         self.offset_table, self._said_at = said.offset_table, said.log_end
 
@@ -67,7 +67,7 @@ class ScheduleMessageService:
         return DelayOffsetSerializeWrapper(offset_table=dict(self.offset_table))
 
     def said(self) -> DelayOffsets:
-        """The content of delayOffset.json now; to be written once the log is durable so far."""
+        """The present content of delayOffset.json, to write once the log is durable up to here."""
         self._changed, self._said_at = False, self._store.log.max_offset
         table = {level: 0 for level, _ in self._levels()} | self.offset_table
         return DelayOffsets(offset_table=table, log_end=self._said_at)
@@ -79,10 +79,10 @@ class ScheduleMessageService:
         return self._changed or said_at is None or self._store.log.max_offset - said_at > READ_MAX
 
     def recover(self) -> None:
-        """Find each level's next offset; the store is open and nothing is appended yet."""
+        """Find each level's next offset; call it after the store is open, before any append."""
         log, said_at, told = self._store.log, self._said_at, {}
         if said_at is None or said_at > log.max_offset:
-            # Without a file for this log all of it is read.
+            # Without a file for this log, recovery reads the whole log.
             said_at, self.offset_table = log.min_offset, {}
         elif said_at < 0:
             said_at, told = self._first_untold(), self.offset_table
@@ -93,8 +93,9 @@ class ScheduleMessageService:
             self.offset_table = {**scan.levels(said_at, self.offset_table), **told}
 
     def _first_untold(self) -> int:
-        """Where in the log the first message lies of a level that the file does not name, be it
-        new or the file a broken one; -1 where it names all.
+        """Physical offset of the first message of a level that is not in the file.
+
+        The level may be new, or the file damaged. -1 if the file has all levels.
         """
         untold = (queue for level, queue in self._levels() if level not in self.offset_table)
         # The log may have let all messages of a queue expire.
@@ -108,7 +109,7 @@ class ScheduleMessageService:
             corrected = min(max(known, queue.min), queue.max)
             if corrected != known:
                 logger.warning(
-                    "delay level %d: offset %d is not in [%d, %d], goes on at %d",
+                    "delay level %d: offset %d is not in [%d, %d], continuing at %d",
                     level,
                     known,
                     queue.min,
@@ -126,7 +127,7 @@ class ScheduleMessageService:
     # --- work
 
     def arrived(self, queue: ConsumeQueue) -> None:
-        """A message was parked in this queue."""
+        """Report that a message was parked in this queue."""
         level = queue.queue_id + 1
         delays = self._store.config.delay_levels_ms
         if level <= len(delays):
@@ -139,7 +140,7 @@ class ScheduleMessageService:
         """
         reason = self._store.check_writable()
         if reason is not None:
-            logger.warning("delayed messages wait: %s", reason)
+            logger.warning("the store delays delivery of delayed messages: %s", reason)
             return STORE_REFUSES_S
         now = self._clock.now()
         waits = [
@@ -183,7 +184,7 @@ class ScheduleMessageService:
         )
         if run.skipped:
             logger.error(
-                "delay level %d: %d of the messages %d to %d are gone or have no target",
+                "delay level %d: %d of the messages %d to %d have expired or have no target",
                 level,
                 run.skipped,
                 before,

@@ -12,7 +12,7 @@ from congreve.records.message.parked import parked
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.remoting.messages.codes import ResponseCode
 
-# The first of these that a message has counts: its unit in ms, and whether it counts from now on.
+# The first of these in a message counts: its unit in ms, and whether it is relative to now.
 _TIMES = (
     (properties.TIMER_DELAY_SEC, 1_000, True),
     (properties.TIMER_DELAY_MS, 1, True),
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def delay_level(record: Record) -> int:
-    """The delay level; 0 (deliver now) when it is absent or no number."""
+    """The delay level; 0 (deliver now) if it is absent or not a number."""
     return properties.natural(record.properties.get(properties.DELAY, "")) or 0
 
 
@@ -76,8 +76,8 @@ def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
     if properties.TIMER_DEL_UNIQUE_KEY in found:
         raise RefusedError(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"timer message illegal: {properties.TIMER_DEL_UNIQUE_KEY} (taking a timed message"
-            " back) is not served",
+            f"timer message illegal: {properties.TIMER_DEL_UNIQUE_KEY} (cancelling a timed message)"
+            " is not supported",
         )
     name, unit_ms, counts_from_now = next(
         (time for time in _TIMES if time[0] in found), ("", 0, False)
@@ -92,7 +92,7 @@ def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
     if not _NUMBER.fullmatch(found[name]):
         raise RefusedError(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"timer message illegal: {name}={found[name]!r} is no number of ms or s",
+            f"timer message illegal: {name}={found[name]!r} is not a number of ms or s",
         )
     due = int(found[name]) * unit_ms + (now_ms if counts_from_now else 0)
     limit_ms = config.timer_max_delay_sec * 1_000

@@ -17,7 +17,7 @@ DURABLE_LIMIT_S = 30.0
 
 
 class DelayedMessages:
-    """Starts and stops both services; a slave reads their files and delivers nothing."""
+    """Starts and stops both services; a slave reads their files but delivers no message."""
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class DelayedMessages:
             self._path.config_changed()
 
     def load(self) -> None:
-        """Read delayOffset.json, and from the log what was delivered after it.
+        """Read delayOffset.json, and the later deliveries in the log.
 
         Raises StoreError when they cannot be read.
         """

@@ -92,7 +92,7 @@ class TimerMessageService:
         assert index is not None
         reason = self._store.check_writable()
         if reason is not None:
-            logger.warning("timed messages wait: %s", reason)
+            logger.warning("the store delays delivery of timed messages: %s", reason)
             return STORE_REFUSES_S
         now = self._clock.now()
         try:
@@ -123,7 +123,7 @@ class TimerMessageService:
                 return False
             repair, self._repair = self._repair, None
             if repair.exception() is not None:
-                raise StoreError(f"a damaged entry of the queue: {repair.exception()}")
+                raise StoreError(f"cannot repair the timer queue: {repair.exception()}")
         more = index.ingest() > 0
         if index.damaged is not None:
             self._repair = self._store.repairs.start(index.queue, index.damaged)
@@ -137,7 +137,7 @@ class TimerMessageService:
         finally:
             index.handled(rows, count)
         if run.skipped:
-            logger.error("%d timed messages are gone or have no target", run.skipped)
+            logger.error("%d timed messages have expired or have no target", run.skipped)
         if run.end:
             self._store.after_append(run.end, run.arrived())
         return count

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t
 
-# The queues that got an entry in one chunk of requests and that somebody waits for.
+# The watched queues that got an entry in one chunk of requests.
 
 cdef enum:
     ARRIVALS_MAX = 64

@@ -15,10 +15,10 @@ from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.transport.frame_reader cimport FrameSink
 from congreve.remoting.wire.slices cimport Slice
 
-# Why run() returned to code that holds the GIL.
+# The reason why run() returns to code with the GIL.
 cdef enum Stop:
-    STOP_NEXT_FRAME     # the frame is served; run() goes on and never returns this
-    STOP_DONE           # the rest is no whole frame
+    STOP_NEXT_FRAME     # the frame is served; run() continues and never returns this
+    STOP_DONE           # the rest is not a complete frame
     STOP_UNFRAMEABLE
     STOP_COLD           # this frame is for the Python handlers
     STOP_PULL           # this frame is a pull
@@ -32,7 +32,7 @@ cdef enum Stop:
 cdef class FastPath(FrameSink):
     cdef object store
     cdef object group_commit
-    cdef object arrived                 # called with a watched queue or one of delayed messages
+    cdef object arrived                 # called with a watched queue or a parking queue
     cdef CommitLog log
     cdef HeaderDecoder headers
     cdef PullPath pulls

@@ -1,11 +1,10 @@
 """Sends and pulls of ordinary messages, a chunk of bytes at a time.
 
-`FastPath` takes the frames of a connection's chunk. Sends that need nothing special are decoded,
-appended and answered in `run()`, without the GIL and without a Python object for each.
-`broker/pull/fast` answers pulls from the consume queue or lets them wait, `broker/transaction/fast`
-stores half messages and ends them, `broker/delay/fast` parks messages for later delivery.
-Every other frame (another code, a topic to create, an exceeded limit) goes to the Python handlers,
-which have all the rules; this module decides nothing that they do not decide too.
+`FastPath` takes the frames of a connection's chunk. `run()` decodes, appends and answers ordinary
+sends without the GIL and without a Python object for each. `broker/pull/fast` answers pulls from
+the consume queue or lets them wait, `broker/transaction/fast` stores and ends half messages,
+`broker/delay/fast` parks delayed messages. Every other frame (another code, a topic to create, an
+exceeded limit) goes to the Python handlers, which have all rules, including those of this module.
 """
 
 cimport cython
@@ -91,8 +90,9 @@ cdef Slice slice_of(bytes text) noexcept:
 cdef class FastPath(FrameSink):
     """Serves ordinary sends and pulls of a whole chunk; hands every other frame to the handlers.
 
-    `arrived` is called after each chunk with every queue that got an entry and is either watched by
-    a held pull or holds delayed messages. The broker's server gives chunks to take().
+    After each chunk it calls `arrived` with each queue that got an entry and is either watched by a
+    waiting pull or holds parked messages. The broker's server passes chunks to take(). (RocketMQ:
+    SendMessageProcessor, PullMessageProcessor.)
     """
 
     def __cinit__(self):
@@ -154,7 +154,7 @@ cdef class FastPath(FrameSink):
             if stop == STOP_UNFRAMEABLE:
                 self.finish(connection)
                 begin = bytes(data[self.at:self.at + 8])
-                raise FrameError(f"{connection.peer}: bytes that are no frame: {begin!r}")
+                raise FrameError(f"{connection.peer}: these bytes are not a frame: {begin!r}")
             self.resume(stop, connection)
             if stop != STOP_PULL and stop != STOP_OUT and stop != STOP_NOTIFY:
                 steps += 1
@@ -164,7 +164,7 @@ cdef class FastPath(FrameSink):
         return self.at
 
     cdef int resume(self, Stop stop, object connection) except -1:
-        """Do what run() cannot do without the GIL, so that it can go on."""
+        """Do the step that needs the GIL, so that run() can continue."""
         cdef int32_t size = self.frame.size
         if stop == STOP_COLD:
             self.answer_cold(connection)
@@ -188,7 +188,7 @@ cdef class FastPath(FrameSink):
         return 0
 
     cdef bint room_made(self, bint in_log) except -1:
-        """Make room on disk. False when that fails: the Python handlers fail too, and say why."""
+        """Reserve disk space; false if that fails: then a Python handler fails with the reason."""
         try:
             if in_log:
                 self.log.next_segment()
@@ -209,7 +209,7 @@ cdef class FastPath(FrameSink):
         return 0
 
     def finish(self, connection):
-        """Send the chunk's answers, and notify the index, the flusher and held pulls."""
+        """Send the chunk's answers, and notify the index, the flush timer and waiting pulls."""
         cdef bint parks = self.sync_flush and self.appended_end and self.answers.used
         if self.answers.used:
             answers = PyBytes_FromStringAndSize(
@@ -301,7 +301,7 @@ cdef class FastPath(FrameSink):
         return STOP_NEXT_FRAME
 
     cdef bint is_ordinary_send(self) noexcept nogil:
-        """Whether the send needs no rule of the Python handlers.
+        """Whether the send is ordinary: no rule of the Python handlers applies.
 
         Finds its topic, and sets `kind`, `wish` and the properties of `message`.
         """
@@ -326,7 +326,7 @@ cdef class FastPath(FrameSink):
         return not send.batch or is_ordinary_batch(self.frame.body.data, self.frame.body.length)
 
     cdef bint is_half(self) noexcept nogil:
-        """Whether a send with a transaction type is a half message as clients send them."""
+        """Whether a send with a transaction type is an ordinary half message."""
         return (
             self.send.sys_flag & SYS_TRANSACTION_MASK == SYS_TRANSACTION_PREPARED
             and not self.send.batch and self.transactions.takes_half_messages

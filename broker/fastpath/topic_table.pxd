@@ -1,8 +1,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-# What the fast path must know of a topic. The table owns it; it is valid until the topic is put
-# again or removed, so no code keeps it across a return to Python.
+# The fast path's data of a topic. The table owns it; it is valid until the topic is put again or
+# removed, so no code keeps it across a return to Python.
 cdef struct TopicEntry:
     uint8_t *name
     int32_t name_length

@@ -97,7 +97,7 @@ cdef class TopicTable:
         self.count += 1
 
     def remove(self, str topic):
-        """Forget the topic; nothing happens when the table does not have it."""
+        """Remove the topic, if the table has it."""
         name = topic.encode()
         cdef int32_t length = <int32_t> len(name)
         cdef TopicEntry **at = self.slot(name, length, hash_name(name, length))
@@ -109,7 +109,7 @@ cdef class TopicTable:
         free_entry(at[0])
         at[0] = NULL
         self.count -= 1
-        # Entries that had stepped over the freed slot must stay findable: insert them again.
+        # Entries behind the freed slot must stay findable: insert them again.
         i = ((at - self.slots) + 1) & mask
         while self.slots[i] != NULL:
             moved = self.slots[i]

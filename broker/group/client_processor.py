@@ -45,9 +45,11 @@ its consumer asks them for the route next."""
 
 
 class ClientManageProcessor:
-    """HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG; routes where that is switched on.
+    """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, and routes if answerRouteRequests=true.
 
-    `announced` waits until name servers know the topics.
+    RocketMQ: ClientManageProcessor.
+
+        `announced` waits until name servers know the topics.
     """
 
     def __init__(

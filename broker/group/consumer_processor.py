@@ -34,7 +34,7 @@ _LOCKED_AT_ONCE = 200
 class ConsumerManageProcessor:
     """Members of a group, committed offsets, and locks for orderly consumption.
 
-    `memory` is the machine's, in bytes.
+    `memory` is the machine's memory in bytes. (RocketMQ: ConsumerManageProcessor.)
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class ConsumerManageProcessor:
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.query(header.consumer_group, topic, queue_id)
         if offset < 0:
-            # On a queue that lost nothing yet a new group begins at the first message, whatever its
-            # settings are: otherwise it would miss messages that were sent while it started.
+            # On a queue with its first message a new group begins there, whatever its settings:
+            # otherwise it would miss messages sent while it starts.
             if not self._keeps_all_in_memory(topic, queue_id):
                 raise RefusedError(
                     ResponseCode.QUERY_NOT_FOUND,
@@ -106,9 +106,9 @@ class ConsumerManageProcessor:
     def update_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        """Commit an offset; answer when it is on disk.
+        """Commit an offset; the answer waits until it is on disk.
 
-        That of a one-way request is saved later, with those of pulls.
+        The offset of a one-way request is saved later, with those of pulls.
         """
         header = UpdateConsumerOffsetRequestHeader.read(request)
         if header.topic not in self._topics.table:
@@ -132,7 +132,7 @@ class ConsumerManageProcessor:
         return answer
 
     async def lock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Lock queues for a client; the answer has those that it holds."""
+        """Lock queues for a client; the answer lists the queues that it holds."""
         body = await self._pieces.run(self._lock(request))
         return request.reply(ResponseCode.SUCCESS, body=body)
 

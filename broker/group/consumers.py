@@ -58,9 +58,9 @@ class ConsumerGroup(msgspec.Struct):
         return changed
 
     def update(self, data: ConsumerData, client: ClientChannel, renamed: LimitedLog) -> bool:
-        """Take a heartbeat except for its subscriptions; True when there is a new member.
+        """Apply a heartbeat except for its subscriptions; True if there is a new member.
 
-        `renamed` gets a line when the client has another clientId now.
+        It logs to `renamed` if the client has changed its clientId.
         """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
@@ -79,10 +79,10 @@ class ConsumerGroup(msgspec.Struct):
 
 
 class ConsumerManager:
-    """All groups with members.
+    """All groups with members (RocketMQ: ConsumerManager).
 
-    `notify` is called with a group whose members must be notified of a change, `gone` with one
-    whose last member left.
+    It calls `notify` with a group whose members must be notified of a change, and `gone` with a
+    group whose last member left.
     """
 
     def __init__(
@@ -119,11 +119,10 @@ class ConsumerManager:
         self._groups_of: dict[Connection, dict[str, None]] = {}
 
     def register(self, data: ConsumerData, client: ClientChannel, notify: bool) -> bool:
-        """Take one group of a heartbeat; True when it changed.
+        """Apply a heartbeat to one group; True if the group changed.
 
-        With `notify` its members are notified of a change.
-
-        Raises TableFullError when a limit of the group, or of all groups, is reached.
+        With `notify` the members are notified of a change. Raises TableFullError if a limit of the
+        group, or of all groups, is reached.
         """
         known = self.groups.get(data.group_name)
         group = known or ConsumerGroup(

@@ -25,9 +25,9 @@ class _Lock(NamedTuple):
 class RebalanceLockManager:
     """The locks by group and queue; a lock ends `lease_ms` after its holder last renewed it.
 
-    A closed connection ends no lock: its client may live, and consumes while it trusts the lock.
-    `freed` is called with a group and those of its clients that were refused queues which are free
-    now; without it they would ask again after 20 s.
+    A closed connection does not end a lock: its client may still run, and consumes while it trusts
+    the lock. RocketMQ: RebalanceLockManager. It calls `freed` with a group and the clients that
+    were refused a queue which is free now; otherwise they would ask again after 20 s.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RebalanceLockManager:
         self._refused: dict[str, dict[MessageQueue, dict[str, float]]] = {}  # and when
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client: str) -> list[MessageQueue]:
-        """Lock queues that are free, renew those of the client; return the queues that it holds."""
+        """Lock free queues, renew the client's locks, and return the queues that it holds."""
         now = self._monotonic()
         locks = self._groups.setdefault(group, {})
         refused = self._refused.setdefault(group, {})

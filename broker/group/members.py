@@ -1,4 +1,4 @@
-"""Connected members of all groups, and what ends with their connections
+"""Connected members of all groups, and the end of their connections
 (RocketMQ: ClientHousekeepingService)."""
 
 import asyncio
@@ -55,9 +55,9 @@ class Members:
             await asyncio.wait([self._forgetting])
 
     def connection_closed(self, connection: Connection, *closing: Steps) -> None:
-        """Forget the clients of this connection; `closing` is what else has to end with it.
+        """Forget the clients of this connection, and run the other steps in `closing`.
 
-        Thousands may end in one turn of the event loop: one task works for all of them.
+        One task serves all closed connections, because thousands may close at once.
         """
         self._closed.append((connection, closing))
         if self._forgetting is None or self._forgetting.done():

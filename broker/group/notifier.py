@@ -1,7 +1,7 @@
 """Notifies members of changes of their group (RocketMQ: ConsumerIdsChangeListener).
 
-When a thousand members join one after the other, each is a change for all of them: all changes
-during one round make one further round.
+If a thousand members join one after the other, each is a change for all of them. All changes during
+one round therefore cause only one further round.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _AT_ONCE = 64  # members
 class GroupNotifier:
     """Notifies groups in rounds; the first change after a pause is sent at once.
 
-    It is owned by one event loop.
+    One event loop owns it. (RocketMQ: DefaultConsumerIdsChangeListener.)
     """
 
     def __init__(self, pieces: Pieces, find: Callable[[str], ConsumerGroup | None]) -> None:

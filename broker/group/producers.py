@@ -11,7 +11,7 @@ from congreve.table_limit import TableLimit
 
 
 class ProducerManager:
-    """The members of producer groups by group and connection."""
+    """The members of producer groups, by group and connection (RocketMQ: ProducerManager)."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class ProducerManager:
             yield
 
     def available(self, group: str) -> Connection | None:
-        """A member of the group to send a request to, each in its turn (getAvailableChannel).
+        """A member of the group to send a request to, in rotation (getAvailableChannel).
 
-        None when there is no member, or none reads what was sent before.
+        None if there is no member, or if no member reads its earlier requests.
         """
         members = self.groups.get(group, ())
         ready = [c for c in members if not (c.closed or c.reading_paused)]

@@ -21,17 +21,15 @@ def is_tag_type(expression_type: str | None) -> bool:
 def tags_of(expression: str | None) -> frozenset[str] | None:
     """The tags of `a || b`, None for all.
 
-    Raises ValueError when there is no tag, or the expression is too long.
+    Raises ValueError if there is no tag, or if the expression is too long.
     """
     if not expression or expression.strip() == ALL:
         return None
     if len(expression) > TAGS_MAX:
-        raise ValueError(
-            f"a subscription has {len(expression)} characters, {TAGS_MAX} are the most"
-        )
+        raise ValueError(f"a subscription has {len(expression)} characters: use at most {TAGS_MAX}")
     tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
     if not tags:
-        raise ValueError(f"subscription {expression!r} names no tag; write a || b, or *")
+        raise ValueError(f"subscription {expression!r} has no tag: write a || b, or *")
     return tags
 
 

@@ -17,13 +17,13 @@ from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.engine.store import MessageStore
 
 UNDER_WAY = -1
-"""Stands for the log's end while the deletion is under way."""
+"""The value in place of the log's end while a deletion is running."""
 
 
 class DeletedTopicTable(msgspec.Struct, rename="camel"):
     """Content of deletedTopics.json: topic -> the log's end when it was deleted.
 
-    It is sealed: a flipped bit in an end would hide messages of a topic that was made again.
+    It has a checksum, because a flipped bit in an end could hide messages of a recreated topic.
     """
 
     topics: dict[str, int] = {}
@@ -31,7 +31,7 @@ class DeletedTopicTable(msgspec.Struct, rename="camel"):
 
 
 class DeletedTopics:
-    """The deleted topics, in a state file that the reference does not know."""
+    """The deleted topics, in a state file of their own (RocketMQ has none)."""
 
     def __init__(self, own_dir: str, files: FileSystem = DISK) -> None:
         self._ends: dict[str, int] = {}
@@ -47,9 +47,9 @@ class DeletedTopics:
         self._store.load(self._parse)
 
     async def begin(self, topics: Iterable[str]) -> None:
-        """Note deletions; when this returns, the next start finishes them after a kill.
+        """Record deletions on disk: after a kill, the next start finishes them.
 
-        Raises StoreError when the file cannot be written; then nothing is noted.
+        Raises StoreError if the file cannot be written; no deletion is recorded then.
         """
         for topic in topics:
             self._ends[topic] = UNDER_WAY
@@ -62,7 +62,7 @@ class DeletedTopics:
             raise
 
     def end(self, topics: Iterable[str], log_end: int) -> None:
-        """Note that the topics were deleted when the log ended at `log_end`.
+        """Record that the topics were deleted when the log ended at `log_end`.
 
         The log must be durable up to there: after the loss of its tail the messages of a new
         topic would have smaller offsets.
@@ -73,7 +73,7 @@ class DeletedTopics:
         self.file.changed()
 
     def made(self, topic: str) -> None:
-        """The topic was created again, or its deletion did not start."""
+        """Record that the topic was created again, or that its deletion did not start."""
         log_end = self._ends.pop(topic, None)
         if log_end is None:
             return
@@ -91,7 +91,7 @@ class DeletedTopics:
         return {topic: log_end for topic, log_end in known.items() if log_end != UNDER_WAY}
 
     def forget(self, log_begin: int, log_end: int) -> None:
-        """Drop the topics of which the log has no record any more, and those of another log."""
+        """Drop the topics without records in the log, and those of another log."""
         for ends in (self._ends, self._made_again):
             for topic, end in list(ends.items()):
                 if end != UNDER_WAY and not log_begin < end <= log_end:

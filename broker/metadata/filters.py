@@ -46,7 +46,7 @@ _BLOOM_HASHES = 3
 
 
 class NotCompiledError(Exception):
-    """The filter `expression` has no program yet; ConsumerFilterManager.compile() makes one."""
+    """The filter `expression` is not compiled yet; ConsumerFilterManager.compile() does it."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression[:200])
@@ -97,12 +97,12 @@ class ConsumerFilterData(Body):
         return 1024 + 2 * sum(map(sys.getsizeof, texts))
 
     def die(self, now_ms: int) -> None:
-        """The group has no members, or does not subscribe to the topic any more."""
+        """Mark the filter as dead: the group has no members, or another subscription."""
         self.dead = True
         self.dead_time = max(now_ms, self.born_time)
 
     def revive(self) -> None:
-        """A member of the group subscribes with this filter again."""
+        """Mark the filter as alive: a member of the group subscribes with it again."""
         self.dead = False
         self.dead_time = 0
 
@@ -147,7 +147,7 @@ class ConsumerFilterManager:
         self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in order of death
 
     def program(self, expression: str, expression_type: str | None) -> FilterProgram:
-        """The program that compile() made. Raises NotCompiledError when it did not run yet."""
+        """The program that compile() built. Raises NotCompiledError if it has not run yet."""
         _check_type(expression_type)
         program = self._programs.get(expression)
         if program is None:
@@ -177,9 +177,9 @@ class ConsumerFilterManager:
         return self.table.get(topic, {}).get(group)
 
     async def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take a group's filters from a heartbeat; those of topics that it left are dead.
+        """Take a group's filters from a heartbeat; its filters of other topics are dead then.
 
-        Raises TableFullError when one does not fit; the others are taken.
+        Raises TableFullError if one does not fit, after taking the others.
         """
         topics = set()
         full: list[TableFullError] = []
@@ -195,7 +195,7 @@ class ConsumerFilterManager:
             raise full[0]
 
     def unregister(self, group: str) -> None:
-        """The group's last member left."""
+        """Mark the group's filters as dead: its last member left."""
         self._die(self._of(group))
 
     def _of(self, group: str) -> list[ConsumerFilterData]:
@@ -349,7 +349,7 @@ class ConsumerFilterManager:
 
 def _check_type(expression_type: str | None) -> None:
     if expression_type != SQL92:
-        raise FilterSyntaxError(f"no filters of type {expression_type} are known; use {SQL92}")
+        raise FilterSyntaxError(f"unknown filter type {expression_type}: use {SQL92}")
 
 
 def _of_topic(topic: str, groups: dict[str, ConsumerFilterData]) -> FilterDataMapByTopic:

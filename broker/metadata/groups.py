@@ -54,8 +54,8 @@ def group_name_fault(group: str) -> str | None:
 class SubscriptionGroupManager:
     """The table of groups; a change replaces a config and never edits it.
 
-    `file` numbers each change that must reach subscriptionGroup.json, and writes it; note_saved()
-    is called when it is there.
+    It notifies `file` of each change for subscriptionGroup.json, which numbers the change and later
+    calls note_saved(). (RocketMQ: SubscriptionGroupManager.)
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -75,11 +75,11 @@ class SubscriptionGroupManager:
         return group not in self._unsaved
 
     def note_saved(self, number: int) -> None:
-        """Changes up to this number are in subscriptionGroup.json."""
+        """Record that changes up to this number are in subscriptionGroup.json."""
         self._unsaved.saved(number)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; it is created when autoCreateSubscriptionGroup allows it, else None."""
+        """The group, created if autoCreateSubscriptionGroup allows it; else None."""
         known = self.table.get(group)
         if known is not None:
             return known
@@ -90,7 +90,7 @@ class SubscriptionGroupManager:
             return None
         created = SubscriptionGroupConfig(group_name=group)
         self.update(created)
-        logger.info("consumer group %s created on first sight", group)
+        logger.info("consumer group %s created on first use", group)
         return created
 
     def update(self, config: SubscriptionGroupConfig) -> None:
@@ -110,7 +110,7 @@ class SubscriptionGroupManager:
             self._unsaved.note(name, number)
 
     def delete(self, group: str) -> bool:
-        """Delete a group; False when there is none of that name."""
+        """Delete a group; False if it does not exist."""
         if self.table.pop(group, None) is None:
             return False
         self._texts.changed(group)
@@ -138,7 +138,7 @@ class SubscriptionGroupManager:
         for name, config in stored.subscription_group_table.items():
             fault = stored_fault(name, config.group_name, [config.retry_queue_nums])
             if fault is not None:
-                logger.error("group %.200r of subscriptionGroup.json is left out: %s", name, fault)
+                logger.error("ignoring group %.200r of subscriptionGroup.json: %s", name, fault)
                 continue
             self._set(config)
         return True

@@ -1,4 +1,4 @@
-"""What a broker keeps in state files (RocketMQ: the ConfigManagers of BrokerController)."""
+"""The tables of a broker in state files (RocketMQ: the ConfigManagers of BrokerController)."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -1,10 +1,9 @@
 """consumerOffset.json, and a journal of the offsets that were acknowledged after it was written.
 
 The reference writes consumerOffset.json every five seconds. An acknowledged offset must survive a
-kill before that: it is appended to a journal, which costs one small write for all offsets that came
-meanwhile instead of a megabyte for each. The journal belongs to one text of the file, by checksum.
-It does not count after another broker wrote the file, or when it was not removed after the file was
-written.
+kill before that. The broker appends it to a journal, one small write for many offsets, instead of
+writing the whole file. The journal belongs to one text of the file, by checksum. It is ignored if
+another broker has written the file, or if it was not removed after the file was written.
 """
 
 import logging
@@ -63,9 +62,7 @@ class OffsetFile:
         whole = self._file.source == self.path
         batches, unusable = _read_journal(data)
         if unusable:
-            logger.error(
-                "%s is damaged: %d of its lines count for nothing", self.journal_path, unusable
-            )
+            logger.error("%s is damaged: ignoring %d of its lines", self.journal_path, unusable)
         for base, lines in batches:
             if base == self._base or not whole:
                 self._offsets.replay(lines)
@@ -138,7 +135,7 @@ def _read_journal(data: bytes) -> tuple[list[tuple[int, list[Line]]], int]:
     for write in writes:
         crc, value = write[:_CRC_DIGITS], write[_CRC_DIGITS:]
         if crc == b"%08x" % zlib.crc32(value):
-            # Another version's lines may have another form.
+            # Lines of another version may have another format.
             with suppress(msgspec.MsgspecError):
                 batches.append(msgspec.json.decode(value, type=tuple[int, list[Line]]))
     return batches, len(writes) - len(batches)

@@ -28,9 +28,9 @@ Line = tuple[str, dict[int, int] | None]
 
 
 class ConsumerOffsetManager:
-    """`topic@group` -> queue id -> offset of the next message to consume. The last write wins.
+    """`topic@group` -> queue id -> offset of the next message to consume; the last write wins.
 
-    `journal` writes the acknowledged offsets.
+    `journal` writes the acknowledged offsets. (RocketMQ: ConsumerOffsetManager.)
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -69,7 +69,7 @@ class ConsumerOffsetManager:
             self.note(group, topic, queue_id, offset)
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As commit(), for the broker's own groups too."""
+        """commit() for every group, including the broker's own."""
         key = topic + _SEPARATOR + group
         queues = self.table.get(key, {})
         before = queues.get(queue_id, NO_OFFSET)
@@ -83,7 +83,7 @@ class ConsumerOffsetManager:
                 self._add(topic, group, queues)
         if offset < before:
             self._steps_back.warning(
-                "offset of group %s on %s queue %d goes back from %d to %d",
+                "offset of group %s on %s queue %d moves back from %d to %d",
                 group,
                 topic,
                 queue_id,
@@ -259,7 +259,5 @@ def _possible(key: str, queues: dict[int, int]) -> dict[int, int]:
         if 0 <= queue_id < QUEUES_MAX and 0 <= offset <= _OFFSET_MAX
     }
     if len(possible) < len(queues):
-        logger.error(
-            "%d impossible offsets of %.200r are left out", len(queues) - len(possible), key
-        )
+        logger.error("ignoring %d invalid offsets of %.200r", len(queues) - len(possible), key)
     return possible

@@ -1,4 +1,4 @@
-"""The state files of a broker: where they are, and how changes get into them."""
+"""The state files of a broker: their paths, and the writing of changes."""
 
 import os
 from typing import Any
@@ -11,7 +11,7 @@ from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
 
 class StateFiles:
-    """The files of `metadata`: each change of a table is written soon, until that succeeds.
+    """The files of `metadata`; each change of a table is written soon, with retries.
 
     consumerOffset.json is written by save_offsets(), acknowledged offsets go to its journal.
     """
@@ -80,14 +80,14 @@ class StateFiles:
         return had_topics is not None
 
     def save_offsets(self) -> None:
-        """Write consumerOffset.json soon where an offset has changed."""
+        """Write consumerOffset.json soon if an offset has changed."""
         offsets = self._metadata.offsets
         if offsets.dirty:
             offsets.dirty = False
             self._offsets_changes.changed()
 
     async def close(self) -> None:
-        """Write what is not on disk yet, and close the files; a failure is logged."""
+        """Write all unsaved changes, and close the files; a failure is logged."""
         self.save_offsets()
         for changes in self.all:
             await changes.settled()

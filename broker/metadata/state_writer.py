@@ -27,7 +27,7 @@ PAUSE_S = 0.05
 
 
 class TableFile(Protocol):
-    """Where the changes of one table go."""
+    """The writer of one table's changes."""
 
     def changed(self) -> int:
         """Write soon; returns the change's number, 0 where changes are not numbered."""
@@ -40,7 +40,7 @@ class TableFile(Protocol):
 
 
 class MemoryOnly:
-    """Stands for the file of a table without one: every change counts as saved."""
+    """The writer of a table without a file: every change counts as saved."""
 
     def changed(self) -> int:
         """Do nothing."""
@@ -56,9 +56,9 @@ class MemoryOnly:
 class Changes(Generic[T]):
     """Changes of one table and the writes that make them durable; owned by one event loop.
 
-    `take` is called on the loop when a write begins, and `write` with its result on a thread.
-    `saved` is called with the number up to which changes are on disk, after the waiting requests
-    have gone on.
+    When a write begins, it calls `take` on the loop, and `write` with its result on a thread. It
+    calls `saved` with the number up to which changes are on disk, after the waiting requests have
+    continued.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Changes(Generic[T]):
     ) -> None:
         self.path = path
         self.trouble: str | None = None
-        """Why changes cannot be written, None while writes succeed."""
+        """The reason why changes cannot be written, or None."""
         self._take = take
         self._write = write
         self._saved = saved
@@ -97,11 +97,11 @@ class Changes(Generic[T]):
     async def saved(self) -> None:
         """Return when all changes so far are on disk.
 
-        Callers go on in the order of their calls. Raises StoreError when the write fails; the
+        Callers continue in the order of their calls. Raises StoreError if the write fails; the
         changes are written later.
         """
         if self._on_disk >= self._newest:
-            await asyncio.sleep(0)  # callers that wait longer go first
+            await asyncio.sleep(0)  # callers that have waited longer continue first
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((self._newest, future))
@@ -114,7 +114,7 @@ class Changes(Generic[T]):
         try:
             await self.saved()
         except StoreError as error:
-            logger.error("changes are lost with this process: %s", error)
+            logger.error("changes are lost: %s", error)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -150,7 +150,7 @@ class Changes(Generic[T]):
             await asyncio.to_thread(self._write, self._take())
         except StoreError as error:
             return error
-        except Exception as error:  # after a defect, too, no caller may wait for ever
+        except Exception as error:  # even after a defect, no caller may wait forever
             logger.exception("%s", self.path)
             return StoreError(f"cannot write {self.path}: {type(error).__name__}: {error}")
         return None
@@ -167,7 +167,7 @@ class Changes(Generic[T]):
     def _succeeded(self, number: int) -> None:
         self._on_disk = number
         if self.trouble is not None:
-            logger.warning("%s is written again", self.path)
+            logger.warning("writing %s succeeds again", self.path)
             self.trouble = None
         while self._waiting and self._waiting[0][0] <= number:
             _, future = self._waiting.popleft()
@@ -178,7 +178,7 @@ class Changes(Generic[T]):
     def _failed(self, error: StoreError, count: int) -> None:
         """Fail the first `count` callers: those that waited when the write began."""
         if self.trouble is None:
-            logger.error("%s; it is tried again until that succeeds", error)
+            logger.error("%s; retrying until it succeeds", error)
         self.trouble = str(error)
         for _ in range(count):
             _, future = self._waiting.popleft()
@@ -204,7 +204,9 @@ class StateWriter(Changes[Body]):
 
     def _replace(self, snapshot: Body) -> None:
         if not self._ready():
-            raise StoreError(f"{self.path} is not written: what it would say is not on disk yet")
+            raise StoreError(
+                f"{self.path} is not written: the messages that it names are not on disk"
+            )
         self._file.replace_checked(
             fastjson.dumps_pretty(snapshot),
             lambda text: type(snapshot).from_tree(fastjson.loads(text)) == snapshot,
@@ -212,7 +214,7 @@ class StateWriter(Changes[Body]):
 
 
 class Unsaved:
-    """Names whose last change is not on disk, with its number (that of Changes.changed)."""
+    """Names whose last change is not on disk, with the change's number (Changes.changed)."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -221,7 +223,7 @@ class Unsaved:
         return name in self._numbers
 
     def note(self, name: str, number: int) -> None:
-        """Note a change; number 0 stands for a table without a file, which is always saved."""
+        """Record a change; number 0 means a table without a file, which is always saved."""
         if number:
             self._numbers[name] = number
 

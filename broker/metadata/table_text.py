@@ -1,7 +1,7 @@
-"""The text of a table's config file, in which only entries that changed are encoded anew.
+"""The text of a table's config file; only changed entries are encoded again.
 
-With ten thousand topics each change writes a file of two megabytes: encoding all of it would block
-the interpreter for a tenth of a second.
+With ten thousand topics the file has two megabytes, and encoding all of it at each change would
+block the interpreter for long.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 ENTRIES_AT_ONCE = 64
-"""Entries that are encoded in one go; then other threads can run."""
+"""Most entries to encode before other threads can run."""
 
 
 class EntryTexts(Generic[K]):
@@ -35,23 +35,23 @@ class EntryTexts(Generic[K]):
         self._encode = encode
         self._texts: dict[K, str] = {}
         self._changed: deque[K] = deque()
-        self._noted: set[K] = set()  # what stands in _changed
+        self._noted: set[K] = set()  # the keys in _changed
 
     def changed(self, key: K) -> None:
-        """The entry was made, replaced or removed."""
+        """Record that the entry was created, replaced or removed."""
         if key not in self._noted:
             self._noted.add(key)
             self._changed.append(key)
 
     def current(self) -> dict[K, str]:
-        """All entries' texts, of now or later; callers must not edit the result."""
+        """The texts of all entries, up to date at this call; callers must not edit the result."""
         encoded = 0
         while self._changed:
             key = self._changed.popleft()
-            self._noted.discard(key)  # before the entry is read: a later change is noted again
+            self._noted.discard(key)  # before reading the entry: a later change is recorded again
             try:
                 text = self._encode(key)
-            except ValueError as error:  # check_entry() was not called; other entries go on
+            except ValueError as error:  # without check_entry(); the other entries are written
                 logger.error("%.200r cannot be written: %s", key, error)
                 text = self._texts.get(key)
             if text is None:
@@ -85,20 +85,20 @@ def entry_text(key: str, value: Any, depth: int) -> str:
 
 
 def object_text(entries: list[str], depth: int) -> str:
-    """An object of these pairs, which lie `depth` levels deep, as dumps_pretty() writes it."""
+    """An object of these pairs, which are `depth` levels deep, as dumps_pretty() writes it."""
     if not entries:
         return "{}"
     return "{\n" + ",\n".join(entries) + "\n" + "\t" * (depth - 1) + "}"
 
 
 def file_text(empty: msgspec.Struct, name: str, entries: list[str]) -> str:
-    """The text of `empty`, whose only empty object is called `name`, with these pairs in it."""
+    """The text of `empty` with these pairs in its only empty object, which is named `name`."""
     before, _, behind = fastjson.dumps_pretty(empty).partition(f'"{name}":{{}}')
     return f'{before}"{name}":{object_text(entries, depth=2)}{behind}'
 
 
 def check_entry(key: str, value: Any, read: Callable[[Any], Any]) -> None:
-    """Raises RefusedError for an entry that would read back from its file as something else.
+    """Raises RefusedError for an entry that its file would not reproduce.
 
     `read` converts the result of fastjson.loads() to a table's entries.
     """
@@ -109,5 +109,5 @@ def check_entry(key: str, value: Any, read: Callable[[Any], Any]) -> None:
     if not same:
         text = ascii(key)[:200]
         raise RefusedError(
-            ResponseCode.SYSTEM_ERROR, f"{text} cannot be kept: its JSON would not read back"
+            ResponseCode.SYSTEM_ERROR, f"{text} cannot be saved: its JSON would not read back"
         )

@@ -14,7 +14,7 @@ NAMES_LOGGED = 20
 
 
 class TopicRecovery:
-    """Finishes deletions, and creates the topics again whose messages are in the log."""
+    """Finishes deletions, and recreates missing topics with messages in the log."""
 
     def __init__(self, metadata: Metadata, store: MessageStore, topics_path: str) -> None:
         self._topics = metadata.topics
@@ -53,7 +53,7 @@ class TopicRecovery:
                 self._deleted.end([topic], log_end)
 
     def _drop_messages_of_deleted_topics(self) -> None:
-        """Cut messages of a deleted topic from queues that were rebuilt from the log."""
+        """Remove messages of a deleted topic from queues that were rebuilt from the log."""
         dropped = [
             topic
             for topic, log_end in self._deleted.ends().items()
@@ -68,7 +68,7 @@ class TopicRecovery:
             )
 
     def _restore_topics(self, had_topics: bool) -> None:
-        """Create the topics again that have messages in the log but are in no file."""
+        """Recreate topics that have messages in the log but are in no file."""
         queues = {
             topic: max(queue.queue_id for queue in found) + 1
             for topic in self._store.queues.topics()
@@ -77,7 +77,7 @@ class TopicRecovery:
         lost = {topic: count for topic, count in queues.items() if topic not in NEVER_UNUSED}
         if not had_topics and lost:
             logger.error(
-                "%s is missing beside a store with messages of %d topics: their settings are lost",
+                "%s is missing, but the store has messages of %d topics: their settings are lost",
                 self._topics_path,
                 len(lost),
             )
@@ -86,7 +86,7 @@ class TopicRecovery:
         )
         if restored:
             logger.warning(
-                "%d topics with messages were in no file and are made anew: %s",
+                "%d topics with messages were in no file and are created again: %s",
                 len(restored),
                 _some(restored),
             )

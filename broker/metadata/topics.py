@@ -35,7 +35,7 @@ from congreve.table_limit import TableLimit
 logger = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC_QUEUES = 18
-QUEUES_MAX = 65_536  # of one topic, against slips of a tool
+QUEUES_MAX = 65_536  # of one topic, against typing errors in a tool
 
 TopicListener = Callable[[str, TopicConfig | None], None]
 
@@ -67,8 +67,8 @@ def forbidden_for_producers(topic: str) -> bool:
 class TopicConfigManager:
     """The topic table; a change replaces a TopicConfig and never edits it.
 
-    `file` numbers each change that must reach topics.json, and writes it; note_saved() is called
-    when it is there. Listeners get (name, new config or None).
+    It notifies `file` of each change for topics.json, which numbers the change and later calls
+    note_saved(). Listeners get (name, new config or None). (RocketMQ: TopicConfigManager.)
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -100,7 +100,7 @@ class TopicConfigManager:
         return topic not in self._unsaved
 
     def note_saved(self, number: int) -> None:
-        """Changes up to this number are in topics.json."""
+        """Record that changes up to this number are in topics.json."""
         for name in self._unsaved.saved(number):
             config = self.table.get(name)
             for listener in self._saved_listeners:
@@ -167,7 +167,7 @@ class TopicConfigManager:
     def create_on_send(
         self, topic: str, default_topic: str, queue_nums: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """The topic, created from `default_topic` if need be; None when that is not allowed."""
+        """The topic, created from `default_topic` if missing; None if that is not allowed."""
         known = self.table.get(topic)
         if known is not None:
             return known
@@ -231,7 +231,7 @@ class TopicConfigManager:
         self._tell(name, config)
 
     def delete(self, topic: str) -> bool:
-        """Delete a topic; False when there is none of that name."""
+        """Delete a topic; False if it does not exist."""
         if self.table.pop(topic, None) is None:
             return False
         self._texts.changed(topic)
@@ -254,7 +254,7 @@ class TopicConfigManager:
         if topic in self._deleting:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"topic[{topic}] is being deleted: try again when that is done",
+                f"topic[{topic}] is being deleted: try again later",
             )
 
     def restore(self, queues: Mapping[str, int]) -> list[str]:
@@ -309,7 +309,7 @@ class TopicConfigManager:
         for name, config in stored.topic_config_table.items():
             fault = _stored_fault(name, config)
             if fault is not None:
-                logger.error("topic %.200r of topics.json is left out: %s", name, fault)
+                logger.error("ignoring topic %.200r of topics.json: %s", name, fault)
                 continue
             self._set(config)
             self._tell(name, config)
@@ -370,16 +370,16 @@ def _topics_of(tree: Any) -> dict[str, TopicConfig]:
 
 
 def stored_fault(name: str, own_name: str, queue_counts: Iterable[int]) -> str | None:
-    """Why a topic or group of a state file cannot be used (a bit may have flipped), or None."""
+    """Why a topic or group of a state file is invalid (a bit may have flipped), or None."""
     if name != own_name:
-        return f"it calls itself {own_name[:TOPIC_MAX]!r}"
+        return f"its entry has the name {own_name[:TOPIC_MAX]!r}"
     for count in queue_counts:
         if not 0 <= count <= QUEUES_MAX:
-            return f"it has {count} queues, 0 to {QUEUES_MAX} are possible"
+            return f"it has {count} queues instead of 0 to {QUEUES_MAX}"
     return None
 
 
 def _stored_fault(name: str, config: TopicConfig) -> str | None:
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        return "no folder can be called so"
+        return "it is not a valid folder name"
     return stored_fault(name, config.topic_name, _queues(config))

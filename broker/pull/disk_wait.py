@@ -11,11 +11,11 @@ P = TypeVar("P", bound=Hashable)
 
 logger = logging.getLogger(__name__)
 
-WAITING_MAX = 10_000  # beyond that a pull is answered at once, however long the disk takes
+WAITING_MAX = 10_000  # a further pull is answered at once, and blocks until the disk is done
 
 
 class DiskWait(Generic[P]):
-    """The waiting pulls by place; owned by one event loop, which serves others meanwhile.
+    """The pulls that wait for the disk, by place; one event loop owns it and serves others.
 
     `fetch(place, done)` starts to read the log there, or to repair a queue's entry, and calls
     `done` from any thread. `answer(pull)` executes the pull again, `dismiss(pull)` answers that

@@ -6,17 +6,17 @@ from congreve.engine.queue.reader cimport Gather
 
 cdef class HeldPull:
     cdef readonly object connection
-    """The connection that the pull came over."""
+    """The connection of the pull."""
     cdef readonly bytes frame
-    """The whole request."""
+    """The complete request."""
     cdef readonly ValidatedPull validated
-    """The checks of the pull."""
+    """The result of the pull's checks."""
     cdef public double deadline
-    """When the pull is answered in any case, in seconds of the loop's clock."""
+    """The time of its answer in any case, in seconds of the loop's clock."""
     cdef public bint done
-    """Whether the pull waits no longer."""
-    cdef int64_t cold_offset    # of the log: what the pull waited for; -1: it did not
-    cdef int64_t damaged_offset  # of the queue: what was repaired for it; -1: nothing
+    """Whether the pull no longer waits."""
+    cdef int64_t cold_offset    # the log's offset that it has waited for; -1: none
+    cdef int64_t damaged_offset  # the queue's entry that was repaired for it; -1: none
     cdef int64_t offset         # moves past entries that did not match
     cdef int32_t max_count
     cdef int32_t serialize_type

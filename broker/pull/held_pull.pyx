@@ -1,4 +1,4 @@
-"""A pull that waits, and its answer once its queue has messages for it."""
+"""A waiting pull, and its answer once its queue has messages for it."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,10 +25,10 @@ from congreve.remoting.wire.slices cimport Slice
 
 @cython.final
 cdef class HeldPull:
-    """One pull that waits (RocketMQ: PullRequest): its request as it came, and its checks.
+    """A waiting pull (RocketMQ: PullRequest).
 
-    `frame` is the whole request, `validated` its checks. At `deadline`, in seconds of the loop's
-    clock, it is answered in any case; `done` is set when it waits no longer.
+    `frame` is the complete request, `validated` the result of its checks. At `deadline`, in seconds
+    of the loop's clock, it is answered in any case; `done` is set when it no longer waits.
     """
 
     def __init__(self, connection, bytes frame not None, ValidatedPull validated not None, *,
@@ -45,13 +45,13 @@ cdef class HeldPull:
 
     @property
     def queue(self):
-        """The queue that it waits for."""
+        """The queue that the pull waits for."""
         return self.validated.queue
 
 
 @cython.final
 cdef class PullWaker:
-    """Answers held pulls whose queue has messages for them.
+    """Answers waiting pulls whose queue has messages for them.
 
     `resume(held)` executes a pull with every check and answers it. It is called when the checks of
     the validated pull may have another result now, or when its offset is no longer valid.
@@ -68,7 +68,7 @@ cdef class PullWaker:
         self.wait_for_repair = wait_for_repair
 
     def wake(self, HeldPull held not None):
-        """Answer the pull. False when no message matches yet: it was not answered.
+        """Answer the pull; returns False, without an answer, if no message matches yet.
 
         True also when it now waits for the disk, or for the repair of its queue.
         """
@@ -89,7 +89,7 @@ cdef class PullWaker:
     cdef bint suspend(self, HeldPull held) except -1:
         """Let the pull wait for the disk, once for each offset.
 
-        When the kernel has dropped the bytes again, whoever answers the pull reads them again.
+        If the kernel has dropped the bytes again by then, the answering code reads them from disk.
         """
         if held.cold_offset == self.gather.cold_offset:
             return False

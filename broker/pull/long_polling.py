@@ -20,12 +20,12 @@ K = TypeVar("K")
 
 HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
 _STALE_MAX = 64  # answered pulls that the heap may have, beyond twice the live ones
-_AT_ONCE = 64  # pulls that one turn of the loop looks at
-_UNREAD_MAX_S = 120.0  # the connection of a peer that reads nothing for that long is closed
+_AT_ONCE = 64  # pulls that one turn of the loop checks
+_UNREAD_MAX_S = 120.0  # a peer that does not read for so long loses its connection
 
 
 class LongPolling:
-    """Held pulls by queue; owned by one event loop.
+    """Waiting pulls by queue; one event loop owns it (RocketMQ: PullRequestHoldService).
 
     `wake(held)` answers the pull if its queue has messages for it, and returns whether it did;
     `resume(held)` executes the pull again and answers it with any result; `dismiss(held)` answers
@@ -88,7 +88,7 @@ class LongPolling:
             yield
 
     def stop(self) -> None:
-        """Dismiss all held pulls, and hold no more; their connections are closed next.
+        """Dismiss all waiting pulls, and accept no more; their connections are closed next.
 
         A Java client without an answer waits 30 s before it pulls again, even when its connection
         is closed.

@@ -58,7 +58,10 @@ def pull_code(status: GetStatus, offset: int) -> ResponseCode:
 
 
 class PullMessageProcessor:
-    """PULL_MESSAGE and LITE_PULL_MESSAGE; pulls that find no message may wait."""
+    """PULL_MESSAGE and LITE_PULL_MESSAGE; a pull without messages may wait.
+
+    RocketMQ: PullMessageProcessor.
+    """
 
     def __init__(
         self,

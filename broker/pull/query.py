@@ -29,7 +29,10 @@ ENTRIES_MAX = 2_000  # of one answer
 
 
 class QueryMessageProcessor:
-    """Serves messages by key and by id, offsets by time, ends and entries of queues."""
+    """Messages by key and id, offsets by time, ends and entries of queues.
+
+    RocketMQ: QueryMessageProcessor, AdminBrokerProcessor.
+    """
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class QueryMessageProcessor:
     async def query_consume_queue(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Entries of a queue as they lie on disk."""
+        """Entries of a queue as stored."""
         header = QueryConsumeQueueRequestHeader.read(request)
         topic, queue_id = header.topic or "", header.queue_id
         queue = self._store.queues.find(topic, queue_id)

@@ -1,4 +1,4 @@
-"""Validated pulls: checks that need not be repeated.
+"""Validated pulls: results of checks that need not be repeated.
 
 A consumer pulls the same queues again and again, and each pull is checked against the same topic,
 group and subscription. A change replaces these objects and never edits them, so the checks have the
@@ -21,7 +21,7 @@ cdef enum:
 
 @cython.final
 cdef class PullCounter:
-    """What one group pulled from one topic.
+    """Counts what one group pulled from one topic (RocketMQ: BrokerStatsManager, GROUP_GET_NUMS).
 
     `pulls` counts the pulls that found messages, `messages` their messages, `size` the bytes of
     whole records.
@@ -116,7 +116,7 @@ cdef class ValidatedPulls:
 
 
 cdef bytes key_of(const PullHeader *pull):
-    """All that the checks of a pull depend on, as one key; None where it is too long."""
+    """The fields that a pull's checks depend on, as one key; None if it is too long."""
     cdef char key[KEY_MAX]
     cdef char *at = key + 16
     cdef int32_t flag = pull.sys_flag & SUBSCRIPTION

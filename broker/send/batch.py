@@ -1,7 +1,7 @@
 """The rules of a batch (RocketMQ: MessageBatch.generateFromList, CommitLog.putMessages).
 
-The reference leaves most of these rules to its client: its broker stores a member that breaks one
-and delivers it at once, whatever its properties ask for.
+In the reference mostly the client checks these rules: its broker stores an invalid member and
+delivers it at once, regardless of its properties.
 """
 
 from congreve.broker.send.batch_body import member_properties
@@ -47,7 +47,7 @@ def _fault(stored: dict[str, str]) -> str | None:
         return f"a delay ({properties.DELAY}={level})"
     for name in _TIMES:
         if name in stored:
-            return f"a time to be delivered at ({name}={stored[name]})"
+            return f"a delivery time ({name}={stored[name]})"
     if says_transaction(stored):
         return f"a transaction ({properties.TRANSACTION_PREPARED}=true)"
     return None

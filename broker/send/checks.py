@@ -49,7 +49,7 @@ def region_fields(config: BrokerConfig) -> dict[str, str]:
 
 
 class SendChecks:
-    """Checks a send's header before its message is read; creates topics where that is allowed."""
+    """Checks a send's header before reading its message; creates topics if that is allowed."""
 
     def __init__(
         self,

@@ -17,9 +17,9 @@ next in succession, and so on up to this number."""
 class CommitDelay:
     """Delays the next write until the connections that were answered have sent again.
 
-    The first of them would have a write to itself, and the others would wait for that one.
-    `is_needed` says whether an answer waits for a write; `write` asks for it when the delay ends
-    without all connections. The loop polls meanwhile and does not sleep.
+    Otherwise the first of them would get its own write, and the others would wait for it.
+    `is_needed` returns whether an answer waits for a write; `write` requests the write when the
+    delay ends without all connections. The loop polls during the delay and does not sleep.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CommitDelay:
         self._loop = None
 
     def is_over(self, connection: Connection) -> bool:
-        """Note a send of this connection; True when no other is awaited."""
+        """Record a send of this connection; True when all awaited ones have sent."""
         if connection in self._awaited:
             self._awaited.remove(connection)
             if not self._awaited:

@@ -1,8 +1,8 @@
-"""Answers that wait until what they promise is on disk (RocketMQ: GroupCommitService).
+"""Group commit: answers that wait until their messages are on disk (RocketMQ: GroupCommitService).
 
-With SYNC_FLUSH encoded answers wait in the order of the log: one entry a chunk of requests, with
-the physical offset that it waits for. When the backend says "durable up to X", all entries up to X
-leave together; there is no future and no timer of a message's own.
+With SYNC_FLUSH encoded answers wait in the order of the log: one entry for each chunk of requests,
+with the physical offset that it waits for. When the backend is durable up to X, all entries up to X
+are sent together; there is no future or timer for each message.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ class _Waiting(NamedTuple):
 
 
 class GroupCommit:
-    """Holds answers back until their messages are durable; owned by one event loop.
+    """Delays answers until their messages are durable; one event loop owns it.
 
-    After syncFlushTimeout answers leave as FLUSH_DISK_TIMEOUT: stored, but not confirmed.
-    When the backend has failed they leave as SERVICE_NOT_AVAILABLE.
+    RocketMQ: CommitLog.GroupCommitService. After syncFlushTimeout it answers FLUSH_DISK_TIMEOUT:
+    stored, but not confirmed. After a failure of the backend it answers SERVICE_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Entries that wait."""
+        """The number of waiting entries."""
         return len(self._waiting)
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class GroupCommit:
         self._delay.start(self._loop)
 
     def stop(self) -> None:
-        """Listen no more; answers that still wait are dropped with their connections."""
+        """Stop listening; waiting answers are dropped with their connections."""
         if self._loop is None:
             return
         self._loop.remove_reader(self._backend.event_fd)
@@ -80,16 +80,16 @@ class GroupCommit:
     def answer(
         self, request: RemotingCommand, connection: Connection, answer: RemotingCommand, upto: int
     ) -> RemotingCommand | None:
-        """The answer, None with SYNC_FLUSH: then it leaves when all below `upto` is durable."""
+        """The answer; None with SYNC_FLUSH, which sends it when `upto` is durable."""
         if not self._config.sync_flush or request.is_oneway or upto <= 0:
             return answer
         self.send_when_durable(connection, answer.encode(), upto)
         return None
 
     def send_when_durable(self, connection: Connection, answers: bytes, upto: int) -> None:
-        """Send `answers` (one or more response frames) when all below `upto` is durable.
+        """Send `answers` (one or more response frames) when all bytes below `upto` are durable.
 
-        Entries come in the order of the log: `upto` never goes back.
+        Calls must be in the order of the log: `upto` never decreases.
         """
         assert self._loop is not None, "group commit was not started"
         failure = self._backend.failure_errno
@@ -113,7 +113,7 @@ class GroupCommit:
             self._backend.request(self._waiting[-1].upto)
 
     def release(self) -> None:
-        """Send all answers that are due, after asking the disk for those that came since."""
+        """Send all due answers, after requesting the next write for the others."""
         self._request_waiting()
         durable = self._backend.durable_offset
         waiting = self._waiting

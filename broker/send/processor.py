@@ -48,7 +48,7 @@ MAX_RECONSUME_TIMES_VERSION = 121
 
 
 class SendMessageProcessor:
-    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (RocketMQ: SendMessageProcessor)."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class SendMessageProcessor:
         store: Callable[[], RemotingCommand | None],
         request: RemotingCommand,
     ) -> RemotingCommand | None:
-        """Store the message once its topic is on disk: without it the message would be hidden."""
+        """Store the message once its topic is on disk; a kill would hide it otherwise."""
         try:
             await missing
         except StoreError as error:

@@ -40,7 +40,7 @@ NO_MESSAGE_ID = "0"
 
 
 class ReplyMessageProcessor:
-    """SEND_REPLY_MESSAGE and SEND_REPLY_MESSAGE_V2."""
+    """SEND_REPLY_MESSAGE and SEND_REPLY_MESSAGE_V2 (RocketMQ: ReplyMessageProcessor)."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ReplyMessageProcessor:
     ) -> RemotingCommand | None:
         """Push the reply, store it and answer; None when the answer waits for the disk.
 
-        The answer's code says whether the requester got the reply, its ids where it is stored.
+        The answer's code says whether the requester got the reply, its ids say where it is stored.
         """
         try:
             header = read_send_header(request)
@@ -94,7 +94,7 @@ class ReplyMessageProcessor:
             return self._answer(request, code, fault, answered.fields() if fault is None else {})
         put = self._store.put(record)
         if put.status is not PutStatus.PUT_OK:
-            logger.warning("a reply was not stored: %s", put.status.name)
+            logger.warning("cannot store a reply: %s", put.status.name)
             return self._answer(request, code, fault, answered.fields() if fault is None else {})
         answered.msg_id, answered.queue_offset = put.message_ids, put.queue_offset
         answer = self._answer(request, code, fault, answered.fields())

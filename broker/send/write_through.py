@@ -1,4 +1,4 @@
-"""A write for one sender that sends its next message when it has its answer."""
+"""A write on the event loop for a lone sender, which waits for each answer."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ does not do so for that many sends."""
 
 
 class WriteThrough:
-    """Writes on the event loop for a connection that was the only one to send for a while.
+    """Writes on the event loop for a connection that has been the only sender for a while.
 
-    No other send waits longer for it, and to sleep until the disk is done takes as long again as
-    the disk. A slow disk is left to the backend's thread for some sends.
+    No other send waits for it, and sleeping until the disk is done takes as long as the disk
+    itself. For a slow disk, it leaves some sends to the backend's thread.
     """
 
     def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
@@ -29,7 +29,7 @@ class WriteThrough:
         self._standstill = 0.0
 
     def write(self, connection: Connection, upto: int, *, others_wait: bool) -> bool:
-        """Whether `upto` was made durable here, while the loop stood still."""
+        """Make `upto` durable here, blocking the loop; returns whether it did."""
         if connection is not self._sender or others_wait:
             self._sender, self._sends_alone = connection, 0
             return False

@@ -35,8 +35,8 @@ from congreve.records.message.topics import (
 logger = logging.getLogger(__name__)
 
 ROUND_MAX_S = 60
-LOOKS_AT_ONCE = 32  # half messages of one turn of the loop
-WINDOW_MAX = 4_000_000  # half messages behind an open one, before it is copied
+LOOKS_AT_ONCE = 32  # half messages to check in one turn of the loop
+WINDOW_MAX = 4_000_000  # half messages behind an open one, after which it is copied
 HOUR_MS = 3_600_000
 
 
@@ -75,7 +75,7 @@ class TransactionCheckService:
         self._task = asyncio.get_running_loop().create_task(self._rounds())
 
     async def stop(self) -> None:
-        """Stop the rounds; the next start goes on with open transactions."""
+        """Stop the rounds; the next start continues with open transactions."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,7 +87,7 @@ class TransactionCheckService:
             try:
                 await self.check()
             except Exception:
-                # One message that cannot be handled must not end all later checks.
+                # One invalid message must not end all later checks.
                 logger.exception("a round of transaction checks failed")
 
     async def check(self) -> None:
@@ -101,7 +101,9 @@ class TransactionCheckService:
         self._unasked.clear()
         await self._look_at_all(open_offsets, begin)
         for group, count in self._unasked.items():
-            logger.warning("nobody of group %s can be asked about %d half messages", group, count)
+            logger.warning(
+                "no producer of group %s is connected to check %d half messages", group, count
+            )
 
     async def _look_at_all(self, offsets: list[int], begin: int) -> None:
         end = self._monotonic() + ROUND_MAX_S

@@ -107,9 +107,9 @@ async def test_a_taken_port_is_one_clear_error_and_lets_the_store_go(tmp_path):
 
 async def test_a_broker_that_was_started_says_that_it_cannot_be_again(tmp_path):
     async with Broker(config_of(tmp_path)) as broker:
-        with pytest.raises(CongreveError, match="starts only once"):
+        with pytest.raises(CongreveError, match="can start only once"):
             await broker.start()
-    with pytest.raises(CongreveError, match="starts only once"):
+    with pytest.raises(CongreveError, match="can start only once"):
         await broker.start()
 
 

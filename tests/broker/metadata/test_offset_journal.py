@@ -87,7 +87,7 @@ def test_a_damaged_journal_of_offsets_is_said_and_its_other_lines_count(
     )
     file, offsets = offset_file(tmp_path)
     assert [offsets.query(group, "T", 0) for group in "abc"] == [0, -1, 2]
-    assert caplog.messages == [f"{journal} is damaged: 2 of its lines count for nothing"]
+    assert caplog.messages == [f"{journal} is damaged: ignoring 2 of its lines"]
     file.close()
 
 
