@@ -80,7 +80,7 @@ def test_a_small_disk_is_one_line_and_stays_empty(small_disk: Callable[[int], Pa
     run = congreve("tune", str(disk))
     assert run.returncode == 1
     assert len(run.stderr.splitlines()) == 1
-    assert "1 MiB left" in run.stderr
+    assert "1 MiB free" in run.stderr
     assert os.listdir(disk) == []
 
 

@@ -81,7 +81,7 @@ async def test_a_topic_whose_messages_are_in_the_log_comes_back_and_a_deleted_on
             "Again",
         }
         assert (await tool.ask(11, pull_fields("Kept"))).code == 0
-    assert "topics.json is missing beside a store with messages" in caplog.text
+    assert "topics.json is missing, but the store has messages" in caplog.text
 
 
 async def test_a_flipped_digit_of_topics_json_costs_that_topic_alone(
