@@ -20,6 +20,7 @@ cdef class FaultBackend(Backend):
     cdef bint stopping
     cdef pthread_cond_t wake
     cdef list attached
+    cdef object note            # called with the name, path and bytes of each call
     cdef object thread
 
     cdef int64_t await_request(self) noexcept nogil

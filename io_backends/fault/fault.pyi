@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Self, final
 
 from congreve.io_backends.backend import Backend
@@ -5,7 +6,9 @@ from congreve.io_backends.fault.plan import FaultPlan, Group
 
 @final
 class FaultBackend(Backend):
-    def __new__(cls, inner: Backend, plan: FaultPlan) -> Self: ...
+    def __new__(
+        cls, inner: Backend, plan: FaultPlan, note: Callable[[str, str, int], None] | None = None
+    ) -> Self: ...
     @property
     def inner(self) -> Backend: ...
     @property

@@ -24,12 +24,14 @@ cdef double WAIT_S = 60.0
 cdef class FaultBackend(Backend):
     """Injects the faults of a FaultPlan into the backend `inner`, for tests.
 
-    `inner` holds the bytes; this backend starts and stops it.
+    `inner` holds the bytes; this backend starts and stops it. `note(call, path, size)` is called
+    for each segment that is created, opened or renamed, and for each group of bytes that is synced.
     """
 
-    def __cinit__(self, Backend inner, plan):
+    def __cinit__(self, Backend inner, plan, note=None):
         pthread_cond_init(&self.wake, NULL)
         self.inner, self.plan, self.prewrites = inner, plan, inner.prewrites
+        self.note = note if note is not None else (lambda call, path, size: None)
         self.recorded, self.attached = [], []
 
     def __dealloc__(self):
@@ -46,12 +48,15 @@ cdef class FaultBackend(Backend):
         self.creates += 1
         if error:
             raise BackendError(f"cannot create {path} of {size} bytes: {os.strerror(error)}")
+        self.note("create_segment", path, size)
         return self.inner.create(path, base_offset, size)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        self.note("open_segment", path, size)
         return self.inner.open(path, base_offset, size, written)
 
     def rename(self, Segment segment, str path, int64_t base_offset):
+        self.note("rename_segment", path, 0)
         self.inner.rename(segment, path, base_offset)
 
     def attach(self, Segment segment):
@@ -123,6 +128,7 @@ cdef class FaultBackend(Backend):
         time.sleep(fault.delay_s)
         if self.plan.record:
             self.recorded.append(Group(self.durable, self.written_between(self.durable, upto)))
+        self.note("sync_segments", self.attached[len(self.attached) - 1].path, upto - self.durable)
         if fault.error:
             self.finish(upto, fault.error)
         elif fault.lost or self.inner.wait_durable(upto, WAIT_S):

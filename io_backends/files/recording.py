@@ -33,6 +33,11 @@ class RecordingFileSystem(InterceptedFileSystem):
         self.calls: list[Call] = []
         """All calls so far."""
 
+    def note(self, call: str, path: str, size: int) -> None:
+        """Add a call that did not come this way, where its path is below the root."""
+        if path == self._root or path.startswith(self._root + "/"):
+            self.calls.append(Call(call, os.path.relpath(path, self._root), size))
+
     @property
     def changes(self) -> list[Call]:
         """The calls that change or sync something."""
@@ -40,6 +45,5 @@ class RecordingFileSystem(InterceptedFileSystem):
 
     def around(self, call: str, path: str, size: int, make: Callable[[], T]) -> T:
         """Note the call, then do it."""
-        if path == self._root or path.startswith(self._root + "/"):
-            self.calls.append(Call(call, os.path.relpath(path, self._root), size))
+        self.note(call, path, size)
         return make()
