@@ -37,6 +37,8 @@ from congreve.remoting.transport.watchdog import Watchdog, logged_holds
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
+FOLD_S = 1
+"""How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
@@ -89,6 +91,7 @@ class Broker(Lifecycle):
             Periodic(HOUSEKEEPING_S, self._housekeep),
             Periodic(SAMPLE_INTERVAL_S, self._sample),
             Periodic(self.config.flush_consumer_offset_interval / 1000, self.managers.save_offsets),
+            Periodic(FOLD_S, self.managers.files.fold),
         )
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.broker.metadata.topics import stored_fault
@@ -54,8 +55,8 @@ def group_name_fault(group: str) -> str | None:
 class SubscriptionGroupManager:
     """The table of groups; a change replaces a config and never edits it.
 
-    It notifies `file` of each change for subscriptionGroup.json, which numbers the change and later
-    calls note_saved(). (RocketMQ: SubscriptionGroupManager.)
+    It notifies `file` of each change, which numbers the change, brings it to disk and then calls
+    note_saved(). (RocketMQ: SubscriptionGroupManager.)
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -69,13 +70,14 @@ class SubscriptionGroupManager:
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._texts = table_texts(self.table)
+        self._changed: set[str] = set()  # since take_changed()
 
     def is_saved(self, group: str) -> bool:
         """Whether a group of the table is on disk."""
         return group not in self._unsaved
 
     def note_saved(self, number: int) -> None:
-        """Record that changes up to this number are in subscriptionGroup.json."""
+        """Record that changes up to this number are on disk."""
         self._unsaved.saved(number)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -114,6 +116,7 @@ class SubscriptionGroupManager:
         if self.table.pop(group, None) is None:
             return False
         self._texts.changed(group)
+        self._changed.add(group)
         self._unsaved.forget(group)
         self._version_changed()
         return True
@@ -136,16 +139,32 @@ class SubscriptionGroupManager:
         stored = SubscriptionGroupWrapper.from_tree(fastjson.loads(text))
         self.data_version = stored.data_version
         for name, config in stored.subscription_group_table.items():
-            fault = stored_fault(name, config.group_name, [config.retry_queue_nums])
-            if fault is not None:
-                logger.error("ignoring group %.200r of subscriptionGroup.json: %s", name, fault)
-                continue
-            self._set(config)
+            self._take_stored(name, config)
         return True
+
+    def take_changed(self) -> Entry[SubscriptionGroupConfig] | None:
+        """The groups that changed since the last call, None after a removal."""
+        names, self._changed = self._changed, set()
+        changed = {name: self.table[name] for name in names if name in self.table}
+        return Entry(self.data_version, changed) if len(changed) == len(names) else None
+
+    def replay(self, entry: Entry[SubscriptionGroupConfig]) -> None:
+        """Apply an entry of the journal, after load()."""
+        self.data_version = entry.version
+        for name, config in entry.changed.items():
+            self._take_stored(name, config)
+
+    def _take_stored(self, name: str, config: SubscriptionGroupConfig) -> None:
+        fault = stored_fault(name, config.group_name, [config.retry_queue_nums])
+        if fault is not None:
+            logger.error("ignoring group %.200r of subscriptionGroup.json: %s", name, fault)
+            return
+        self._set(config)
 
     def _set(self, config: SubscriptionGroupConfig) -> None:
         self.table[config.group_name] = config
         self._texts.changed(config.group_name)
+        self._changed.add(config.group_name)
 
     def _version_changed(self) -> int:
         self.data_version = DataVersion(

@@ -3,25 +3,40 @@
 import os
 from typing import Any
 
+from congreve.broker.metadata.config_file import ConfigFile, Entry
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.state_writer import Changes
 from congreve.engine.config import StoreConfig
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 
 class StateFiles:
     """The files of `metadata`; each change of a table is written soon, with retries.
 
-    consumerOffset.json is written by save_offsets(), acknowledged offsets go to its journal.
+    consumerOffset.json is written by save_offsets(), acknowledged offsets go to its journal. Topics
+    and groups go to journals, too, and fold() writes topics.json and subscriptionGroup.json.
     """
 
     def __init__(self, config: StoreConfig, metadata: Metadata, files: FileSystem = DISK) -> None:
         folder = config.config_dir
         self._metadata = metadata
         topics, groups, filters = metadata.topics, metadata.groups, metadata.filters
-        self._topics = StateFile(os.path.join(folder, "topics.json"), files=files)
-        self._groups = StateFile(os.path.join(folder, "subscriptionGroup.json"), files=files)
+        self._topics = ConfigFile(
+            os.path.join(folder, "topics.json"),
+            os.path.join(config.own_dir, "topics.journal"),
+            topics,
+            Entry[TopicConfig],
+            files,
+        )
+        self._groups = ConfigFile(
+            os.path.join(folder, "subscriptionGroup.json"),
+            os.path.join(config.own_dir, "subscriptionGroup.journal"),
+            groups,
+            Entry[SubscriptionGroupConfig],
+            files,
+        )
         self._filters = StateFile(os.path.join(folder, "consumerFilter.json"), files=files)
         self._offsets = OffsetFile(
             os.path.join(folder, "consumerOffset.json"),
@@ -29,18 +44,8 @@ class StateFiles:
             metadata.offsets,
             files,
         )
-        topics.file = Changes(
-            self._topics.path,
-            lambda: topics.data_version,
-            lambda version: self._topics.replace(topics.file_text(version)),
-            topics.note_saved,
-        )
-        groups.file = Changes(
-            self._groups.path,
-            lambda: groups.data_version,
-            lambda version: self._groups.replace(groups.file_text(version)),
-            groups.note_saved,
-        )
+        topics.file = self._topics.changes
+        groups.file = self._groups.changes
         filters.file = Changes(
             self._filters.path,
             filters.drop_long_dead,
@@ -53,8 +58,8 @@ class StateFiles:
             self._offsets.journal_path, metadata.offsets.take_acknowledged, self._offsets.append
         )
         self.all: tuple[Changes[Any], ...] = (
-            topics.file,
-            groups.file,
+            self._topics.changes,
+            self._groups.changes,
             filters.file,
             self._offsets_changes,
             metadata.offsets.journal,
@@ -72,12 +77,12 @@ class StateFiles:
         Raises StoreError when a file cannot be used.
         """
         metadata = self._metadata
-        had_topics = self._topics.load(metadata.topics.load)
-        self._groups.load(metadata.groups.load)
+        had_topics = self._topics.load()
+        self._groups.load()
         self._filters.load(metadata.filters.load)
         self._offsets.load()
         metadata.deleted_topics.load()
-        return had_topics is not None
+        return had_topics
 
     def save_offsets(self) -> None:
         """Write consumerOffset.json soon if an offset has changed."""
@@ -86,9 +91,17 @@ class StateFiles:
             offsets.dirty = False
             self._offsets_changes.changed()
 
+    def fold(self) -> None:
+        """Write topics.json and subscriptionGroup.json soon where their journals have changes."""
+        self._topics.fold()
+        self._groups.fold()
+
     async def close(self) -> None:
         """Write all unsaved changes, and close the files; a failure is logged."""
         self.save_offsets()
+        self.fold()
         for changes in self.all:
             await changes.settled()
+        self._topics.close()
+        self._groups.close()
         self._offsets.close()

@@ -9,6 +9,7 @@ import msgspec
 
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
@@ -67,7 +68,7 @@ def forbidden_for_producers(topic: str) -> bool:
 class TopicConfigManager:
     """The topic table; a change replaces a TopicConfig and never edits it.
 
-    It notifies `file` of each change for topics.json, which numbers the change and later calls
+    It notifies `file` of each change, which numbers the change, brings it to disk and then calls
     note_saved(). Listeners get (name, new config or None). (RocketMQ: TopicConfigManager.)
     """
 
@@ -83,6 +84,7 @@ class TopicConfigManager:
         self._unsaved = Unsaved()
         self._deleting: set[str] = set()
         self._texts = table_texts(self.table)
+        self._changed: set[str] = set()  # since take_changed()
 
     def listen(self, listener: TopicListener, *, when_saved: bool = False) -> None:
         """Call `listener` at each change from now on, and now for each topic.
@@ -100,7 +102,7 @@ class TopicConfigManager:
         return topic not in self._unsaved
 
     def note_saved(self, number: int) -> None:
-        """Record that changes up to this number are in topics.json."""
+        """Record that changes up to this number are on disk."""
         for name in self._unsaved.saved(number):
             config = self.table.get(name)
             for listener in self._saved_listeners:
@@ -235,6 +237,7 @@ class TopicConfigManager:
         if self.table.pop(topic, None) is None:
             return False
         self._texts.changed(topic)
+        self._changed.add(topic)
         self._unsaved.forget(topic)
         self._tell(topic, None)
         self.version_changed()
@@ -307,17 +310,33 @@ class TopicConfigManager:
         stored = TopicConfigSerializeWrapper.from_tree(fastjson.loads(text))
         self.data_version = stored.data_version
         for name, config in stored.topic_config_table.items():
-            fault = _stored_fault(name, config)
-            if fault is not None:
-                logger.error("ignoring topic %.200r of topics.json: %s", name, fault)
-                continue
-            self._set(config)
-            self._tell(name, config)
+            self._take_stored(name, config)
         return True
+
+    def take_changed(self) -> Entry[TopicConfig] | None:
+        """The topics that changed since the last call, None after a removal."""
+        names, self._changed = self._changed, set()
+        changed = {name: self.table[name] for name in names if name in self.table}
+        return Entry(self.data_version, changed) if len(changed) == len(names) else None
+
+    def replay(self, entry: Entry[TopicConfig]) -> None:
+        """Apply an entry of the journal, after load()."""
+        self.data_version = entry.version
+        for name, config in entry.changed.items():
+            self._take_stored(name, config)
+
+    def _take_stored(self, name: str, config: TopicConfig) -> None:
+        fault = _stored_fault(name, config)
+        if fault is not None:
+            logger.error("ignoring topic %.200r of topics.json: %s", name, fault)
+            return
+        self._set(config)
+        self._tell(name, config)
 
     def _set(self, config: TopicConfig) -> None:
         self.table[config.topic_name] = config
         self._texts.changed(config.topic_name)
+        self._changed.add(config.topic_name)
 
     def _tell(self, name: str, config: TopicConfig | None) -> None:
         for listener in self._listeners:

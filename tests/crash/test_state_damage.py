@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 from harness.wire import SEND_MESSAGE_V2, Wire, send_fields
@@ -24,12 +24,15 @@ from wholebroker.session import Session
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig, load_config
 from congreve.broker.errors import ConfigError
+from congreve.broker.metadata.config_file import Entry
+from congreve.broker.metadata.journaled_file import JournaledFile
 from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.state.sealed import seal
-from congreve.engine.state.state_file import StateFile
+from congreve.engine.state.state_file import DISK, StateFile
 from congreve.errors import CongreveError
 from congreve.namesrv.kvconfig import KvConfig
+from congreve.remoting.messages.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 #: Below the store's folder. What each holds, its backup or the log can bring back.
 FILES = [
@@ -39,6 +42,8 @@ FILES = [
     "config/consumerFilter.json",
     "config/delayOffset.json",
     "congreve/consumerOffset.journal",
+    "congreve/topics.journal",
+    "congreve/subscriptionGroup.journal",
     "congreve/deletedTopics.json",
     "congreve/transactionChecks.json",
     "congreve/queues.json",
@@ -50,6 +55,7 @@ FILES = [
 ]
 CONFIG = "congreve-broker.conf"
 SHORT = 100
+E = TypeVar("E")
 DELETED = seal(b'{"topics":{"Gone":100}}')
 TUNED = b'{"ioBackend":"mmap","flushDiskType":"SYNC_FLUSH","reason":"a test"}'
 
@@ -74,7 +80,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
         (store / "congreve/tuned.json").write_bytes(TUNED)
         if not (store / "congreve/deletedTopics.json").exists():
             (store / "congreve/deletedTopics.json").write_text(DELETED)
-        write_journal(store)
+        write_journals(store)
         for name in FILES[:5]:
             # The backup is as new as the file, so that nothing may be lost with the file alone.
             shutil.copy(store / name, store / f"{name}.bak")
@@ -109,8 +115,33 @@ def make_a_topic_again(lives: Lives) -> None:
         state.update_topic()
 
 
-def write_journal(store: Path) -> None:
-    """Offsets that were acknowledged after the file was written; a clean stop leaves none."""
+def write_journals(store: Path) -> None:
+    """Changes that were acknowledged after the files were written; a clean stop leaves none."""
+    write_offsets(store)
+    version = DataVersion(counter=10**6, timestamp=1)
+    for number in range(4):
+        name = f"Journal{number}"
+        topic, group = TopicConfig(topic_name=name), SubscriptionGroupConfig(group_name=name)
+        append(store, "topics", Entry[TopicConfig], Entry(version, {name: topic}))
+        append(
+            store,
+            "subscriptionGroup",
+            Entry[SubscriptionGroupConfig],
+            Entry(version, {name: group}),
+        )
+
+
+def append(store: Path, name: str, kind: type[E], entry: E) -> None:
+    path, journal = store / f"config/{name}.json", store / f"congreve/{name}.journal"
+    known = journal.read_bytes() if journal.exists() else b""
+    file = JournaledFile(str(path), str(journal), kind, DISK)
+    file.load(str, lambda _: None)
+    file.append(entry)
+    file.close()
+    journal.write_bytes(known + journal.read_bytes())
+
+
+def write_offsets(store: Path) -> None:
     offsets = ConsumerOffsetManager(BrokerConfig())
     file = OffsetFile(
         str(store / "config/consumerOffset.json"),

@@ -16,7 +16,9 @@ from congreve.io_backends.files.faulty import Failpoint
 
 FILES = [
     "topics.json",
+    "topics.journal",
     "subscriptionGroup.json",
+    "subscriptionGroup.journal",
     "consumerOffset",
     "consumerFilter.json",
     "delayOffset.json",

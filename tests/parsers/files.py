@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilterWrapper
 from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.broker.metadata.offset_file import _read_journal as read_journal
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.journaled_file import read_journal
+from congreve.broker.metadata.offsets import ConsumerOffsetManager, Line
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
@@ -123,9 +124,16 @@ def _files() -> Iterator[Parser]:
     )
     yield Parser(
         "journal of offsets",
-        ("broker/metadata/offset_file.py",),
-        read_journal,
+        ("broker/metadata/journaled_file.py", "broker/metadata/offset_file.py"),
+        lambda data: read_journal(data, list[Line]),
         [b"%08x%s\n" % (zlib.crc32(line), line) for line in [b'[0,[["T@G",{"0":1}]]]']],
+        (CongreveError, msgspec.MsgspecError),
+    )
+    yield Parser(
+        "journal of topics",
+        ("broker/metadata/config_file.py",),
+        lambda data: read_journal(data, Entry[bodies.TopicConfig]),
+        [b"%08x%s\n" % (zlib.crc32(line), line) for line in [TOPICS_LINE]],
         (CongreveError, msgspec.MsgspecError),
     )
     yield Parser(
@@ -145,6 +153,9 @@ def _files() -> Iterator[Parser]:
         [b'{"configTable":{"N":{"k":"v"}}}'],
         fields=("configTable",),
     )
+
+
+TOPICS_LINE = b'[0,[{"counter":1,"timestamp":2},{"T":{"topicName":"T","readQueueNums":4}}]]'
 
 
 def _store_files() -> Iterator[Parser]:

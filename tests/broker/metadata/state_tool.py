@@ -1,14 +1,16 @@
 """A running broker and the requests that change its saved state."""
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.journaled_file import JournaledFile
 from congreve.engine.config import StoreConfig
 from congreve.engine.state.state_file import StateFile
 from congreve.remoting.messages import fastjson
@@ -111,15 +113,29 @@ async def running(root: Path, **settings: object) -> AsyncIterator[Tool]:
 
 @contextmanager
 def held_back(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
-    """A disk that writes the file of this name only when the event is set."""
+    """A disk that writes the file of this name, and its journal, only when the event is set."""
     free = threading.Event()
-    replace = StateFile.replace
 
-    def slow(file: StateFile, text: str) -> None:
-        if file.path.endswith(name):
+    def wait(path: str) -> None:
+        if path.endswith(name):
             assert free.wait(20)
-        replace(file, text)
 
-    monkeypatch.setattr(StateFile, "replace", slow)
+    before_writes(monkeypatch, wait)
     yield free
     free.set()
+
+
+def before_writes(monkeypatch: pytest.MonkeyPatch, call: Callable[[str], None]) -> None:
+    """Call `call` with the path of each state file that is written, itself or its journal."""
+    replace, append = StateFile.replace, JournaledFile.append
+
+    def replace_later(file: StateFile, text: str) -> None:
+        call(file.path)
+        replace(file, text)
+
+    def append_later(file: JournaledFile[Any], entry: object) -> None:
+        call(file.path)
+        append(file, entry)
+
+    monkeypatch.setattr(StateFile, "replace", replace_later)
+    monkeypatch.setattr(JournaledFile, "append", append_later)

@@ -10,12 +10,12 @@ import pytest
 
 from congreve.broker.metadata.state_writer import Changes
 from congreve.engine.errors import StoreError
-from congreve.engine.state.state_file import StateFile
 from congreve.remoting.messages import fastjson
 
 from .state_tool import (
     CREATE,
     GROUP,
+    before_writes,
     commit_fields,
     heartbeat,
     held_back,
@@ -23,6 +23,8 @@ from .state_tool import (
     running,
     send_fields,
 )
+
+TOPICS = 60
 
 PROMISES: dict[str, tuple[str, int, dict[str, str], bytes]] = {
     "a send that makes a topic": ("topics.json", 10, send_fields("New"), b"x"),
@@ -92,16 +94,14 @@ async def test_what_cannot_be_written_is_refused_and_written_when_there_is_room(
 ) -> None:
     name, code, fields, body = PROMISES[what]
     full = True
-    replace = StateFile.replace
 
-    def maybe(file: StateFile, text: str) -> None:
-        if full and file.path.endswith(name):
-            raise StoreError(f"cannot write {file.path}: No space left on device")
-        replace(file, text)
+    def fail_when_full(path: str) -> None:
+        if full and path.endswith(name):
+            raise StoreError(f"cannot write {path}: No space left on device")
 
     async with running(tmp_path) as tool:
         assert (await tool.ask(17, CREATE)).code == 0
-        monkeypatch.setattr(StateFile, "replace", maybe)
+        before_writes(monkeypatch, fail_when_full)
         for _ in range(3):
             answer = await tool.ask(code, fields, body)
             assert answer.code not in (0, 19)
@@ -177,9 +177,12 @@ async def test_a_clean_stop_saves_all_when_a_full_disk_has_room_again(
                     file.write(bytes(4096))
             except OSError:
                 pass
+        for number in range(TOPICS):  # the first ones fit into the last block of the journal
+            answer = await tool.ask(17, {**CREATE, "topic": f"N{number}"})
+            if answer.code != 0:
+                assert answer.code == 1 and "No space left" in (answer.remark or "")
+        assert answer.code == 1
         for number in range(30):
-            refused = await tool.ask(17, {**CREATE, "topic": f"N{number}"})
-            assert refused.code == 1 and "No space left" in (refused.remark or "")
             refused = await tool.ask(15, commit_fields(number))
             assert refused.code == 1 and "No space left" in (refused.remark or "")
         assert (await tool.ask(200, {}, GROUP)).code == 1
@@ -188,6 +191,6 @@ async def test_a_clean_stop_saves_all_when_a_full_disk_has_room_again(
     assert len([r for r in lines if r.levelno >= logging.WARNING]) < 12
     async with running(disk / "store") as tool:
         managers = tool.broker.managers
-        assert {f"N{number}" for number in range(30)} <= managers.metadata.topics.table.keys()
+        assert {f"N{number}" for number in range(TOPICS)} <= managers.metadata.topics.table.keys()
         assert "G" in managers.metadata.groups.table
         assert managers.metadata.offsets.query("G", "T", 0) == 29
