@@ -20,8 +20,9 @@ from congreve.engine.log.commit_log import AppendResult, CommitLog
 from congreve.engine.log.flush_policy import FlushTimer
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.gather import Limits
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.reader import GetResult, Limits, Reader
+from congreve.engine.queue.reader import GetResult, Reader
 from congreve.engine.queue.repair import LateChecks, QueueRepair
 from congreve.engine.queue.repair_thread import RepairThread
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
@@ -36,12 +37,13 @@ from congreve.records.errors import RecordError
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import encode_properties
 from congreve.records.message.topics import (
     LIGHT_PREFIX,
     NEVER_UNUSED,
     PARKED,
 )
-from congreve.records.record import decode_record, encode_properties, offset_message_id
+from congreve.records.record import decode_record, offset_message_id
 
 __all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 

@@ -1,7 +1,7 @@
 """The pool backend: appends go to locked buffers, one thread writes and syncs them to the file."""
 
 cimport cython
-from libc.errno cimport EINTR, EIO, errno
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -10,7 +10,7 @@ from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_NONE, mlock, mmap, munmap,
 )
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
-from posix.unistd cimport close as c_close, fdatasync, pwrite
+from posix.unistd cimport close as c_close, fdatasync
 
 from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Backend, Segment
@@ -21,6 +21,7 @@ from congreve.io_backends.pthread cimport (
     pthread_mutex_lock, pthread_mutex_unlock,
 )
 from congreve.io_backends.window cimport Window, show_file
+from congreve.io_backends.write_group cimport PAGE, write_group
 
 import logging
 import os
@@ -35,8 +36,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int MLOCK_ONFAULT
     int mlock2(const void *addr, size_t length, int flags)
 
-cdef int64_t PAGE = 4096
-cdef int64_t WRITE_MAX = 8 << 20  # bytes a call, so that a sync request does not wait long
 
 logger = logging.getLogger(__name__)
 
@@ -49,31 +48,6 @@ cdef inline int64_t now_ms() noexcept nogil:
 
 cdef inline int64_t pages_end(int64_t position) noexcept nogil:
     return (position + PAGE - 1) // PAGE * PAGE
-
-
-# Writes all bytes, repeating partial writes; returns 0 or errno.
-cdef int write_all(int fd, const uint8_t *data, int64_t length, int64_t offset) noexcept nogil:
-    cdef int64_t done
-    while length > 0:
-        done = pwrite(fd, data, min(length, WRITE_MAX), offset)
-        if done < 0 and errno == EINTR:
-            continue
-        if done <= 0:
-            return errno if done < 0 else EIO
-        data += done
-        offset += done
-        length -= done
-    return 0
-
-
-# Writes all pages but the first one, then the first one: after a kill in between, the log ends
-# before the group, and no batch is incomplete. The kernel writes one page as a whole.
-cdef int write_group(int fd, const uint8_t *data, int64_t start, int64_t end) noexcept nogil:
-    cdef int64_t head_end = min(start - start % PAGE + PAGE, end)
-    cdef int error = write_all(fd, data + head_end, end - head_end, head_end)
-    if error == 0:
-        error = write_all(fd, data + start, head_end - start, start)
-    return error
 
 
 # Checks, without allocating, that this process may lock this much more memory: 0 or errno.

@@ -1,5 +1,3 @@
-from collections.abc import Mapping
-
 from typing_extensions import Buffer
 
 from congreve.records.host import offset_message_id, parse_offset_message_id
@@ -7,10 +5,8 @@ from congreve.records.message.message import Record
 
 __all__ = [
     "crc32",
-    "decode_properties",
     "decode_record",
     "decode_records",
-    "encode_properties",
     "encode_record",
     "index_hash",
     "offset_message_id",
@@ -27,8 +23,6 @@ def decode_record(
     physical_offset: int | None = None,
 ) -> Record: ...
 def decode_records(buffer: Buffer) -> list[Record]: ...
-def encode_properties(properties: Mapping[str, str]) -> bytes: ...
-def decode_properties(buffer: Buffer) -> dict[str, str]: ...
 def crc32(buffer: Buffer, crc: int = 0) -> int: ...
 def string_hash(text: str | bytes) -> int: ...
 def index_hash(topic: str | bytes, key: str | bytes) -> int: ...

@@ -12,10 +12,12 @@ from congreve.records.cursor cimport (
 )
 from congreve.records.host cimport fill_host, is_v6, put_host, to_host
 from congreve.records.message.properties cimport TAGS
+from congreve.records.message.property_codec cimport to_properties
 
 from congreve.records.errors import RecordError
 from congreve.records.host import offset_message_id, parse_offset_message_id
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import encode_properties
 
 cdef extern from * nogil:
     """
@@ -27,8 +29,8 @@ cdef enum:
     FETCHED_MAX = 8 << 10   # most prefetched bytes of a record; they stay cached until the write
 
 __all__ = [
-    "crc32", "decode_properties", "decode_record", "decode_records", "encode_properties",
-    "encode_record", "index_hash", "offset_message_id", "parse_offset_message_id", "string_hash",
+    "crc32", "decode_record", "decode_records", "encode_record", "index_hash",
+    "offset_message_id", "parse_offset_message_id", "string_hash",
 ]
 
 
@@ -367,50 +369,6 @@ def decode_records(buffer):
     finally:
         PyBuffer_Release(&view)
     return records
-
-
-def encode_properties(properties):
-    """UTF-8 of name 0x01 value 0x02 ... (RocketMQ: MessageDecoder.messageProperties2String).
-
-Raises RecordError for a property that contains a separator.
-"""
-    pieces = []
-    for name, value in properties.items():
-        if "\x01" in name or "\x02" in name or "\x02" in value:
-            raise RecordError(f"property {name!r}={value!r} contains a separator (0x01 or 0x02)")
-        pieces.append(f"{name}\x01{value}")
-    try:
-        return "\x02".join(pieces).encode()
-    except UnicodeEncodeError as error:
-        raise RecordError(f"a property is not valid Unicode: {error}") from error
-
-
-cdef dict to_properties(const uint8_t *at, int64_t length):
-    cdef const uint8_t *end = at + length
-    cdef const uint8_t *stop
-    cdef const uint8_t *value
-    cdef dict properties = {}
-    while at < end:
-        stop = <const uint8_t *> memchr(at, layout.PROPERTY_SEPARATOR, end - at)
-        if stop == NULL:
-            stop = end
-        value = <const uint8_t *> memchr(at, layout.NAME_VALUE_SEPARATOR, stop - at)
-        if value != NULL and value > at and value + 1 < stop:
-            properties[PyUnicode_DecodeUTF8(<const char *> at, value - at, "replace")] = (
-                PyUnicode_DecodeUTF8(<const char *> value + 1, stop - value - 1, "replace")
-            )
-        at = stop + 1
-    return properties
-
-
-def decode_properties(buffer):
-    """Decode properties as RocketMQ does: skip incomplete ones; the last of equal names counts."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        return to_properties(<const uint8_t *> view.buf, view.len)
-    finally:
-        PyBuffer_Release(&view)
 
 
 def crc32(buffer, uint32_t crc=0):

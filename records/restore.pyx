@@ -21,7 +21,7 @@ from congreve.records.record cimport RECORD_OK, Message, RecordView, check
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
 from congreve.records.message.message import Record
-from congreve.records.record import decode_properties
+from congreve.records.message.property_codec import decode_properties
 
 DELAYED = RESTORE_DELAYED      # parked by a delay level
 TIMED = RESTORE_TIMED          # parked until a time of its own

@@ -8,7 +8,7 @@ from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
-from congreve.records.record import encode_properties
+from congreve.records.message.property_codec import encode_properties
 
 TOPIC = "bench"
 BROKER = "broker-a"

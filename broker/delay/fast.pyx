@@ -19,7 +19,7 @@ from congreve.records.restore cimport decimal
 from congreve.remoting.wire.byte_text cimport put, put_decimal
 
 from congreve.records.message import properties
-from congreve.records.record import encode_properties
+from congreve.records.message.property_codec import encode_properties
 
 cdef enum:
     NUMBERS_MAX = 64        # DELAY or TIMER_OUT_MS with its number

@@ -8,7 +8,7 @@ from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.send.checks import region_fields
 from congreve.records.message.properties import CLUSTER
-from congreve.records.record import encode_properties
+from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.wire.answers import send_response_constants
 

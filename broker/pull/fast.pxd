@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
-from congreve.engine.queue.reader cimport Gather
+from congreve.engine.queue.gather cimport Gather
 from congreve.remoting.wire.frame cimport Frame, Header
 from congreve.remoting.wire.fast_headers cimport PullHeader
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t
 
 from congreve.broker.pull.held_pull cimport HeldPull, answer_found, may_wait
 from congreve.broker.pull.validated_pull cimport ValidatedPull
-from congreve.engine.queue.reader cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
+from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 from congreve.remoting.wire.fast_headers cimport read_pull_header
 

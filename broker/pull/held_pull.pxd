@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
-from congreve.engine.queue.reader cimport Gather
+from congreve.engine.queue.gather cimport Gather
 
 
 cdef class HeldPull:

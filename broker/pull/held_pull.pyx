@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
-from congreve.engine.queue.reader cimport (
+from congreve.engine.queue.gather cimport (
     GET_COLD,
     GET_DAMAGED,
     GET_FOUND,

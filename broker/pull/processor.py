@@ -20,7 +20,8 @@ from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscripti
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.reader import GetResult, GetStatus, TagFilter
+from congreve.engine.queue.gather import TagFilter
+from congreve.engine.queue.reader import GetResult, GetStatus
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.remoting.errors import HeaderError

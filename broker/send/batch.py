@@ -9,8 +9,8 @@ from congreve.broker.transaction.half_messages import says_transaction
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.records.record import decode_properties
 
 _TIMES = (
     properties.TIMER_DELIVER_MS,

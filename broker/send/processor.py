@@ -27,8 +27,8 @@ from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message import properties
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.topics import RETRY_PREFIX, dlq_topic
-from congreve.records.record import decode_properties
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode

@@ -20,7 +20,7 @@ from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
 from congreve.records.message.message import Host, Record
-from congreve.records.record import decode_properties, encode_properties
+from congreve.records.message.property_codec import decode_properties, encode_properties
 from congreve.remoting.errors import HeaderError, RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -35,7 +35,7 @@ from congreve.remoting.wire.json_text cimport parse_int32, parse_integer
 
 from congreve.broker.transaction.half_messages import OP_PROPERTIES
 from congreve.records.message import properties
-from congreve.records.record import encode_properties
+from congreve.records.message.property_codec import encode_properties
 
 cdef enum:
     ROLLBACK = SYS_TRANSACTION_MASK     # both of its bits

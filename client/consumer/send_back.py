@@ -17,8 +17,8 @@ from congreve.records.message.properties import (
     RETRY_TOPIC,
     TRANSACTION_PREPARED,
 )
+from congreve.records.message.property_codec import encode_properties
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_PREFIX
-from congreve.records.record import encode_properties
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import (
     ConsumerSendMsgBackRequestHeader,

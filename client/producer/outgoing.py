@@ -12,7 +12,7 @@ from congreve.records.batch import batch_element
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.properties import DELAY, KEYS, TAGS, UNIQ_KEY, WAIT
-from congreve.records.record import encode_properties
+from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.codes import RequestCode
 
 _NONE: Mapping[str, str] = {}

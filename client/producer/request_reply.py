@@ -20,7 +20,7 @@ from congreve.records.message.properties import (
     REPLY_TO_CLIENT,
     REPLY_TTL,
 )
-from congreve.records.record import decode_properties
+from congreve.records.message.property_codec import decode_properties
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ReplyMessageRequestHeader

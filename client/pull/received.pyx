@@ -18,7 +18,8 @@ from congreve.client.producer.compression import decompress
 from congreve.client.namespace import unwrap, unwrap_queue
 from congreve.records.errors import RecordError
 from congreve.records.message.properties import KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY
-from congreve.records.record import decode_properties, offset_message_id
+from congreve.records.message.property_codec import decode_properties
+from congreve.records.record import offset_message_id
 
 __all__ = ["PulledRecords", "ReceivedMessage"]
 

@@ -2,18 +2,17 @@
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport strlen
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from congreve.engine.clock cimport Clock
+from congreve.engine.log.batch_entries cimport put_batch
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.io_backends.atomic cimport store_release
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.records cimport layout
-from congreve.records.message.properties cimport TAGS
 from congreve.records.record cimport (
     RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
-    find_property, is_legal, read_batch_element, tags_code as hash_tags,
+    is_legal, read_batch_element,
 )
 
 from collections import namedtuple
@@ -21,7 +20,7 @@ from collections import namedtuple
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
 from congreve.engine.log.preparation import SegmentPreparation
 from congreve.engine.log.segment_files import find_segments, remove_files, segment_path
-from congreve.io_backends.errors import BackendError, NoBufferError
+from congreve.io_backends.errors import NoBufferError
 from congreve.io_backends.files.file_system import DISK
 
 # Smaller segments fill too quickly to start at half, and zeros need time, too.
@@ -390,39 +389,6 @@ cdef object result(AppendStatus status, const Appended *appended, const Message 
         appended.physical_offset, appended.end, appended.queue_offset,
         appended.store_timestamp, appended.count,
     )
-
-
-# The batch's properties are behind the element's own, so they count, as when a record is read.
-cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
-    cdef int32_t length
-    if find_property(element.properties_more, element.properties_more_length, TAGS,
-                     <int32_t> strlen(TAGS), &length) != NULL:
-        return hash_tags(element.properties_more, element.properties_more_length)
-    return hash_tags(element.properties, element.properties_length)
-
-
-# Entries of a batch whose records are in the log, from `physical_offset` on.
-cdef bint put_batch(ConsumeQueue queue, Message *element, const uint8_t *batch, int32_t length,
-                    int64_t physical_offset) noexcept nogil:
-    cdef int32_t position = 0
-    cdef int64_t size
-    while position < length:
-        position += read_batch_element(batch + position, length - position, element)
-        size = encoded_size(element)
-        if queue.free_entries == 0 and not made_room(queue):
-            return False
-        queue.put(physical_offset, <int32_t> size, element_tags_code(element))
-        physical_offset += size
-    return True
-
-
-# False hides the error; the caller then calls make_room() itself, which raises it again.
-cdef bint made_room(ConsumeQueue queue) noexcept with gil:
-    try:
-        queue.make_room()
-    except BackendError:
-        return False
-    return queue.free_entries > 0
 
 
 cdef void prepare(CommitLog log) noexcept with gil:

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.value cimport Value
 
 # The numbers of the enum Op.
 cdef enum OpCode:
@@ -28,28 +29,12 @@ cdef enum OpCode:
     OP_SKIP_IF_FALSE
     OP_SKIP_IF_TRUE
 
-# The Java classes of values.
-cdef enum Kind:
-    KIND_NULL
-    KIND_BOOLEAN
-    KIND_INTEGER
-    KIND_LONG
-    KIND_DOUBLE
-    KIND_STRING
-
 # The numbers of the enum Outcome.
 cdef enum OutcomeCode:
     OUTCOME_FALSE
     OUTCOME_TRUE
     OUTCOME_UNKNOWN
     OUTCOME_ERROR
-
-cdef struct Value:
-    Kind kind
-    int32_t length          # of a string
-    int64_t number          # also of a boolean
-    double real
-    const char *text
 
 cdef struct Instruction:
     OpCode op

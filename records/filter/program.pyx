@@ -11,9 +11,12 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from congreve.records.filter.numbers cimport compare_reals, read_integer, read_real
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.value cimport (
+    KIND_BOOLEAN, KIND_DOUBLE, KIND_INTEGER, KIND_LONG, KIND_NULL, KIND_STRING, Value, compare,
+    real_of_text, same_text, set_boolean,
+)
 
 import enum
 import sys
@@ -21,13 +24,8 @@ import sys
 cdef Py_ssize_t BYTES_HEAD = sys.getsizeof(b"")
 
 cdef enum:
-    BITS_INTEGER = 32
-    BITS_LONG = 64
     WORK_OF_INSTRUCTION = 8
     SHORT_VALUE = 64
-
-# The result for values of classes that Java cannot compare.
-cdef int INCOMPARABLE = -1
 
 
 class Op(enum.IntEnum):
@@ -259,15 +257,6 @@ cdef int32_t position_of(const char *text, Py_ssize_t length, const Value *order
     return -1
 
 
-cdef void set_boolean(Value *value, bint truth) noexcept nogil:
-    value.kind = KIND_BOOLEAN
-    value.number = truth
-
-
-cdef bint same_text(const Value *a, const Value *b) noexcept nogil:
-    return a.length == b.length and memcmp(a.text, b.text, a.length) == 0
-
-
 cdef bint skips(OpCode op, const Value *top) noexcept nogil:
     if op == OP_SKIP_IF_NULL:
         return top.kind == KIND_NULL
@@ -343,60 +332,4 @@ cdef bint combine_equal(Value *left, Value *right) noexcept nogil:
         set_boolean(left, order == 0)
     else:
         return False
-    return True
-
-
-cdef bint compare(Value *left, Value *right, int *order) noexcept nogil:
-    """Compare two values, not both strings, in one class (RocketMQ: __compare)."""
-    order[0] = INCOMPARABLE
-    if left.kind == KIND_STRING:
-        if not text_as(left, right.kind):
-            return False
-    elif right.kind == KIND_STRING:
-        # There Java casts the boolean to a string.
-        if left.kind == KIND_BOOLEAN or not text_as(right, left.kind):
-            return False
-    if (left.kind == KIND_BOOLEAN) != (right.kind == KIND_BOOLEAN):
-        return True
-    if left.kind == KIND_DOUBLE or right.kind == KIND_DOUBLE:
-        order[0] = compare_reals(real_of(left), real_of(right))
-    else:
-        order[0] = (left.number > right.number) - (left.number < right.number)
-    return True
-
-
-cdef double real_of(const Value *value) noexcept nogil:
-    return value.real if value.kind == KIND_DOUBLE else <double> value.number
-
-
-cdef bint text_as(Value *value, Kind kind) noexcept nogil:
-    """Convert a string to that class; false if it is not a value of the class."""
-    if kind == KIND_BOOLEAN:
-        set_boolean(value, is_true(value.text, value.length))
-        return True
-    if kind == KIND_DOUBLE:
-        return real_of_text(value)
-    if not read_integer(value.text, value.length,
-                        BITS_INTEGER if kind == KIND_INTEGER else BITS_LONG, &value.number):
-        return False
-    value.kind = kind
-    return True
-
-
-cdef bint real_of_text(Value *value) noexcept nogil:
-    if not read_real(value.text, value.length, &value.real):
-        return False
-    value.kind = KIND_DOUBLE
-    return True
-
-
-cdef bint is_true(const char *text, int32_t length) noexcept nogil:
-    """"true" in any case (Java: Boolean.valueOf)."""
-    cdef const char *wanted = b"true"
-    cdef int32_t i
-    if length != 4:
-        return False
-    for i in range(4):
-        if (text[i] | 0x20) != wanted[i]:
-            return False
     return True

@@ -13,7 +13,8 @@ from congreve.broker.transaction.service import TransactionService
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
-from congreve.records.record import decode_record, encode_properties
+from congreve.records.message.property_codec import encode_properties
+from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,

@@ -17,7 +17,8 @@ from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
-from congreve.records.record import decode_record, encode_properties, parse_offset_message_id
+from congreve.records.message.property_codec import encode_properties
+from congreve.records.record import decode_record, parse_offset_message_id
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     EndTransactionRequestHeader,

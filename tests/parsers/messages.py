@@ -17,8 +17,8 @@ from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.inflate import INFLATED_MAX, inflate
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import decode_properties
 from congreve.records.record import (
-    decode_properties,
     decode_record,
     decode_records,
     encode_record,
@@ -48,7 +48,7 @@ RECORDS = [
 
 
 def _records() -> Iterator[Parser]:
-    record = ("records/record.pyx", "records/host.pyx")
+    record = ("records/record.pyx", "records/message/property_codec.pyx", "records/host.pyx")
     yield Parser("record", record, decode_record, RECORDS)
     yield Parser("records", record, decode_records, RECORDS)
     yield Parser("properties", record, decode_properties, [b"a\1b\2c\1d\2"])

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from congreve.records.errors import RecordError
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import decode_properties, encode_properties
 from congreve.records.record import (
-    decode_properties,
     decode_record,
     decode_records,
-    encode_properties,
     encode_record,
     offset_message_id,
     parse_offset_message_id,

@@ -18,8 +18,16 @@ PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())[
 SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".java", ".go", ".sh")
 TEXTS = (*SOURCES, ".md", ".toml", ".cfg", ".xml", ".json", ".yml", ".yaml")
 FOLDERS = sorted({*PACKAGES.values(), "bench", "docs", "examples", "tests"})
-MODULE_LINES = 575
-FUNCTION_LINES = 75
+MODULE_LINES = 400
+LONG_MODULES = {
+    "broker/metadata/topics.py": 410,
+    "engine/index/index.pyx": 555,
+    "engine/queue/consume_queue.pyx": 575,
+    "engine/store.py": 565,
+    "io_backends/uring/uring.pyx": 535,
+}
+"""Modules that are still longer, and how long each may be."""
+FUNCTION_LINES = 73
 FOLDER_FILES = 25
 COLUMNS = 100
 MAY_PRINT = ("console", "bench", "examples", "tests")
@@ -43,9 +51,15 @@ def named(path: Path, line: int | None = None) -> str:
 
 
 def test_no_module_is_too_long_to_read() -> None:
-    sizes = {path: len(path.read_text().splitlines()) for path in files(SOURCES)}
-    wrong = [f"{named(path)}: {size}" for path, size in sizes.items() if size > MODULE_LINES]
+    sizes = {named(path): len(path.read_text().splitlines()) for path in files(SOURCES)}
+    wrong = [
+        f"{name}: {size}"
+        for name, size in sizes.items()
+        if size > LONG_MODULES.get(name, MODULE_LINES)
+    ]
     assert not wrong, wrong
+    split = [name for name in LONG_MODULES if sizes.get(name, 0) <= MODULE_LINES]
+    assert not split, f"take {split} out of LONG_MODULES"
 
 
 def test_no_folder_of_sources_holds_more_files_than_a_glance_takes_in() -> None:

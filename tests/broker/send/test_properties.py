@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.send.properties import stored
-from congreve.records.record import decode_properties, string_hash
+from congreve.records.message.property_codec import decode_properties
+from congreve.records.record import string_hash
 
 pieces = st.sampled_from(
     [

@@ -14,7 +14,8 @@ from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
-from congreve.records.record import decode_properties, decode_record, encode_properties
+from congreve.records.message.property_codec import decode_properties, encode_properties
+from congreve.records.record import decode_record
 from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2

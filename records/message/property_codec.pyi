@@ -1,0 +1,6 @@
+from collections.abc import Mapping
+
+from typing_extensions import Buffer
+
+def encode_properties(properties: Mapping[str, str]) -> bytes: ...
+def decode_properties(buffer: Buffer) -> dict[str, str]: ...
