@@ -9,9 +9,8 @@ from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.metadata.groups import group_name_fault
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metadata.topics import QUEUES_MAX
+from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages import fastjson

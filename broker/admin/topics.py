@@ -9,7 +9,7 @@ from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerCo
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.deleted_topics import remove_queues
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metadata.topics import QUEUES_MAX, topic_name_fault
+from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import (
     MessageQueue,

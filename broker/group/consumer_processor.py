@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Generator, Mapping
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metadata.topics import QUEUES_MAX
+from congreve.broker.metadata.name_rules import QUEUES_MAX
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import (
     GetConsumerListByGroupResponseBody,

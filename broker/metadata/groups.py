@@ -7,11 +7,10 @@ import msgspec
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
+from congreve.broker.metadata.name_rules import entry_fault, group_name_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
-from congreve.broker.metadata.topics import stored_fault
 from congreve.engine.clock import Clock
-from congreve.records.message.names import ALLOWED_NAME, GROUP_NAME_MAX
 from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
@@ -34,22 +33,6 @@ _SYSTEM_GROUPS = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
-
-
-def group_name_fault(group: str) -> str | None:
-    """Why a group's name is not valid, or None (RocketMQ client: Validators.checkGroup)."""
-    if not group.strip():
-        return "The specified group is blank"
-    if not ALLOWED_NAME.fullmatch(group):
-        return (
-            f"The specified group contains illegal characters: [{group}];"
-            " % | a-z A-Z 0-9 _ - are allowed"
-        )
-    if len(group) > GROUP_NAME_MAX:
-        return (
-            f"The specified group[{group}] is longer than {GROUP_NAME_MAX} characters: {len(group)}"
-        )
-    return None
 
 
 class SubscriptionGroupManager:
@@ -155,7 +138,7 @@ class SubscriptionGroupManager:
             self._take_stored(name, config)
 
     def _take_stored(self, name: str, config: SubscriptionGroupConfig) -> None:
-        fault = stored_fault(name, config.group_name, [config.retry_queue_nums])
+        fault = entry_fault(name, config.group_name, [config.retry_queue_nums])
         if fault is not None:
             logger.error("ignoring group %.200r of subscriptionGroup.json: %s", name, fault)
             return

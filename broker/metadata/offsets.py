@@ -5,9 +5,9 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.name_rules import QUEUES_MAX
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
 from congreve.broker.metadata.table_text import EntryTexts, check_entry, entry_text, file_text
-from congreve.broker.metadata.topics import QUEUES_MAX
 from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages import fastjson

@@ -10,17 +10,19 @@ import msgspec
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.config_file import Entry
+from congreve.broker.metadata.name_rules import (
+    QUEUES_MAX,
+    entry_fault,
+    forbidden_for_producers,
+    topic_name_fault,
+)
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
-from congreve.records.layout import TOPIC_MAX
-from congreve.records.message.names import ALLOWED_NAME
 from congreve.records.message.topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
     DLQ_PREFIX,
-    LIGHT_PREFIX,
-    NOT_FOR_PRODUCERS,
     OFFSET_MOVED_EVENT_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
@@ -36,33 +38,8 @@ from congreve.table_limit import TableLimit
 logger = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC_QUEUES = 18
-QUEUES_MAX = 65_536  # of one topic, against typing errors in a tool
 
 TopicListener = Callable[[str, TopicConfig | None], None]
-
-
-def topic_name_fault(topic: str) -> str | None:
-    """Why a topic's name is not valid, or None (RocketMQ: TopicValidator.validateTopic)."""
-    if not topic.strip():
-        return "The specified topic is blank"
-    if not ALLOWED_NAME.fullmatch(topic):
-        return (
-            f"The specified topic contains illegal characters: [{topic}];"
-            " % | a-z A-Z 0-9 _ - are allowed"
-        )
-    if len(topic) > TOPIC_MAX:
-        return f"The specified topic[{topic}] is longer than {TOPIC_MAX} characters: {len(topic)}"
-    if topic.startswith(LIGHT_PREFIX):
-        return (
-            f"The specified topic[{topic}] is a light message queue, which this broker does not"
-            f" serve: a name may not begin with {LIGHT_PREFIX}"
-        )
-    return None
-
-
-def forbidden_for_producers(topic: str) -> bool:
-    """True for the broker's own topics (TopicValidator.isNotAllowedSendTopic)."""
-    return topic in NOT_FOR_PRODUCERS
 
 
 class TopicConfigManager:
@@ -388,17 +365,7 @@ def _topics_of(tree: Any) -> dict[str, TopicConfig]:
     return TopicConfigSerializeWrapper.from_tree({"topicConfigTable": tree}).topic_config_table
 
 
-def stored_fault(name: str, own_name: str, queue_counts: Iterable[int]) -> str | None:
-    """Why a topic or group of a state file is invalid (a bit may have flipped), or None."""
-    if name != own_name:
-        return f"its entry has the name {own_name[:TOPIC_MAX]!r}"
-    for count in queue_counts:
-        if not 0 <= count <= QUEUES_MAX:
-            return f"it has {count} queues instead of 0 to {QUEUES_MAX}"
-    return None
-
-
 def _stored_fault(name: str, config: TopicConfig) -> str | None:
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         return "it is not a valid folder name"
-    return stored_fault(name, config.topic_name, _queues(config))
+    return entry_fault(name, config.topic_name, _queues(config))

@@ -12,9 +12,10 @@ from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.locks import LEASE_MS, RebalanceLockManager
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.broker.metadata.name_rules import topic_name_fault
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.state_writer import MemoryOnly
-from congreve.broker.metadata.topics import TopicConfigManager, topic_name_fault
+from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.clock import ManualClock
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
