@@ -72,6 +72,9 @@ class GroupAdminProcessor:
         self._all_groups = EncodedUntilChanged(
             pieces, lambda: metadata.groups.data_version, metadata.groups.wrapper
         )
+        self._all_offsets = EncodedUntilChanged(
+            pieces, lambda: metadata.offsets.changes, lambda: metadata.offsets
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -137,7 +140,7 @@ class GroupAdminProcessor:
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
         """The offsets of all groups."""
-        body = await self._pieces.run(self._offsets.encode_steps())
+        body = await self._all_offsets.get()
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     async def get_consume_stats(

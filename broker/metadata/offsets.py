@@ -42,6 +42,8 @@ class ConsumerOffsetManager:
         self._limit = TableLimit(
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
+        self.changes = 0
+        """How many changes there were: with another number encode_steps() has another result."""
         self.dirty = False  # set by each change; the code that saves the table clears it
         self._texts = EntryTexts(self._entry_text)
         self._acknowledged: Acknowledged = {}
@@ -215,6 +217,7 @@ class ConsumerOffsetManager:
         return True
 
     def _changed(self, key: str) -> None:
+        self.changes += 1
         self.dirty = True
         self._texts.changed(key)
 

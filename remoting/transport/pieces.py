@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Callable, Generator
 from time import perf_counter
-from typing import TypeVar
-
-from congreve.remoting.messages.body import Body
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -47,14 +45,22 @@ class Pieces:
                 await asyncio.sleep(0)  # the next piece of any work waits for this turn
 
 
+class Encodable(Protocol):
+    """What has an encoded body: a Body, or a table that copies itself in steps."""
+
+    def encode_steps(self) -> Generator[None, None, bytes]:
+        """The encoded body, in steps."""
+
+
 class EncodedUntilChanged:
     """The encoded bytes of a body, encoded again only when `version` returns another value.
 
-    Callers that come while it is being encoded get the same bytes. `body` returns a copy.
+    Callers that come while it is being encoded get the same bytes. `body` returns what is not
+    edited meanwhile, or copies itself.
     """
 
     def __init__(
-        self, pieces: Pieces, version: Callable[[], object], body: Callable[[], Body]
+        self, pieces: Pieces, version: Callable[[], object], body: Callable[[], Encodable]
     ) -> None:
         self._pieces = pieces
         self._version = version

@@ -5,6 +5,11 @@ import asyncio
 import pytest
 
 from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.bodies import (
+    ConsumerOffsetSerializeWrapper,
+    SubscriptionGroupWrapper,
+    TopicConfigSerializeWrapper,
+)
 from congreve.remoting.messages.codes import ResponseCode
 
 from .tool import commit, config_of, running
@@ -54,6 +59,39 @@ async def test_groups_live_their_life_by_tool(tmp_path):
         await tool.ask(207, {"groupName": "G", "removeOffset": "true"})
         assert "G" not in broker.managers.metadata.groups.table
         assert broker.managers.metadata.offsets.topics_of("G") == []
+
+
+async def test_the_large_answers_are_encoded_again_only_after_a_change(tmp_path, monkeypatch):
+    encoded = []
+    for kind in (
+        TopicConfigSerializeWrapper,
+        SubscriptionGroupWrapper,
+        ConsumerOffsetSerializeWrapper,
+    ):
+        monkeypatch.setattr(kind, "encode_steps", counted(encoded, kind.encode_steps))
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T")
+        for offset in (1, 2, 2):
+            await tool.ask(15, commit("G", "T", offset))
+            encoded.clear()
+            for _ in range(3):
+                await tool.ask(21)
+                await tool.ask(201)
+                assert (await tool.json(43))["offsetTable"]["T@G"] == {"0": offset}
+        assert encoded == []
+        await tool.create_topic("U")
+        await tool.ask(200, body=b'{"groupName":"G"}')
+        assert "U" in (await tool.json(21))["topicConfigTable"]
+        assert "G" in (await tool.json(201))["subscriptionGroupTable"]
+        assert encoded == [TopicConfigSerializeWrapper, SubscriptionGroupWrapper]
+
+
+def counted(calls, encode_steps):
+    def counting(body):
+        calls.append(type(body))
+        return encode_steps(body)
+
+    return counting
 
 
 async def test_config_is_shown_changed_and_kept(tmp_path):
