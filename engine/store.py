@@ -141,14 +141,16 @@ class MessageStore:
         (D11), StoreError where there are queues but no log (its folder is not mounted, or was
         moved), and StoreError or BackendError where a file or the disk fails.
         """
-        new = not self.files.exists(self.config.lock_path)
         self._lock.acquire()
         try:
             self._load()
             self._mark_running()
         except (StoreError, BackendError):
-            self._retreat(new)
+            self._retreat()
             raise
+        except OSError as error:
+            self._retreat()
+            raise StoreError(f"cannot open {self.config.root_dir}: {error}") from error
         self._flush_timer.start()
         self._housekeeping.start()
         self._late_checks.start()
@@ -212,14 +214,17 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"cannot write {self.config.abort_path}: {error.strerror}") from error
 
-    def _retreat(self, new: bool) -> None:
+    def _retreat(self) -> None:
         """Undo a failed start: stop the threads, release the lock, remove what a new folder got."""
         if self.index is not None:
             self.index.stop()
-        self.log.close()
+        try:
+            self.log.close()
+        except BackendError as error:
+            logger.warning("%s: the next start removes it", error)
         self.backend.stop()
         self._log_lock.release()
-        if not new:
+        if not self._lock.is_new:
             self._lock.release()
             return
         for folder in (self.config.commit_log_dir, self.config.own_dir):
@@ -252,7 +257,10 @@ class MessageStore:
             healthy = False
         self.backend.stop()
         if healthy and not self.health.failed:
-            self.files.remove(self.config.abort_path)
+            try:
+                self.files.remove(self.config.abort_path)
+            except OSError as error:
+                logger.warning("the next start recovers the log: %s", error)
         self._log_lock.release()
         self._lock.release()
 

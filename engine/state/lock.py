@@ -62,12 +62,15 @@ class FolderLock:
             ) from error
         try:
             self._files.lock(file)
-        except OSError as error:
+        except BlockingIOError as error:
             file.close()
             raise StoreLockedError(
                 f"{self.folder} is in use by the store of another storePathRootDir: "
                 "stop that broker, or choose another storePathCommitLog"
             ) from error
+        except OSError as error:
+            file.close()
+            raise StoreError(f"cannot lock {self.folder}: {error.strerror}") from error
         self._file = file
 
     def release(self) -> None:
@@ -89,6 +92,8 @@ class StoreLock:
         self._files = files
         self._file: File | None = None
         self._made: list[str] = []
+        self.is_new = False
+        """Whether acquire() made the file."""
 
     def acquire(self) -> None:
         """Take the lock.
@@ -98,6 +103,7 @@ class StoreLock:
         """
         self._made = _missing(self._files, os.path.dirname(os.path.abspath(self.path)))
         try:
+            self.is_new = not self._files.exists(self.path)
             self._files.make_folder(os.path.dirname(self.path))
             file = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -107,12 +113,15 @@ class StoreLock:
         try:
             self._files.record_lock(file, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, 0))
         except (BlockingIOError, PermissionError) as error:
-            owner = self._owner(file)
-            file.close()
+            with file:
+                owner = self._owner(file)
             raise StoreLockedError(
                 f"{os.path.dirname(self.path)} is in use by {owner}: "
                 "stop that broker, or choose another folder"
             ) from error
+        except OSError as error:
+            file.close()
+            raise StoreError(f"cannot lock {self.path}: {error.strerror}") from error
         try:
             self._files.record_lock(file, fcntl.F_SETLK, _flock(fcntl.F_WRLCK, 1))
             self._files.write(file, _CONTENT, 0)

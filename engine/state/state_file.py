@@ -139,15 +139,10 @@ class StateFile:
         self.replace(text)
 
     def _keep_aside(self, path: str, why: Exception) -> None:
-        kept = next(
-            (
-                name
-                for number in range(1, DAMAGED_MAX)
-                if not self._files.exists(name := f"{path}.damaged-{number}")
-            ),
-            f"{path}.damaged-{DAMAGED_MAX}",
-        )
+        names = [f"{path}.damaged-{number}" for number in range(1, DAMAGED_MAX + 1)]
+        kept = names[-1]
         try:
+            kept = next((name for name in names if not self._files.exists(name)), kept)
             self._files.rename(path, kept)
         except OSError as error:
             self._in_the_way |= path == self.path

@@ -86,6 +86,13 @@ class FaultyFileSystem(InterceptedFileSystem):
         self.inner.write(file, half[: len(half) // 2], at)
         raise _failure("write", file.path, errno.ENOSPC)
 
+    def is_folder(self, path: str) -> bool:
+        """False where the call fails, as for the real one."""
+        try:
+            return super().is_folder(path)
+        except OSError:
+            return False
+
     def _is_next(self, call: str, path: str) -> bool:
         point = self._failpoint
         if not call.startswith(point.call) or point.path not in path:

@@ -133,10 +133,14 @@ class FileSystem:
 
     def exists(self, path: str) -> bool:
         """Whether there is something of this name, a dangling link too."""
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
+        """Whether `path` is a folder; False where the system does not say."""
         return os.path.isdir(path)
 
     def entries(self, folder: str) -> list["os.DirEntry[str]"]:

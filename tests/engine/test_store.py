@@ -1,5 +1,6 @@
 """The facade: what users of a store see, and how it behaves when the disk does not play along."""
 
+import errno
 import os
 import struct
 import subprocess
@@ -16,6 +17,8 @@ from congreve.engine.health import Health
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.file_system import DISK
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record, offset_message_id
 
@@ -249,3 +252,23 @@ def test_a_record_forged_for_a_lost_message_does_not_have_the_log_searched(
         assert store.read(at) is not None
         monkeypatch.setattr(store.repair, "repair", lambda *_: pytest.fail("it was searched"))
         assert store.record_at(at) is None
+
+
+def test_a_store_that_cannot_remove_its_mark_at_a_stop_releases_its_lock(tmp_path: Path) -> None:
+    config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
+    files = FaultyFileSystem(DISK, Failpoint("remove", "/abort", errno.EIO))
+    store = MessageStore(config, files=files)
+    store.start()
+    store.close()
+    assert files.reached
+    with MessageStore(config):
+        pass
+
+
+def test_a_failed_start_that_cannot_remove_its_segment_releases_its_lock(tmp_path: Path) -> None:
+    config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
+    files = FaultyFileSystem(DISK, Failpoint("remove", "/commitlog", errno.EIO, times=1000))
+    with pytest.raises(BackendError, match="cannot remove"):
+        MessageStore(config, files=files).start()
+    with MessageStore(config):
+        pass

@@ -148,7 +148,7 @@ def test_a_segment_ends_with_a_blank_that_names_the_rest(
     assert bench.append(200) == SEGMENT
     assert bench.file(0)[-left:].hex() == vector["first8_hex"] + "00" * (left - 8)
     assert decode_record(bench.file(SEGMENT)).physical_offset == SEGMENT
-    assert bench.names() == ["0" * 20, f"{SEGMENT:020d}"]
+    assert bench.names()[:2] == ["0" * 20, f"{SEGMENT:020d}"]  # a third may be prepared
 
 
 def test_a_record_that_no_segment_can_hold_burns_no_segment(bench: Bench) -> None:  # D1

@@ -1,5 +1,6 @@
 """One broker for one folder."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError, StoreLockedError
-from congreve.engine.state.lock import StoreLock
+from congreve.engine.state.lock import FolderLock, StoreLock
 from congreve.engine.store import MessageStore
+from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
+from congreve.io_backends.files.file_system import DISK
 
 HOLD_AS_THE_REFERENCE = """
 import fcntl, os, sys
@@ -100,3 +103,16 @@ def test_where_no_lock_can_be_made_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot open the store's lock"):
         StoreLock(str(tmp_path / "file" / "lock")).acquire()
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_lock_that_the_system_refuses_is_an_error_and_leaves_nothing_open(
+    tmp_path: Path,
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    files = FaultyFileSystem(DISK, Failpoint("record_lock", str(tmp_path), errno.ENOLCK))
+    with pytest.raises(StoreError, match="No locks available"):
+        StoreLock(str(tmp_path / "lock"), files).acquire()
+    files = FaultyFileSystem(DISK, Failpoint("lock", str(tmp_path), errno.ENOLCK))
+    with pytest.raises(StoreError, match="No locks available"):
+        FolderLock(str(tmp_path / "log"), files).acquire()
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -77,7 +77,9 @@ def test_a_recording_has_each_call_below_its_root_in_order(tmp_path: Path) -> No
 def test_each_call_can_fail(tmp_path: Path) -> None:
     record = RecordingFileSystem(DISK, str(tmp_path / "whole"))
     use_all(record, tmp_path / "whole")
-    for number in range(1, len(record.calls) + 1):
+    for number, call in enumerate(record.calls, 1):
+        if call.name == "is_folder":
+            continue  # it answers no
         folder = tmp_path / str(number)
         faulty = FaultyFileSystem(DISK, Failpoint("", str(folder), errno.EIO, nth=number))
         with pytest.raises((OSError, BackendError)) as failed:
