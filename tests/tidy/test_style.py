@@ -22,7 +22,7 @@ MODULE_LINES = 400
 LONG_MODULES = {
     "engine/index/index.pyx": 555,
     "engine/queue/consume_queue.pyx": 575,
-    "engine/store.py": 565,
+    "engine/store.py": 575,
     "io_backends/uring/uring.pyx": 535,
 }
 """Modules that are still longer, and how long each may be."""
