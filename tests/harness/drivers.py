@@ -7,10 +7,14 @@ import json
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from .servers import java_command
+
+BALANCED_S = 120
+"""A Java member that could not ask for an offset tries again after 20 s."""
 
 Json = dict[str, Any]
 
@@ -95,3 +99,17 @@ def body(message: Json) -> bytes:
 def message(topic: str, text: bytes, **fields: object) -> Json:
     """A message for a driver's send: tags, keys, flag, properties, delayLevel as keywords."""
     return {"topic": topic, "body": base64.b64encode(text).decode(), **fields}
+
+
+def balanced(client: Driver, topic: str, consumers: str, queues: int = 4) -> list[list[int]]:
+    """Wait until the instances of a consumerStart share the queues evenly; which holds which."""
+    deadline = time.monotonic() + BALANCED_S
+    while True:
+        held = client.call("consumerAssignment", id=consumers, topic=topic)["instances"]
+        share = queues // len(held)
+        if all(len(one) == share for one in held) and len({q for one in held for q in one}) == (
+            queues
+        ):
+            return [sorted(one) for one in held]
+        assert time.monotonic() < deadline, f"not balanced: {held}"
+        time.sleep(0.05)

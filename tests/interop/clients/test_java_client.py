@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 from harness.cluster import Cluster
-from harness.drivers import Driver, Json, body, message
+from harness.drivers import Driver, Json, balanced, body, message
 from harness.wire import GET_CONSUMER_LIST_BY_GROUP, Wire
 
 QUIET_MS = 300
@@ -47,20 +47,6 @@ def start_consumers(
     request: Json = {"id": group, "group": group, "topic": topic, "instances": 2, **options}
     client.call("consumerStart", namesrv=cluster.namesrv.address, **request)
     return group
-
-
-def balanced(client: Driver, topic: str, consumers: str, queues: int = 4) -> list[list[int]]:
-    """Wait until the instances share the queues evenly; which holds which."""
-    deadline = time.monotonic() + 45
-    while True:
-        held = client.call("consumerAssignment", id=consumers, topic=topic)["instances"]
-        share = queues // len(held)
-        if all(len(one) == share for one in held) and len({q for one in held for q in one}) == (
-            queues
-        ):
-            return [sorted(one) for one in held]
-        assert time.monotonic() < deadline, f"not balanced: {held}"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "oneway", "ordered", "batch"])

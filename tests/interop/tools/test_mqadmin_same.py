@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness import servers
 from harness.cluster import Cluster
-from harness.console import Console, eventually
-from harness.drivers import Driver, Json, java_driver, message
+from harness.console import EVENTUALLY_S, Console, eventually
+from harness.drivers import Driver, Json, balanced, java_driver, message
 
 ANSWERS = Path(__file__).parents[2] / "golden/mqadmin_answers.json"
-TOPIC, GROUP = "same", "same-group"
+TOPIC, GROUP, QUEUES = "same", "same-group", 4
 BLOTS = (
     (r"127\.0\.0\.1:\d+", "PEER"),
     (r"\b[0-9A-F]{32,}\b", "ID"),
@@ -27,9 +28,6 @@ BLOTS = (
     (r"[0-9.]+@[0-9a-f-]{36}", "CLIENT"),
     (r"(TPS:|#Group.*) +[0-9.]+", r"\1"),
     (r"http://rocketmq\S*|See .* further details\.|For more information, .*", ""),
-    # The client's log; on a busy machine it ends while a connection of its is being made.
-    (r"^\d\d:\d\d:\d\d\.\d{3} [A-Z]+ .*$|^java\.nio\.channels\..*$", ""),
-    (r"^java\.lang\.IllegalStateException: executor not accepting a task$", ""),
     (r"^\s+at .*$|^\s+\.\.\. \d+ more$", ""),
     (r" +", " "),
 )
@@ -123,6 +121,15 @@ SETTINGS = [
     ("deleteExpiredCommitLog", "-b", "BROKER"),
     ("sendMessage", "-t", TOPIC, "-p", "hi", "-k", "kk", "-c", "cc", "-b", "broker-a", "-i", "1"),
 ]
+# The commands that may run once: what they print depends on what they change.
+CHANGING = {
+    "cloneGroupOffset",
+    "deleteSubGroup",
+    "resetOffsetByTime",
+    "sendMessage",
+    "skipAccumulatedMessage",
+    "updateSubGroup",
+}
 
 
 def printed(out: str) -> list[str]:
@@ -132,11 +139,18 @@ def printed(out: str) -> list[str]:
     return sorted(line.strip() for line in out.splitlines() if line.strip())
 
 
-def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, list[str]]]:
-    """Each command and what it printed."""
+Read = Callable[[], list[str]]
+
+
+def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
+    """Each command, what runs it, and whether it only reads."""
     console = Console(java, cluster)
     where: Json = {"namesrv": cluster.namesrv.address}
-    cluster.create_topic(java, TOPIC, queues=4)
+    cluster.create_topic(java, TOPIC, queues=QUEUES)
+    group: Json = {"id": GROUP, "group": GROUP, "topic": TOPIC}
+    java.call("consumerStart", instances=2, hasty=True, **group, **where)
+    # While a queue changes hands, its offset may go back and nobody has it.
+    balanced(java, TOPIC, GROUP, QUEUES)
     texts = [message(TOPIC, b"%d|" % i, keys=f"k{i} all", tags="AAABB"[i]) for i in range(5)]
     sent = java.call("send", messages=texts, queueId=2, **where)["results"]
     known = {
@@ -145,27 +159,38 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, list[str]]]:
         "UNIQUE_ID": sent[1]["msgId"],
     }
 
-    def say(command: tuple[str, ...]) -> tuple[str, list[str]]:
-        out = console(command[0], *(known.get(word, word) for word in command[1:]))
-        return " ".join(command), printed(out)
+    def run(command: tuple[str, ...]) -> list[str]:
+        return printed(console(command[0], *(known.get(word, word) for word in command[1:])))
 
-    group: Json = {"id": GROUP, "group": GROUP, "topic": TOPIC}
-    java.call("consumerStart", instances=2, hasty=True, **group, **where)
-    java.call("consumerWait", id=GROUP, expected=5, timeoutMs=20_000, quietMs=100)
+    def step(command: tuple[str, ...], reads: bool) -> tuple[str, Read, bool]:
+        return " ".join(command), lambda: run(command), reads
+
+    java.call("consumerWait", id=GROUP, expected=5, timeoutMs=60_000, quietMs=100)
     progress = r"(?s)%RETRY%.* 3 .*Diff Total: 0\b"
     eventually(lambda: console("consumerProgress", "-g", GROUP), progress)
     console.members(GROUP, TOPIC, count=2)
-    yield from map(say, WITH_MEMBERS)
+    for command in WITH_MEMBERS:
+        yield step(command, command[0] not in CHANGING)
     java.call("consumerStop", id=GROUP)
+    eventually(lambda: console("consumerConnection", "-g", GROUP), r"CODE: 206\b")
     for command in WITHOUT_MEMBERS:
-        yield say(command)
-        yield f"then, {command}", say(("consumerProgress", "-g", GROUP))[1]
-    yield from map(say, SETTINGS)
+        yield step(command, command[0] not in CHANGING)
+        yield f"then, {command}", lambda: run(("consumerProgress", "-g", GROUP)), True
+    for command in SETTINGS:
+        yield step(command, command[0] not in CHANGING)
+
+
+def repeated(read: Read, expected: list[str]) -> list[str]:
+    """What a command prints in the end: on a busy machine a request may run out of its time."""
+    deadline = time.monotonic() + EVENTUALLY_S
+    while (lines := read()) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return lines
 
 
 @pytest.fixture
 def alone(kind: str, tmp_path: Path) -> Iterator[tuple[Driver, Cluster]]:
-    """A cluster that nobody else uses, and a JVM: some commands work once in a JVM."""
+    """A cluster and a JVM that nobody else uses."""
     java = java_driver(tmp_path / "driver", "JSON")
     namesrv = servers.namesrv(kind, tmp_path / "namesrv")
     namesrv.start()
@@ -181,5 +206,7 @@ def alone(kind: str, tmp_path: Path) -> Iterator[tuple[Driver, Cluster]]:
 
 def test_mqadmin_prints_what_it_prints_of_the_reference(alone: tuple[Driver, Cluster]) -> None:
     theirs = json.loads(ANSWERS.read_text())
-    for (command, lines), expected in zip(play(*alone), theirs, strict=True):
-        assert [command, lines] == expected, command
+    for (name, read, only_reads), expected in zip(play(*alone), theirs, strict=True):
+        command, wanted = expected
+        lines = repeated(read, wanted) if only_reads else read()
+        assert [name, lines] == [command, wanted], name

@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** mqadmin as an operator calls it, its output caught. */
-final class Mqadmin {
+final class Mqadmin extends MQAdminStartup {
     private Mqadmin() {
     }
 
@@ -16,10 +16,12 @@ final class Mqadmin {
         PrintStream out = System.out;
         PrintStream err = System.err;
         PrintStream stream = new PrintStream(caught, true, StandardCharsets.UTF_8);
+        // A command of an earlier run may hold a client that it has shut down.
+        subCommandList.clear();
         System.setOut(stream);
         System.setErr(stream);
         try {
-            MQAdminStartup.main(request.getJSONArray("args").toArray(new String[0]));
+            main(request.getJSONArray("args").toArray(new String[0]));
         } finally {
             System.setOut(out);
             System.setErr(err);
