@@ -1,6 +1,7 @@
 """Delivery of messages that were parked for a delay level (RocketMQ: ScheduleMessageService)."""
 
 import logging
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -27,10 +28,26 @@ DISK_FAILED_S = 10.0
 class DelayOffsets(DelayOffsetSerializeWrapper):
     """Content of delayOffset.json: the delivered offsets when the log ended at `log_end`.
 
-    The reference writes no log_end; then only the offsets are known.
+    The reference writes neither log_end nor checksum; then only the offsets are known.
     """
 
     log_end: int = -1
+    checksum: int = -1
+
+    def sealed(self) -> "DelayOffsets":
+        """The same with the CRC-32 of both other fields."""
+        text = f"{self.log_end} {sorted(self.offset_table.items())}"
+        return DelayOffsets(
+            offset_table=self.offset_table,
+            log_end=self.log_end,
+            checksum=zlib.crc32(text.encode()),
+        )
+
+    def check(self) -> None:
+        """Raises ValueError unless it is sealed, or as the reference writes it."""
+        own = self.log_end >= 0 or self.checksum >= 0
+        if own and (right := self.sealed().checksum) != self.checksum:
+            raise ValueError(f"its checksum is {self.checksum} and not {right}")
 
 
 class ScheduleMessageService:
@@ -58,8 +75,9 @@ class ScheduleMessageService:
     # --- life
 
     def load(self, text: str) -> None:
-        """Take the content of delayOffset.json."""
+        """Take the content of delayOffset.json. Raises ValueError for another checksum."""
         said = DelayOffsets.from_tree(fastjson.loads(text))
+        said.check()
         self.offset_table, self._said_at = said.offset_table, said.log_end
 
     def wrapper(self) -> DelayOffsetSerializeWrapper:
@@ -70,7 +88,7 @@ class ScheduleMessageService:
         """The present content of delayOffset.json, to write once the log is durable up to here."""
         self._changed, self._said_at = False, self._store.log.max_offset
         table = {level: 0 for level, _ in self._levels()} | self.offset_table
-        return DelayOffsets(offset_table=table, log_end=self._said_at)
+        return DelayOffsets(offset_table=table, log_end=self._said_at).sealed()
 
     @property
     def dirty(self) -> bool:
