@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 class Daemon:

@@ -40,7 +40,7 @@ def at(folder: Path) -> tuple[str, str]:
 def test_systemd_is_told_that_a_daemon_is_ready_alive_and_stopping(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         service = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
         daemon = Daemon("namesrv", "--port", "0", **service)
         assert daemon.ready.startswith("ready: name server")
@@ -54,7 +54,7 @@ def test_systemd_is_told_that_a_daemon_is_ready_alive_and_stopping(tmp_path: Pat
 def test_the_watchdog_of_another_process_is_not_answered(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         service = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
         daemon = Daemon("namesrv", "--port", "0", **service, WATCHDOG_PID="1")
         assert systemd.recv(100) == b"READY=1"
@@ -65,7 +65,7 @@ def test_the_watchdog_of_another_process_is_not_answered(tmp_path: Path) -> None
 def test_a_daemon_without_standard_output_serves(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         command = f"exec {sys.executable} -m congreve namesrv --port 0 <&- >&-"
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
         with subprocess.Popen(["sh", "-c", command], env=environment) as daemon:
@@ -138,7 +138,7 @@ def test_unknown_keys_of_a_config_are_reported_and_not_fatal(tmp_path: Path) -> 
     daemon = Daemon("broker", "-c", str(config))
     assert daemon.ready.startswith("ready: broker")
     daemon.process.terminate()
-    _, errors = daemon.process.communicate(timeout=30)
+    _, errors = daemon.process.communicate(timeout=90)
     assert f"{config}:5: noSuchKey has no effect" in errors
 
 
@@ -175,7 +175,7 @@ def test_who_listens_everywhere_tells_clients_where_it_is(tmp_path: Path) -> Non
     daemon = Daemon("run", "--data", str(tmp_path), *everywhere, NOTIFY_SOCKET="/nobody/here")
     assert daemon.ready.startswith(f"ready: broker {local_address()}:")
     daemon.process.terminate()
-    _, errors = daemon.process.communicate(timeout=30)
+    _, errors = daemon.process.communicate(timeout=90)
     assert daemon.process.returncode == 0
     assert "NOTIFY_SOCKET=/nobody/here" in errors
 

@@ -25,7 +25,7 @@ TOPIC = "Faults"
 BACKENDS = ("mmap", "pool", "uring")
 SEGMENT = 64 << 10
 SECTORS = (512, 4096)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 Count = Callable[[str, int], None]
 

@@ -24,6 +24,7 @@ from congreve.records.record import decode_record
 
 TOPIC = "CrashTest"
 QUEUES = 4
+DISK_S = 60
 
 #: queue, queue offset, physical offset, and the number that the body repeats
 Acknowledged = tuple[int, int, int, int]
@@ -90,15 +91,15 @@ def write_until_killed(root: str, number: int, backend: str, policy: str) -> Non
                 end = put.end
                 number += 1
             if not kept(store, end, backend, policy):
-                sys.exit("the disk did not answer within 10 s")
+                sys.exit(f"the disk did not answer within {DISK_S} s")
             print(lines, end="", flush=True)
 
 
 def kept(store: MessageStore, end: int, backend: str, policy: str) -> bool:
     """Whether all below `end` outlives this process, in the way of the policy."""
     if policy == "SYNC_FLUSH":
-        return store.wait_durable(end, 10)
-    deadline = time.monotonic() + 10
+        return store.wait_durable(end, DISK_S)
+    deadline = time.monotonic() + DISK_S
     while backend != "mmap" and store.backend.durable_offset < end:
         if time.monotonic() > deadline:
             return False
@@ -131,7 +132,7 @@ def write_and_kill(
 def keys_found(store: MessageStore, key: str) -> list[bytes]:
     """Bodies by key, once the index has caught up with the log."""
     assert store.index is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DISK_S
     while store.index.indexed_offset < store.log.max_offset and time.monotonic() < deadline:
         time.sleep(0.002)
     return [decode_record(hit).body for hit in store.query(TOPIC, key, 10, 0, 1 << 60).buffers]

@@ -36,7 +36,8 @@ COMMIT, ROLLBACK = "8", "12"
 ASKED_FOR = (
     16  # two of so many messages: a long campaign leaves millions, none of them asked in vain
 )
-STUCK_S = 30
+ROUNDS_SHARE = 10  # of --kill-rounds
+STUCK_S = 90
 SETTINGS = {
     "flushDiskType": "SYNC_FLUSH",
     "mappedFileSizeCommitLog": str(256 << 10),
@@ -132,6 +133,14 @@ def produce_until_killed(address: str, ledger: Ledger, seed: int) -> None:
         return
 
 
+def await_more(ledger: Ledger, than: int) -> None:
+    """Return when more transactions than these are acknowledged; a busy machine is slow."""
+    deadline = time.monotonic() + STUCK_S
+    while len(ledger.acknowledged) <= than:
+        assert time.monotonic() < deadline, f"{len(ledger.acknowledged)} were acknowledged"
+        time.sleep(0.01)
+
+
 class Topic:
     """What a consumer of the topic gets: how often each number, so far."""
 
@@ -196,7 +205,7 @@ def test_no_transaction_is_forgotten_doubled_or_seen_early(
     ledger, topic, chance = Ledger(), Topic(), random.Random(37)
     namesrv.start()
     try:
-        for number in range(max(1, kill_rounds // 10)):
+        for number in range(max(1, kill_rounds // ROUNDS_SHARE)):
             broker.start()
             assert_none_wrong(topic.look(broker.address), ledger)
             producers = [
@@ -206,8 +215,10 @@ def test_no_transaction_is_forgotten_doubled_or_seen_early(
                 )
                 for i in range(PRODUCERS)
             ]
+            before = len(ledger.acknowledged)
             for producer in producers:
                 producer.start()
+            await_more(ledger, than=before + ROUNDS_SHARE)
             time.sleep(chance.uniform(0.05, 0.4))
             broker.kill()
             for producer in producers:

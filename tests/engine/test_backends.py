@@ -61,7 +61,7 @@ def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
     backend = FaultBackend(PoolBackend(buffers=1, locked=False), slow)
     statuses = []
     with MessageStore(config, backend=backend) as store:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         taken = 0
         while taken < 20 and time.monotonic() < deadline:
             statuses.append(store.put(Record(topic="T", body=b"%d " % taken * 4000)).status)

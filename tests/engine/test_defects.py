@@ -61,7 +61,7 @@ def write_times(root: Path) -> dict[Path, int]:
 def await_next_segment(store: MessageStore, root: Path) -> None:
     """Returns when the segment behind the log's last one, made in the background, is there."""
     base = (store.log.max_offset // SEGMENT + 1) * SEGMENT
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (root / "commitlog" / f"{base:020d}").exists():
         assert time.monotonic() < deadline, f"no segment {base} comes"
         time.sleep(0.002)
@@ -76,7 +76,7 @@ def bodies(store: MessageStore, queue_id: int = 0) -> list[bytes]:
 def keys_found(store: MessageStore, key: str) -> list[bytes]:
     """Bodies by key, once the index has caught up with the log."""
     assert store.index is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while store.index.indexed_offset < store.log.max_offset and time.monotonic() < deadline:
         time.sleep(0.002)
     found = store.query("T", key, 10, 0, START + 1000 * HOUR)

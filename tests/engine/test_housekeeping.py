@@ -145,7 +145,7 @@ def test_a_large_log_is_no_large_memory(tmp_path: Path) -> None:
         body = bytes(1 << 20)
         for _ in range(160):
             store.put(Record(topic="T", body=body))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while resident(tmp_path) > 88 << 20 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert resident(tmp_path) <= 88 << 20

@@ -51,7 +51,7 @@ def put(store: MessageStore, number: int, *, queue_id: int = 0, size: int = 20) 
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

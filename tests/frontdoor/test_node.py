@@ -38,7 +38,7 @@ def test_a_listener_is_called(tmp_path: Path) -> None:
 
 
 async def test_a_program_with_a_loop_sends_and_iterates(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), congreve.serve(tmp_path, **SMALL) as node:
+    async with asyncio.timeout(90), congreve.serve(tmp_path, **SMALL) as node:
         async with node.producer("p") as producer:
             await producer.send(MESSAGE)
         async with node.consumer("c", {"orders": "*"}) as consumer:

@@ -131,7 +131,7 @@ async def member(
 async def take(consumer: PushConsumer, count: int) -> list[bytes]:
     """Iterate until `count` messages have arrived, and mark all of them as consumed."""
     bodies: list[bytes] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for message in consumer:
             bodies.append(message.body)
             if len(bodies) == count:

@@ -337,7 +337,7 @@ async def test_sends_behind_many_queues_with_held_pulls_do_not_wait_for_more_byt
                 for number in range(MANY_SENDS)
             )
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             sent = [await next_answer(producer) for _ in range(MANY_SENDS)]
             pulled = [await next_answer(consumer) for _ in range(MANY_QUEUES)]
         assert {(a.code, a.opaque) for a in sent} == {(0, number) for number in range(MANY_SENDS)}

@@ -144,7 +144,7 @@ async def test_changes_that_failed_are_tried_again_by_themselves(
     with pytest.raises(StoreError):
         await changes.saved()
     assert changes.trouble == "no"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not heard:
             await asyncio.sleep(0.01)
     assert (written, heard, changes.trouble) == ([7], [1], None)

@@ -149,7 +149,7 @@ async def test_sent_back_message_is_done_with_here() -> None:
     group = Group()
     group.fill(0, range(2))
     async with member(group) as consumer:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for message in consumer:
                 await consumer.send_back(message, delay_level=2)
                 if message.queue_offset == 1:

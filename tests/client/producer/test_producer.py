@@ -386,7 +386,7 @@ def test_futures_of_the_sync_producer_call_back() -> None:
                 for _ in range(5)
             ]
             for future in futures:
-                future.result(10)
+                future.result(60)
             assert len(producer.send_many("T", [b"x"])) == 1
         return offsets
 

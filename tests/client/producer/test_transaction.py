@@ -20,7 +20,7 @@ def never(message: ReceivedMessage) -> TransactionState:
 
 
 async def ends(broker: FakeBroker, count: int) -> list[RemotingCommand]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(broker.asked(END)) < count:
             await asyncio.sleep(0.001)
     return broker.asked(END)

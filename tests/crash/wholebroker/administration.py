@@ -120,7 +120,7 @@ class StateRequests(Requests):
         group = self._chance.choice(self._groups)
         offsets = [
             register
-            for key, register in list(self._history.registers.items())
+            for key, register in self._history.registers.copy().items()
             if key[0] == "offset" and key[2] == group
         ]
         for register in offsets:

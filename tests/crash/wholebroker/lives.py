@@ -20,7 +20,7 @@ from wholebroker.session import Session
 from congreve.engine.offline.verify import StoreExaminer
 from congreve.io_backends.files.faulty import Failpoint
 
-STUCK_S = 40
+STUCK_S = 120
 ENDED_EARLY = -1
 LEVELS = " ".join(f"{ms // 1000}s" for ms in LEVELS_MS)
 FILES = {

@@ -18,7 +18,7 @@ from congreve.remoting.messages import fastjson
 
 OWN = ("Shared", "Sent-", "Own-", "%RETRY%", "%DLQ%")
 AT_ONCE = 32
-INDEX_CATCHES_UP_S = 20
+INDEX_CATCHES_UP_S = 60
 
 
 def read_all(broker: str, namesrv: str, history: History) -> Found:

@@ -30,7 +30,7 @@ from congreve.client import (
 from congreve.client.errors import BrokerNotFoundError, RouteNotFoundError
 
 KINDS = ("congreve", "java")
-EVENTUALLY_S = 40
+EVENTUALLY_S = 90
 
 
 def new_group() -> str:
@@ -149,7 +149,7 @@ async def test_waiting_pull_gets_a_message_when_it_comes(cluster: Cluster, topic
         await asyncio.sleep(0.3)
         assert not waiting.done()
         await producer.send(Message(topic=topic, body=b"late"), queue=queue)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(EVENTUALLY_S):
             (message_,) = (await waiting).messages
         assert message_.body == b"late"
 
@@ -236,7 +236,7 @@ async def test_python_and_java_members_share_one_group(
             async with Producer(namesrv, group=new_group()) as producer:
                 for i in range(100):
                     await producer.send(Message(topic=topic, body=b"%d|" % i))
-            waited = call("consumerWait", expected=50, timeoutMs=20_000, quietMs=300)
+            waited = call("consumerWait", expected=50, timeoutMs=60_000, quietMs=300)
             while len(eaters.eaten) < 50:
                 await asyncio.sleep(0.05)
             assert len(eaters.eaten) == 50

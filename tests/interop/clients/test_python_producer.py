@@ -37,7 +37,7 @@ from congreve.remoting.errors import RemotingError
 from .groups import group
 
 KINDS = ("congreve", "java")
-EVENTUALLY_S = 40
+EVENTUALLY_S = 90
 CHECKS = {"transactionCheckInterval": "500", "transactionTimeOut": "300"}
 
 

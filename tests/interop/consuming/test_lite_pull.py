@@ -8,7 +8,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, message
 
-POLL: Json = {"timeoutMs": 30_000}
+POLL: Json = {"timeoutMs": 90_000}
 
 
 @pytest.fixture

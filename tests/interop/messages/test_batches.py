@@ -19,7 +19,8 @@ SEND_BATCH_MESSAGE = 320
 SYSTEM_ERROR = 1
 MESSAGE_ILLEGAL = 13
 SIZE = 24
-RUN_MS = 3_000
+ENOUGH = 40 * SIZE
+RUN_MS = 5_000
 
 
 def batch_of(*members: tuple[bytes, bytes]) -> bytes:
@@ -82,10 +83,14 @@ def test_acknowledged_batches_are_whole_and_no_batch_is_there_in_part(
     where = {"namesrv": namesrv.address, "topic": topic}
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(java.call, "batchesFor", size=SIZE, ms=RUN_MS, **where)
-        sleep(1)
+        with Wire(broker.address) as wire:
+            places = [{"topic": topic, "queueId": str(queue_id)} for queue_id in range(2)]
+            while sum(int(wire.call(GET_MAX_OFFSET, p).fields["offset"]) for p in places) < ENOUGH:
+                assert not sending.done(), sending.result()
+                sleep(0.02)
         broker.kill() if how == "kill" else broker.stop()
         broker.start()
-        sent = sending.result(60)
+        sent = sending.result(120)
     assert sent["failed"] > 0
     stored = defaultdict(list)
     for one in java.call("drain", namesrv=namesrv.address, topics=[topic])["messages"]:

@@ -49,7 +49,7 @@ class Delays(ReplaceableBroker):
         assert {one["status"] for one in results} == {"SEND_OK"}
         return [{**sent, **result} for sent, result in zip(messages, results, strict=True)]
 
-    def delivered(self, wanted: int, timeout_s: float = 40.0) -> list[Json]:
+    def delivered(self, wanted: int, timeout_s: float = 90.0) -> list[Json]:
         """What the topic holds once it holds so many."""
         deadline = time.monotonic() + timeout_s
         while True:

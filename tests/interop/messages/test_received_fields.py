@@ -56,7 +56,7 @@ class Stage:
     """One broker, one connection to it, one topic."""
 
     def __init__(self, broker: servers.BrokerServer) -> None:
-        self.wire = Wire(broker.address, timeout_s=30)
+        self.wire = Wire(broker.address)
         self.topic = f"fields-{uuid.uuid4().hex[:8]}"
         self.group = f"{GROUP}-{uuid.uuid4().hex[:8]}"
 
@@ -69,7 +69,7 @@ class Stage:
 
     def pulled(self, wanted: int = 1, *, topic: str = "", queue_id: int = 1) -> list[Fields]:
         """So many messages of a queue, with the tags code that their entries have."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while True:
             fields = pull_fields(topic or self.topic, queue_id, 0, 32)
             answer = self.wire.call(PULL_MESSAGE, fields)

@@ -12,6 +12,7 @@ import pytest
 from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, Json, body
+from harness.wire import GET_MAX_OFFSET, Wire
 
 REPLY_TOPIC = "InteropCluster_REPLY_TOPIC"
 
@@ -33,7 +34,7 @@ class Asking:
     def responder(self, **options: object) -> None:
         self.call("responderStart", group=f"responders-{self.id}", **options)
 
-    def ask(self, *bodies: str, mode: str = "sync", timeout_ms: int = 20_000) -> list[Json]:
+    def ask(self, *bodies: str, mode: str = "sync", timeout_ms: int = 60_000) -> list[Json]:
         replies: list[Json] = self.call(
             "request", bodies=list(bodies), mode=mode, timeoutMs=timeout_ms
         )["replies"]
@@ -41,7 +42,7 @@ class Asking:
 
     def sent(self, count: int) -> list[Json]:
         """How the first `count` replies were answered."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             sent: list[Json] = self.call("responderSent")["sent"]
             if len(sent) >= count:
@@ -97,12 +98,19 @@ def test_a_reply_finds_its_requester_after_the_broker_was_away(
     broker.start()
     asking = Asking(java, Cluster(namesrv, broker), f"requests-{uuid.uuid4().hex[:8]}")
     asking.cluster.create_topic(java, asking.topic, queues=1)
-    asking.responder(holdMs=5_000)
+    # Long enough for a busy machine to start the broker again.
+    asking.responder(holdMs=10_000)
     with ThreadPoolExecutor(1) as pool:
-        replies = pool.submit(asking.ask, "survivor", timeout_ms=30_000)
+        replies = pool.submit(asking.ask, "survivor", timeout_ms=90_000)
+        with Wire(broker.address) as wire:
+            asked = {"topic": asking.topic, "queueId": "0"}
+            while wire.call(GET_MAX_OFFSET, asked).fields["offset"] == "0":
+                assert not replies.done(), replies.result()
+                time.sleep(0.05)
+        # Until the responder holds it.
         time.sleep(1)
         broker.kill() if how == "kill" else broker.stop()
         broker.start()
-        assert [body(one) for one in replies.result(60)] == [b"re: survivor"]
+        assert [body(one) for one in replies.result(150)] == [b"re: survivor"]
     asking.call("responderStop")
     assert broker.stop() in (0, 143), broker.tail()

@@ -19,7 +19,7 @@ from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
 
 COUNT = 300
-WAIT_S = 20
+WAIT_S = 60
 FILTERS: list[dict[str, str]] = [
     {},
     {"tags": "T1"},

@@ -52,7 +52,7 @@ class Exchange(ReplaceableBroker):
 
     def await_index(self, topic: str, key: str) -> None:
         """The index is filled behind the log: wait for the newest key."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self.query(topic, [key])[key]:
             assert time.monotonic() < deadline, f"{key} is not in the index"
             time.sleep(0.1)
@@ -168,7 +168,7 @@ def test_the_other_broker_serves_every_message_and_hands_the_store_back(
 
     exchange.start(writer)
     assert assert_serves(exchange, topics, sent) == after
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while left is not None and left.exists():
         assert time.monotonic() < deadline, f"{left} is not unlinked"
         time.sleep(0.1)
@@ -226,7 +226,7 @@ def test_groups_and_their_offsets_change_hands_with_the_store(
     exchange.java.mqadmin("updateSubGroup", *namesrv, *broker, "-g", "made", "-r", "9")
     consumer: Json = {"id": exchange.name, "group": "readers", "topic": "groups-0", "instances": 1}
     consumer["sql"] = "UNIQ_KEY IS NOT NULL"
-    wait: Json = {"id": exchange.name, "timeoutMs": 30_000, "quietMs": 500}
+    wait: Json = {"id": exchange.name, "timeoutMs": 60_000, "quietMs": 500}
     load: Json = {"topic": "groups-0", "mode": "sync", "size": 20}
     exchange.call("load", count=60, **load)
     exchange.call("consumerStart", **consumer)

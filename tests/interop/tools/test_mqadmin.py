@@ -31,7 +31,7 @@ def filled(java: Driver, cluster: Cluster) -> Json:
         for i in range(3)
     ]
     sent = java.call("send", messages=messages, queueId=1, **where)["results"]
-    java.call("consumerWait", id=topic, expected=3, timeoutMs=20_000, quietMs=200)
+    java.call("consumerWait", id=topic, expected=3, timeoutMs=60_000, quietMs=200)
     java.call("consumerStop", id=topic)
     return {"topic": topic, "group": group, "sent": sent}
 
@@ -200,7 +200,7 @@ def test_offsets_are_reset_by_time(
 ) -> None:
     where = {"namesrv": cluster.namesrv.address, "topic": topic}
     group: Json = {"id": topic, "group": f"group-{topic}", "instances": 1, **where}
-    everything: Json = {"expected": 40, "timeoutMs": 20_000, "quietMs": 200}
+    everything: Json = {"expected": 40, "timeoutMs": 60_000, "quietMs": 200}
     java.call("consumerStart", **group)
     java.call("load", mode="sync", count=40, size=16, **where)
     java.call("consumerWait", id=topic, **everything)
@@ -244,7 +244,7 @@ def test_queries_of_a_message(mqadmin: Console, filled: Json) -> None:
 def test_send_message_and_print(
     java_binary: Driver, cluster: Cluster, mqadmin: Console, topic: str
 ) -> None:
-    # With binary headers: this mqadmin command works once in a JVM, its producer is static.
+    # With binary headers.
     (row,) = Console(java_binary, cluster).rows(
         "sendMessage", "-t", topic, "-p", "hello", "-k", "k9", "-c", "T9"
     )

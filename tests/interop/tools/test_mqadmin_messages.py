@@ -41,7 +41,6 @@ def test_messages_are_printed_and_counted_by_queue(mqadmin: Console, filled: str
 
 
 def test_messages_are_consumed_from_an_offset(mqadmin: Console, filled: str) -> None:
-    # Once in a JVM: the command ends its consumer for good.
     place = ("-t", filled, "-b", "broker-a", "-i", "2", "-o", "3")
     out = mqadmin("consumeMessage", *place, "-g", f"group-{uuid.uuid4().hex[:8]}")
     assert "Consume ok" in out
@@ -56,7 +55,7 @@ def test_a_consumer_s_trace_is_found_by_the_message_s_id(
     mqadmin("updateTopic", "-t", TRACES, "-r", "1", "-w", "1", broker=True)
     java.call("consumerStart", topic=topic, instances=1, trace=True, **group, **where)
     (sent,) = java.call("send", messages=[message(topic, b"0|")], **where)["results"]
-    java.call("consumerWait", id=topic, expected=1, timeoutMs=20_000, quietMs=200)
+    java.call("consumerWait", id=topic, expected=1, timeoutMs=60_000, quietMs=200)
     eventually(
         lambda: mqadmin("queryMsgTraceById", "-i", sent["msgId"]),
         rf"Sub +{group['group']} .* success",

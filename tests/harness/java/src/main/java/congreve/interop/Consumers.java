@@ -86,6 +86,8 @@ final class Consumers {
             request.getString("group"), request.getBooleanValue("trace"));
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
+        // A message that its listener has taken is in the offsets that a stopped member leaves.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         String from = request.getString("from");
         consumer.setConsumeFromWhere(from == null
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.valueOf(from));
