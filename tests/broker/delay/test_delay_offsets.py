@@ -1,0 +1,37 @@
+"""What delayOffset.json says is believed when its checksum is right, or the reference wrote it."""
+
+import pytest
+
+from congreve.broker.delay.levels import DelayOffsets
+from congreve.errors import CongreveError
+from congreve.remoting.messages import fastjson
+
+OFFSETS = DelayOffsets(offset_table={1: 12, 2: 0, 18: 1 << 40}, log_end=4_096).sealed()
+
+
+def read(text: str) -> DelayOffsets:
+    said = DelayOffsets.from_tree(fastjson.loads(text))
+    said.check()
+    return said
+
+
+def test_no_flipped_bit_in_the_file_is_believed() -> None:
+    saved = fastjson.dumps_pretty(OFFSETS).encode()
+    assert read(saved.decode()) == OFFSETS
+    for at in range(8 * len(saved)):
+        spoilt = bytearray(saved)
+        spoilt[at // 8] ^= 1 << at % 8
+        try:
+            said = read(spoilt.decode())
+        except (ValueError, CongreveError):
+            continue
+        assert said == OFFSETS, spoilt
+
+
+def test_a_file_of_ours_without_its_checksum_is_not_believed() -> None:
+    with pytest.raises(ValueError, match="checksum"):
+        read('{"logEnd":4096,"offsetTable":{1:12}}')
+
+
+def test_a_file_of_the_reference_is_taken_as_it_is() -> None:
+    assert read('{"offsetTable":{1:12}}').offset_table == {1: 12}
