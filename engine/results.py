@@ -6,7 +6,7 @@ import msgspec
 
 
 class PutStatus(Enum):
-    """RocketMQ: PutMessageStatus."""
+    """The result of a put (RocketMQ: PutMessageStatus)."""
 
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
@@ -22,7 +22,10 @@ class PutStatus(Enum):
 
 
 class PutResult(msgspec.Struct, frozen=True):
-    """Where a message (or a batch's first) lies; offsets are -1 where it was refused."""
+    """The place of a stored message, or a batch's first; offsets are -1 if it was refused.
+
+    RocketMQ: PutMessageResult, AppendMessageResult.
+    """
 
     status: PutStatus
     physical_offset: int = -1
@@ -30,7 +33,7 @@ class PutResult(msgspec.Struct, frozen=True):
     queue_offset: int = -1
     store_timestamp: int = 0
     message_ids: str = ""  # offset ids, joined by ','
-    why: str = ""  # what the disk said, where that is the reason
+    why: str = ""  # the disk's error, if that is the reason
 
     @property
     def refusal(self) -> str:

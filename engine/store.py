@@ -75,7 +75,7 @@ class MessageStore:
         self.config = config
         self.clock = Clock() if clock is None else clock
         self.files = files
-        """Where all files are but the log's segments, which `backend` has."""
+        """The file layer of all files but the log's segments, which `backend` has."""
         self.backend = make_backend(config, files) if backend is None else backend
         self.on_arrival = on_arrival
         self.queues = QueueTable(
@@ -130,16 +130,16 @@ class MessageStore:
             request=self.backend.request,
         )
         self._open = False
-        self._no_room: str | None = None  # why the last message found none
+        self._no_room: str | None = None  # why the last message found no space
 
     # --- life
 
     def start(self) -> None:
         """Lock, load, recover, then serve.
 
-        Raises StoreLockedError where another broker uses the folder, before it changes anything
-        (D11), StoreError where there are queues but no log (its folder is not mounted, or was
-        moved), and StoreError or BackendError where a file or the disk fails.
+        Raises StoreLockedError, without a change, if another broker uses the folder (D11),
+        StoreError if there are queues but no log (its folder is not mounted, or was moved), and
+        StoreError or BackendError if a file or the disk fails.
         """
         self._lock.acquire()
         try:
@@ -179,7 +179,7 @@ class MessageStore:
         self.recovery = recovery.run()
         if self.queues.light_topics:
             logger.warning(
-                "left %d light message queues (%s) as they are: this broker does not serve them",
+                "ignoring %d light message queues (%s): this broker does not serve them",
                 *(self.queues.light_topics, LIGHT_PREFIX),
             )
         self._late_checks = LateChecks(self.repair, recovery.unchecked)
@@ -203,8 +203,8 @@ class MessageStore:
             raise StoreError(f"cannot list {error.filename}: {error.strerror}") from error
         if without_log:
             raise StoreError(
-                f"{folder} holds no log, but {queues} holds the queues of one: bring the log's "
-                f"folder back, or remove {queues} to begin with an empty store"
+                f"{folder} holds no log, but {queues} holds its queues: restore the log's "
+                f"folder, or remove {queues} to start with an empty store"
             )
 
     def _mark_running(self) -> None:
@@ -215,7 +215,7 @@ class MessageStore:
             raise StoreError(f"cannot write {self.config.abort_path}: {error.strerror}") from error
 
     def _retreat(self) -> None:
-        """Undo a failed start: stop the threads, release the lock, remove what a new folder got."""
+        """Undo a failed start: stop the threads, release the lock, remove new files."""
         if self.index is not None:
             self.index.stop()
         try:
@@ -235,7 +235,7 @@ class MessageStore:
     def close(self) -> None:
         """Make everything durable, write the checkpoints, release the lock; idempotent.
 
-        The mark of an unclean stop (RocketMQ: abort) stays where the store failed.
+        If the store has failed, the marker of an unclean stop stays (RocketMQ: abort).
         """
         if not self._open:
             return
@@ -276,15 +276,15 @@ class MessageStore:
     ) -> None:
         self.close()
 
-    # --- in
+    # --- puts
 
     @property
     def writable(self) -> bool:
-        """Whether the store takes messages now."""
+        """Whether the store accepts messages now."""
         return self.check_writable() is None
 
     def check_writable(self) -> str | None:
-        """Why a message would be refused now; None while messages are taken."""
+        """Why the store would refuse a message now; None while it accepts messages."""
         return self.health.reason() if self._open else "the store is not open"
 
     def trouble(self) -> str | None:
@@ -318,7 +318,7 @@ class MessageStore:
         )
 
     def put_batch(self, record: Record, batch: bytes) -> PutResult:
-        """A batch body (docs/formats/record.md); `record` gives what its members share."""
+        """Append a batch body (docs/formats/record.md); `record` has the members' common fields."""
         queue = self.queues.get(record.topic, record.queue_id)
         return self._put(
             record, queue, lambda: self.log.append_records(record, batch, queue), len(batch)
@@ -345,7 +345,7 @@ class MessageStore:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except (BackendError, MemoryError) as error:
             if self._no_room is None:
-                logger.error("no room for a message: %s", error)
+                logger.error("no space for a message: %s", error)
             self._no_room = str(error) or "out of memory"
             return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room)
         self.after_append(done.end)
@@ -370,21 +370,21 @@ class MessageStore:
         )
 
     def _tags_code(self, record: Record) -> int | None:
-        """For a parked message the time in ms at which it is due (computeDeliverTimestamp)."""
+        """The due time of a parked message in ms (computeDeliverTimestamp); None for others."""
         if record.topic not in PARKED:
             return None
         return self.config.parking.entry_time(record.topic, record.properties, self.clock.now())
 
     @property
     def limits(self) -> Limits:
-        """How much one get() returns."""
+        """The limits of one get()."""
         return self._reader.limits
 
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
-        """Wait until all below `upto` survives a power cut; False on a timeout or failure."""
+        """Wait until `upto` is durable; False after a timeout or failure."""
         return self.backend.wait_durable(upto, timeout_s)
 
-    # --- out
+    # --- reads
 
     def get(
         self,
@@ -400,19 +400,19 @@ class MessageStore:
         """Messages of a queue from `offset` on (RocketMQ: getMessage).
 
         It repairs a damaged entry, which may take a second; without `repair` it returns the status
-        DAMAGED, and the caller gives the entry at `next_offset` to `repairs`.
+        DAMAGED, and the caller passes the entry at `next_offset` to `repairs`.
         """
         queue = self.queues.get(topic, queue_id)
         return self._reader.get(queue, offset, max_count, tag_codes, records, repair)
 
     def read(self, physical_offset: int) -> memoryview | None:
-        """The whole record that begins there; None where no valid one does."""
+        """The record that begins at this offset; None if there is no valid one."""
         return self.log.read(physical_offset)
 
     def record_at(self, physical_offset: int, *, repair: bool = True) -> memoryview | None:
-        """The same, but only a record that its consume queue leads to.
+        """read(), but only for a record that its consume queue leads to.
 
-        For offsets that a client chose: a message's body may hold bytes that look like a record.
+        For offsets from a client: a message's body may hold bytes that look like a record.
         A damaged entry is treated as in place_of().
         """
         found = self.log.read(physical_offset)
@@ -426,15 +426,15 @@ class MessageStore:
         return found if place == physical_offset else None
 
     def place_of(self, queue: ConsumeQueue, offset: int, *, repair: bool = True) -> int | None:
-        """Where in the log the record of a queue's entry lies; None without one.
+        """The physical offset of the record of a queue's entry; None without one.
 
         It repairs a damaged entry, which may take a second; without `repair` it raises
-        DamagedEntryError, and the caller gives that entry to `repairs`.
+        DamagedEntryError, and the caller passes that entry to `repairs`.
         """
         if not queue.min <= offset < queue.max:
             return None
         if queue[offset][1] == FILLER_SIZE:
-            return None  # the log was searched for its record before
+            return None  # a repair has found no record for it
         if not self.repair.leads(queue, offset):
             if not repair:
                 raise DamagedEntryError(queue, offset)
@@ -462,12 +462,12 @@ class MessageStore:
         return found
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """First offset that can be read; -1 where there is no such queue."""
+        """First readable offset; -1 if the queue does not exist (getMinOffsetInQueue)."""
         queue = self.queues.find(topic, queue_id)
         return -1 if queue is None else queue.min
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Offset of the next message; 0 where there is no such queue."""
+        """Offset of the next message; 0 if the queue does not exist (getMaxOffsetInQueue)."""
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max
 
@@ -477,7 +477,7 @@ class MessageStore:
         return 0 if queue is None else queue.offset_at_time(timestamp_ms, self._store_time_of)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time in ms of one message, -1 where it is not there."""
+        """Store time of one message in ms; -1 without one."""
         queue = self.queues.find(topic, queue_id)
         if queue is None or not queue.min <= offset < queue.max:
             return -1
@@ -499,7 +499,7 @@ class MessageStore:
     # --- topics, cleaning, figures
 
     def delete_topic(self, topic: str) -> int:
-        """Remove a topic's queues; its records go with their segments. How many queues it had."""
+        """Remove a topic's queues; returns their number. Records expire with their segments."""
         removed = self.remove_topic(topic)
         self.checkpoint()
         return removed
@@ -531,7 +531,7 @@ class MessageStore:
         return removed
 
     def drop_queues_before(self, topic: str, log_end: int) -> int:
-        """Empty a topic's queues whose records all lie before this in the log; how many.
+        """Empty a topic's queues with records only before `log_end`; returns their number.
 
         The caller writes a checkpoint afterwards.
         """
@@ -556,7 +556,7 @@ class MessageStore:
         return [topic for topic in topics if topic not in used and topic not in NEVER_UNUSED]
 
     def clean_expired(self) -> None:
-        """Delete expired segments soon, whatever the hour."""
+        """Delete expired segments soon, at any hour."""
         self._housekeeping.clean_soon()
 
     def stats(self) -> StoreStats:

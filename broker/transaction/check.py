@@ -132,7 +132,7 @@ class TransactionCheckService:
     def _look_at(self, offset: int, begin: int) -> None:
         half = self._service.half_at(offset, repair=False)
         if half is None:
-            logger.error("half message %d is gone from the log, its transaction is lost", offset)
+            logger.error("half message %d has expired, its transaction is lost", offset)
             self._service.settle_lost(offset)
             return
         if half.store_timestamp >= begin:
@@ -172,11 +172,11 @@ class TransactionCheckService:
         self._topics.create_internal(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         put = self._service.give_up(half, offset, times)
         if put.status is not PutStatus.PUT_OK:
-            logger.error("half message %d is not given up: %s", offset, put.status.name)
+            logger.error("cannot give up half message %d: %s", offset, put.status.name)
             return
         self._asked.pop(offset, None)
         logger.error(
-            "half message %d (%s of group %s), asked for %d times, now lies in %s as %s",
+            "half message %d (%s of group %s) had %d checks and is now in %s as %s",
             offset,
             half.properties.get(properties.UNIQ_KEY),
             half.properties.get(properties.PRODUCER_GROUP),
@@ -193,7 +193,7 @@ class TransactionCheckService:
     def _moved(self, half: Record, offset: int, times: int) -> Record | None:
         put = self._service.put_back(half, offset, times)
         if put.status is not PutStatus.PUT_OK:
-            logger.error("half message %d is not put back: %s", offset, put.status.name)
+            logger.error("cannot copy half message %d: %s", offset, put.status.name)
             return None
         if offset in self._asked:
             self._asked[put.queue_offset] = self._asked.pop(offset)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class EndTransactionProcessor:
-    """END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
+    """END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE (RocketMQ: EndTransactionProcessor)."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class EndTransactionProcessor:
         return self._answer(request, connection, put)
 
     def resume(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
-        """Make a half message of one that was given up: its producers are asked again."""
+        """Store a given-up message as a half message again, so that its checks restart."""
         header = ResumeCheckHalfMessageRequestHeader.read(request)
         try:
             _, physical_offset = parse_offset_message_id(header.msg_id or "")
@@ -89,7 +89,7 @@ class EndTransactionProcessor:
         if record is None or record.topic != TRANS_CHECK_MAX_TIME_TOPIC:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{header.msg_id} names no message of {TRANS_CHECK_MAX_TIME_TOPIC}",
+                f"{header.msg_id} is not the id of a message in {TRANS_CHECK_MAX_TIME_TOPIC}",
             )
         return self._answer(request, connection, self._service.resume(record))
 

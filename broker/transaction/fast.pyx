@@ -48,7 +48,7 @@ cdef enum:
 
 
 cdef bint read_end_header(const Header *header, EndHeader *ask) noexcept nogil:
-    """False when a field is missing or no number, or when a check led to the request."""
+    """False if a field is missing or not a number, or if the request answers a check."""
     cdef Slice key
     cdef Slice value
     cdef int32_t i
@@ -78,7 +78,7 @@ cdef bint read_end_header(const Header *header, EndHeader *ask) noexcept nogil:
 
 
 cdef inline bint is_odd(const uint8_t *name, Py_ssize_t length) noexcept nogil:
-    """Names of a copy or of a delayed message, which Python ends."""
+    """Whether the property is that of a copy or a delayed message, which Python ends."""
     return (
         is_text(name, length, TRANSACTION_CHECK_TIMES) or is_text(name, length, DELAY)
         or is_text(name, length, TRANSACTION_PREPARED_QUEUE_OFFSET)
@@ -200,7 +200,7 @@ cdef class TransactionPath:
         return END_DONE
 
     cdef bint find(self, const EndHeader *ask, RecordView *half) noexcept nogil:
-        """Read the half message in the open segment; False unless it is what the request names."""
+        """Read the half message in the open segment; False unless the request names it."""
         cdef int64_t at
         if self.log.active is None:
             return False

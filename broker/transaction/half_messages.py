@@ -1,9 +1,9 @@
 """The records of transactional messages in the log (RocketMQ: TransactionalMessageBridge).
 
-A half message lies in queue 0 of the half topic and names its real target in properties. Each
-half message that is settled (committed, rolled back, copied or given up) gets an op record, whose
-body is its queue offset. A committed message is a record of its own in the real
-topic (records.restore makes it). No function here changes its argument.
+A half message is in queue 0 of the half topic and has its real topic in properties. Each half
+message that is settled (committed, rolled back, copied or given up) gets an op record, whose body
+is its queue offset. A committed message is a separate record in the real topic (records.restore
+builds it). No function here changes its argument.
 """
 
 import msgspec
@@ -50,8 +50,8 @@ def without_transaction(record: Record) -> Record:
 def half_message(record: Record) -> Record:
     """The half message of `record`; its transaction type is cleared, because it has a queue entry.
 
-    Check times and first offset of the sender are dropped: a restart would take the message for a
-    copy of another half message, and settle it.
+    It drops a sender's own check times and first offset: otherwise a restart would treat the
+    message as a copy of another half message, and settle it.
     """
     stored = {name: text for name, text in record.properties.items() if name not in _OF_COPIES}
     half = parked(record, TRANS_HALF_TOPIC, TRANS_QUEUE_ID, stored)
@@ -88,7 +88,7 @@ def op_record(half_offset: int, store_host: Host, now_ms: int) -> Record:
 
 
 def put_back(half: Record, check_times: int) -> Record:
-    """A copy for the end of the half queue, which names the first half message.
+    """A copy for the end of the half queue, with the offset of the first half message.
 
     It keeps the user's flag (D21).
     """
@@ -119,7 +119,7 @@ def given_up(half: Record, check_times: int) -> Record:
 
 
 def resumed(given_up_message: Record) -> Record:
-    """A half message of one that was given up; its checks count from 0."""
+    """A given-up message as a half message again; its checks count from 0."""
     stored = dict(given_up_message.properties)
     stored.pop(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
     stored[properties.TRANSACTION_CHECK_TIMES] = "0"
@@ -151,7 +151,7 @@ def is_commit_of(record: Record, half: Record) -> bool:
 
 
 def identity(half: Record) -> str:
-    """A name that a half message shares with all its copies, also those of the reference."""
+    """A name shared by a half message and all its copies, including the reference's."""
     key = half.properties.get(properties.UNIQ_KEY)
     if key is not None:
         return f"{half.properties.get(properties.PRODUCER_GROUP)} {key}"

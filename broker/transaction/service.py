@@ -1,8 +1,8 @@
 """Half messages and their ends, in the store (RocketMQ: TransactionalMessageServiceImpl).
 
 A commit appends the record in the real topic and directly behind it an op record. `window` has the
-settled half messages, so that none is delivered twice: neither by a second END_TRANSACTION nor by
-one that names an older copy (D22).
+settled half messages, so that neither a second END_TRANSACTION nor one for an older copy delivers a
+message again (D22).
 """
 
 import logging
@@ -42,7 +42,10 @@ class _Mark(NamedTuple):
 
 
 class TransactionService:
-    """The transactions of one store; only the thread that appends may call it."""
+    """The transactions of one store (RocketMQ: TransactionalMessageServiceImpl).
+
+    Only the appending thread may call it.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class TransactionService:
         return self._store.put(half_messages.half_message(record))
 
     def find(self, physical_offset: int, *, repair: bool = True) -> Record | None:
-        """The half message, or a copy of one, at a physical offset; None when it is none.
+        """The half message, or a copy of one, at a physical offset; None for any other record.
 
         For a damaged entry of the half queue it acts as MessageStore.place_of().
         """
@@ -136,15 +139,15 @@ class TransactionService:
         return put
 
     def resume(self, given_up: Record) -> PutResult:
-        """Make a half message of one that was given up."""
+        """Store a given-up message as a half message again."""
         return self._store.put(half_messages.resumed(given_up))
 
     def settle_lost(self, offset: int) -> None:
-        """Settle a half message whose record is gone; it needs no op record."""
+        """Settle a half message whose record has expired; it needs no op record."""
         self.window.add(offset)
 
     def copy_counts(self, copy: Record) -> None:
-        """Recovery found this copy: requests that name an older one mean it."""
+        """Use this copy, which recovery found, for requests that name an older one."""
         self._newest[half_messages.identity(copy)] = copy.queue_offset
 
     def _settle(self, half: Record, offset: int) -> PutResult | None:
@@ -172,7 +175,7 @@ class TransactionService:
     # --- progress
 
     def save_progress(self) -> None:
-        """Commit the offsets of both queues from which the next start, or a Java broker, goes on.
+        """Commit the offsets of both queues from which the next start, or a Java broker, continues.
 
         They cover only records that are durable. The next start reads op records from the last
         mark whose half messages are all settled.

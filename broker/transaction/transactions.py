@@ -53,7 +53,7 @@ class Transactions:
             service=self.service,
             clock=clock,
         )
-        # The reference does not know this file: it lies among Congreve's own state files.
+        # RocketMQ has no such file, so it is among Congreve's own state files.
         self._file = StateFile(
             str(Path(config.store.own_dir) / "transactionChecks.json"), files=store.files
         )
@@ -87,7 +87,7 @@ class Transactions:
             self._path.ends_transactions = not self._config.is_slave
 
     def load(self) -> None:
-        """Recover from an open store; consumer offsets are loaded, no request was served yet."""
+        """Recover from an open store, after loading offsets and before the first request."""
         self._file.load(self._load_checks)
         self._recovery.run()
 

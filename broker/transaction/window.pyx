@@ -1,4 +1,4 @@
-"""Which half messages are settled."""
+"""The settled half messages, one bit each."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t

@@ -1,4 +1,4 @@
-"""A store's files as they lie in its folder, for programs that only read (no lock, no recovery)."""
+"""A store's files, for programs that only read (no lock, no recovery)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ Entries = np.ndarray[Any, np.dtype[np.void]]
 class QueueFile:
     """The entries of one queue, offsets [min_offset, max_offset), read while a broker may append.
 
-    What the log has no more and filler lie before `min_offset`; `max_offset` is as it was when the
-    object was made, or when what is not readable yet was cut off. StoreFormatError where the files
-    do not follow each other.
+    Filler and entries of expired records are before `min_offset`; `max_offset` is that of the
+    object's creation, or of cut_off(). Raises StoreFormatError if a file is missing in between.
     """
 
     def __init__(self, files: Sequence[tuple[int, Path, int]], log_begin: int) -> None:
@@ -33,7 +32,7 @@ class QueueFile:
             if number + 1 < len(files) and base + size != files[number + 1][0]:
                 raise StoreFormatError(
                     f"{path} has {size} bytes and {files[number + 1][1].name} does not begin "
-                    "behind it: one of them is no file of this queue"
+                    "behind it: one of them is not a file of this queue"
                 )
             if size >= ENTRY_SIZE:
                 entries = _map(path, size).array(CONSUME_QUEUE_ENTRY)
@@ -45,9 +44,9 @@ class QueueFile:
             self.min_offset = _first(lambda i: self._alive(i, log_begin), first, self.max_offset)
 
     def entries(self, start: int, stop: int) -> Entries:
-        """Entries of [start, stop) as CONSUME_QUEUE_ENTRY, clipped to what is there.
+        """Entries of [start, stop) as CONSUME_QUEUE_ENTRY, clipped to the existing ones.
 
-        A view of the mapped file where one file holds them all, else a copy.
+        A view of the mapped file if one file holds them all, else a copy.
         """
         start, stop = max(start, self.min_offset), min(stop, self.max_offset)
         parts = [
@@ -62,7 +61,7 @@ class QueueFile:
     def offset_from(self, reached: Callable[[int, int], bool]) -> int:
         """First offset whose record is `reached(physical_offset, size)`, else max_offset.
 
-        A binary search: what is reached must stay so to the queue's end.
+        A binary search: all records behind a reached one must be reached, too.
         """
 
         def there(offset: int) -> bool:
@@ -72,7 +71,7 @@ class QueueFile:
         return _first(there, self.min_offset, self.max_offset)
 
     def cut_off(self, end: int) -> None:
-        """Have the queue end at an offset at or before its end."""
+        """End the queue at an offset at or before its end."""
         self.max_offset = min(self.max_offset, end)
 
     def _at(self, offset: int) -> Any:
@@ -89,20 +88,22 @@ class QueueFile:
 class StoreFiles:
     """The commit log and consume queues under one storePathRootDir, read while a broker may write.
 
-    Segments are mapped when they are first asked for and stay mapped as long as this object lives.
-    What is no segment and no queue is not looked at. Raises StoreFormatError.
+    Segments are mapped at their first use and stay mapped as long as this object lives. Foreign
+    files are ignored. Raises StoreFormatError.
     """
 
     def __init__(self, root: Path, commit_log: Path | None = None) -> None:
         self.root = root
         self._folder = commit_log or root / "commitlog"
         if not self._folder.is_dir():
-            raise StoreFormatError(f"{root} is no store: there is no folder {self._folder}")
+            raise StoreFormatError(
+                f"{root} is not a store: the folder {self._folder} does not exist"
+            )
         self._mapped: dict[int, Mapping] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Look for segments that came or went, and whether a broker has the store."""
+        """Look for new and deleted segments, and whether a broker has the store."""
         self.live = is_held(str(self.root / "lock"))
         found = _numbered(self._folder)
         self._segments = {base: path for base, path, _ in found}
@@ -118,7 +119,7 @@ class StoreFiles:
             if size != self._segment_size or (base - self.log_begin) % self._segment_size:
                 raise StoreFormatError(
                     f"{path} has {size} bytes, but {self._segments[bases[1]].name} begins "
-                    f"{self._segment_size} behind the first: one of them is no segment of this "
+                    f"{self._segment_size} behind the first: one of them is not a segment of this "
                     "log, or one between them is missing"
                 )
         for gone in self._mapped.keys() - self._segments.keys():
@@ -132,16 +133,16 @@ class StoreFiles:
         return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
 
     def queues(self, topic: str) -> list[int]:
-        """Ids of the topic's queues, ascending; StoreFormatError when there is no such topic."""
+        """Ids of the topic's queues, ascending. Raises StoreFormatError for an unknown topic."""
         folder = self.root / "consumequeue" / topic
         if not folder.is_dir():
-            raise StoreFormatError(f"{self.root} holds no topic {topic!r}")
+            raise StoreFormatError(f"{self.root} has no topic {topic!r}")
         return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
 
     def queue(self, topic: str, queue_id: int) -> QueueFile:
-        """A queue as it is now; one without files is empty.
+        """The queue's present entries; a queue without files is empty.
 
-        While a broker has the store, without messages that it has not written to the log's files.
+        If a broker has the store, without messages that it has not written to the log's files.
         """
         folder = self.root / "consumequeue" / topic / str(queue_id)
         queue = QueueFile(_numbered(folder) if folder.is_dir() else [], self.log_begin)
@@ -150,15 +151,15 @@ class StoreFiles:
         return queue
 
     def segment_base(self, physical_offset: int) -> int:
-        """Where the segment begins that a physical offset lies in."""
+        """The base offset of the segment with a physical offset."""
         if not self._segment_size:
             raise StoreFormatError(f"{self._folder} has no segment")
         return physical_offset - (physical_offset - self.log_begin) % self._segment_size
 
     def runs(self, physical_offsets: Any) -> Iterator[tuple[int, slice]]:
-        """Ascending physical offsets by the segment that they lie in: where it begins, and which.
+        """Ascending physical offsets by segment: its base offset, and the slice of the offsets.
 
-        An offset behind the last segment counts to that which would follow.
+        An offset behind the last segment belongs to the segment that would follow.
         """
         start = 0
         while start < len(physical_offsets):
@@ -169,9 +170,9 @@ class StoreFiles:
             start = stop
 
     def segment(self, base: int) -> Mapping:
-        """The bytes of the segment that begins there; a torn last one has fewer than the others.
+        """The bytes of the segment with this base; a torn last one has fewer than the others.
 
-        StoreFormatError when it is gone.
+        Raises StoreFormatError if it has expired.
         """
         mapped = self._mapped.get(base)
         if mapped is None:
@@ -180,15 +181,16 @@ class StoreFiles:
             path = self._segments.get(base)
             if path is None:
                 raise StoreFormatError(
-                    f"{self._folder} has no segment for physical offset {base} any more"
+                    f"{self._folder} no longer has a segment for physical offset {base}"
                 )
             mapped = self._mapped[base] = _map(path, path.stat().st_size)
         return mapped
 
     def record(self, physical_offset: int, size: int) -> memoryview:
-        """The bytes of one record, fewer where the segment ends; StoreFormatError when it is gone.
+        """The bytes of one record, fewer at the end of the segment.
 
-        A negative or huge `size` is cut to what the segment holds.
+        A negative or too large `size` is clipped to the segment. Raises StoreFormatError if the
+        record has expired.
         """
         base = self.segment_base(physical_offset)
         start = physical_offset - base
@@ -196,7 +198,7 @@ class StoreFiles:
 
 
 def _first(holds: Callable[[int], Any], start: int, stop: int) -> int:
-    """First of [start, stop) for which `holds` is true, and with it for all behind; else stop."""
+    """First of [start, stop) from which on `holds` is true, else stop."""
     while start < stop:
         middle = (start + stop) // 2
         if holds(middle):
@@ -218,6 +220,6 @@ def _numbered(folder: Path) -> list[tuple[int, Path, int]]:
     found = []
     for path in folder.iterdir():
         if path.name.isdecimal() and len(path.name) == 20:
-            with suppress(FileNotFoundError):  # it expired since the folder was listed
+            with suppress(FileNotFoundError):  # it has expired since the listing
                 found.append((int(path.name), path, path.stat().st_size))
     return sorted(found)

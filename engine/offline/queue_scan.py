@@ -11,20 +11,20 @@ from congreve.engine.offline.files import Entries, StoreFiles
 from congreve.records.columns.builder import RecordColumns
 
 WINDOW = 32_768
-"""Entries that are looked at together."""
+"""Entries to read at once."""
 BATCH_ROWS = 32_768
 BATCH_BYTES = 16 << 20
-"""Rows and bytes of records that a batch has at most; one record at least, however large."""
+"""Most rows and bytes of records in a batch, which has at least one record."""
 EXT_ADDRESS = -(2**31)
 
 ReadEntries = Callable[[int, int], Entries]
-"""Entries of the offsets [start, stop), which must be there."""
+"""A function that returns the entries of the offsets [start, stop), which must exist."""
 Int32s = np.ndarray[Any, np.dtype[np.int32]]
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class EntryColumns(NamedTuple):
-    """What entries say, one array each."""
+    """The fields of entries, one array each."""
 
     physical_offsets: Int64s
     sizes: Int32s
@@ -44,14 +44,14 @@ def entry_windows(
 ) -> Iterator[EntryColumns]:
     """Entries of the offsets [start, stop), WINDOW at a time.
 
-    With `codes`, only those that may have one of these tags codes: a match is no proof.
+    With `codes`, only those with one of these tags codes, which are hashes and may collide.
     """
     for first in range(start, stop, WINDOW):
         entries = read(first, min(first + WINDOW, stop))
         offsets = np.arange(first, first + len(entries), dtype=np.int64)
         if codes is not None:
             hashes = entries["tags_code"].astype(np.int64)
-            # An address in a consumequeue_ext file stands where its unit has the hash.
+            # The entry may have an address in a consumequeue_ext file in place of the hash.
             mask = _among(hashes, codes) | (hashes < EXT_ADDRESS)
             entries, offsets = entries[mask], offsets[mask]
         yield EntryColumns(
@@ -65,9 +65,9 @@ def entry_windows(
 def gather_batches(
     files: StoreFiles, windows: Iterator[EntryColumns], gather: RecordColumns
 ) -> Iterator[None]:
-    """Let `gather` take the records of all entries; the caller takes a batch at each step.
+    """Add the records of all entries to `gather`; the caller takes a batch at each step.
 
-    Raises CorruptRecordError or StoreFormatError for a record that is not what its entry says.
+    Raises CorruptRecordError or StoreFormatError for a record that does not match its entry.
     """
     held = 0
     for window in windows:

@@ -1,4 +1,4 @@
-"""A store's folder examined while no broker runs on it; nothing on disk changes."""
+"""Inspection and verification of a store's folder, which changes no file."""
 
 import os
 from collections import Counter
@@ -33,10 +33,10 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
 
 class StoreInfo(msgspec.Struct, frozen=True):
-    """What lies in a store's folder; physical offsets [log_begin, log_end), times in ms."""
+    """The content of a store's folder; physical offsets [log_begin, log_end), times in ms."""
 
     root: str
-    clean: bool  # the last stop was one
+    clean: bool  # whether the last stop was clean
     segment_size: int
     segments: int
     log_begin: int
@@ -46,11 +46,11 @@ class StoreInfo(msgspec.Struct, frozen=True):
     checkpoint_timestamp: int
     index_files: int
     queues: list[QueueInfo]
-    problems: list[str]  # segments that are missing or cut; what verify finds is more
+    problems: list[str]  # missing and truncated segments; verify() finds more
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """What a whole reading of a store found; `problems` are sentences, at most `limit` of them."""
+    """The result of a verification; `problems` are sentences, at most `limit` of them."""
 
     records: int
     bytes: int
@@ -60,32 +60,32 @@ class VerifyReport(msgspec.Struct, frozen=True):
 
 
 class StoreExaminer:
-    """`congreve store info|verify`. Raises StoreError where there is no store to examine."""
+    """Inspects a store for `congreve store info|verify`. Raises StoreError without a store."""
 
     def __init__(self, root: str, commit_log_dir: str = "") -> None:
         self._root = Path(root)
         self._log_folder = Path(commit_log_dir) if commit_log_dir else self._root / "commitlog"
         if not self._log_folder.is_dir():
-            raise StoreError(f"{root} holds no store: there is no folder {self._log_folder}")
+            raise StoreError(f"{root} is not a store: the folder {self._log_folder} does not exist")
         self._segments = list(_numbered(self._log_folder))
         sizes = Counter(filter(None, (path.stat().st_size for _, path in self._segments)))
-        # Of a whole segment: what most of them have, and the larger one where that is undecided.
+        # The size of a complete segment is the most frequent one, or the larger of two.
         self._size = max(sizes, key=lambda size: (sizes[size], size), default=0)
         self._misfits = list(self._find_misfits())
 
     def _find_misfits(self) -> Iterator[str]:
-        """Segments of a wrong size, and what is missing between two."""
+        """Segments of a wrong size, and gaps between two."""
         end = self._segments[0][0] if self._segments else 0
         for base, path in self._segments:
             if base != end:
-                yield f"{end} to {base} of the log are missing: {path} is the next segment"
+                yield f"bytes {end} to {base} of the log are missing: {path} is the next segment"
             size = path.stat().st_size
             if size != self._size:
-                yield f"{path} has {size} bytes, a whole segment {self._size}"
+                yield f"{path} has {size} bytes instead of {self._size}"
             end = base + self._size
 
     def info(self) -> StoreInfo:
-        """Quick: reads the heads of the files and the records of the last segment."""
+        """Read the heads of the files and the records of the last segment only."""
         times = Checkpoint(str(self._root / "checkpoint"))
         times.load()
         first, last = LogScanner(verify_crc=False), LogScanner(verify_crc=False)
@@ -114,8 +114,10 @@ class StoreExaminer:
         )
 
     def _last_used(self) -> int:
-        """Number of the last segment that begins with a record; the reference has empty ones behind
-        it that it made ahead. Reads no more than the heads."""
+        """Index of the last segment that begins with a record; the reference prepares empty ones.
+
+        It reads only the heads.
+        """
         for number in reversed(range(len(self._segments))):
             base, path = self._segments[number]
             scanner = LogScanner(verify_crc=False)
@@ -131,11 +133,11 @@ class StoreExaminer:
         limit: int = 100,
         progress: Callable[[int], None] | None = None,
     ) -> VerifyReport:
-        """Reads every record with its CRC and compares every queue entry with its record.
+        """Check the CRC of every record, and compare every queue entry with its record.
 
-        `parking` is what the broker's settings say of parked messages; without it, what the store
-        remembers of them, or the defaults. It calls `progress` with the bytes of each segment that
-        it has read. Beside a running broker it ignores messages that come after the call.
+        `parking` is the rule for parked messages from the broker's settings; by default, the rules
+        saved in the store, or RocketMQ's defaults. It calls `progress` with the bytes of each
+        segment after reading it. If a broker is running, it ignores messages after the call.
         """
         log_end = self.info().log_end if is_held(str(self._root / "lock")) else None
         known = QueueCheckpointFile(str(self._root / "congreve"), read_only=True).load()
@@ -171,12 +173,14 @@ class StoreExaminer:
             if progress is not None:
                 progress(self._size)
         for topic, queue_id in scanner.missing:
-            # Without our own checkpoint a deleted topic looks like a lost one.
+            # Without Congreve's checkpoint a deleted topic looks like a lost one.
             if known is None or known.end_of(topic, queue_id) > 0:
                 report(f"queue {queue_id} of {topic} is missing")
         entries = sum(_end(queue, log_end) - queue.min for queue in queues)
         if entries != scanner.dispatched:
-            report(f"the queues have {entries} entries, the log {scanner.dispatched} messages")
+            report(
+                f"the queues have {entries} entries, but the log has {scanner.dispatched} messages"
+            )
         return VerifyReport(
             records=scanner.records,
             bytes=end - self._segments[0][0] if self._segments else 0,

@@ -1,8 +1,8 @@
-"""How far a queue's records are in the log's files, while a broker writes the store.
+"""The end of a queue's records in the log's files, while a broker writes the store.
 
-Entries come into the consume queue at once, records may come later: ioBackend=pool and uring and
-RocketMQ's transientStorePool keep them in buffers first, and uring has several writes in flight
-that may end in any order.
+Entries are in the consume queue at once, but records may follow later: ioBackend=pool and uring and
+RocketMQ's transientStorePool buffer them first, and uring has several writes in flight, which may
+complete in any order.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from congreve.engine.offline.files import Entries, QueueFile, StoreFiles
 
 IN_FLIGHT = 8 << 20
-"""Bytes of log in which some may be written and others before them not: twice what uring has."""
+"""Bytes at the log's end that may be written out of order: twice those of uring."""
 SECTOR = 512
-"""Bytes that a disk writes as a whole."""
+"""Bytes that a disk writes atomically."""
 
 
 def readable_end(log: StoreFiles, queue: QueueFile) -> int:
-    """Offset behind the last message that is in the log's files, as are all before it.
+    """Offset behind the last message that is in the log's files together with all before it.
 
-    A record is not there yet where a whole sector of it is zeros; a damaged one is there.
+    A record with a sector of zeros is not written yet; a damaged record is.
     """
     end = queue.offset_from(lambda place, _: _not_begun(log, place))
     if end == queue.min_offset:
@@ -48,11 +48,11 @@ def _not_begun(log: StoreFiles, physical_offset: int) -> bool:
     try:
         return not any(log.record(physical_offset, 4))
     except StoreFormatError:
-        return physical_offset >= log.log_begin  # a segment that is still to come
+        return physical_offset >= log.log_begin  # in a segment that does not exist yet
 
 
 def _doubtful(log: StoreFiles, entries: Entries, begin: int) -> Iterator[int]:
-    """Entries, ascending, whose records are not sound or end with a zero byte."""
+    """Entries, ascending, whose records are invalid or end with a zero byte."""
     physical = entries["physical_offset"].astype(np.int64)
     sizes = entries["size"].astype(np.int32)
     offsets = np.arange(begin, begin + len(entries), dtype=np.int64)
@@ -72,7 +72,7 @@ def _unwritten(log: StoreFiles, physical_offset: int, size: int) -> bool:
     data = bytes(log.record(physical_offset, size))
     try:
         if not decode_record(data).properties:
-            return False  # the zeros that it ends with are the length of its properties
+            return False  # it ends with the zero length of its properties
     except RecordError:
         pass
     edge = SECTOR - physical_offset % SECTOR

@@ -1,4 +1,4 @@
-"""Consume queues: for each queue of a topic, where in the log its messages lie."""
+"""Consume queues: for each queue of a topic, the positions of its messages in the log."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -73,7 +73,7 @@ cdef bint save(MappingBudget budget, Py_ssize_t most) except -1:
 
 
 def newest_of(queues):
-    """The queue whose last record has the greatest physical offset, None without queues."""
+    """The queue whose last record has the greatest physical offset; None without queues."""
     cdef ConsumeQueue queue, newest = None
     for queue in queues:
         if newest is None or queue.max_physical > newest.max_physical:
@@ -90,10 +90,10 @@ def forget_entries(queues):
 
 
 cdef class ConsumeQueue:
-    """One queue of one topic: 20-byte entries that say where messages lie in the log.
+    """One queue of one topic: 20-byte entries with the positions of messages in the log.
 
     RocketMQ: ConsumeQueue. One thread appends; others may read and flush. Its methods raise
-    BackendError where the disk fails, StoreFormatError where files or offsets cannot be right.
+    BackendError if the disk fails, StoreFormatError for inconsistent files or offsets.
 
     The first entry creates `folder`. `file_size` is in bytes, rounded up to whole entries.
     """
@@ -121,7 +121,7 @@ cdef class ConsumeQueue:
 
     @property
     def max_physical_offset(self):
-        """Where the last entry's record ends in the log; 0 without an entry, filler not counted."""
+        """The end of the last entry's record in the log, without filler; 0 without an entry."""
         return self.max_physical
 
     @property
@@ -144,7 +144,7 @@ cdef class ConsumeQueue:
         store_release(&self.max_offset, self.max_offset + 1)
 
     cpdef make_room(self):
-        """Open the next file, or reserve the next part of this one, where no entry fits."""
+        """Open the next file, or reserve the next part of this one, if no entry fits."""
         cdef int64_t position = self.max_offset * CQ_ENTRY
         cdef int64_t base = position - position % self.file_size
         cdef int64_t end
@@ -175,7 +175,7 @@ cdef class ConsumeQueue:
         try:
             return self.on_disk.writable(base)
         except BackendError as error:
-            # Other code of the process uses the mappings that the budget leaves.
+            # The budget leaves mappings for other code of the process.
             if error.errno != ENOMEM or not save(self.budget, self.budget.mapped // 2):
                 raise
         return self.on_disk.writable(base)
@@ -225,8 +225,8 @@ cdef class ConsumeQueue:
                       int64_t tags_code) except -1:
         """Add the entry of a record that was found in the log (putMessagePositionInfo, defect D8).
 
-        Returns False where the queue has it already. It fills a gap with filler entries, and raises
-        StoreFormatError for one that is larger than a file.
+        Returns False if the queue already has it. It fills a gap with filler entries, and raises
+        StoreFormatError for a gap larger than a file.
         """
         if physical_offset + size <= self.max_physical or queue_offset < self.max_offset:
             return False
@@ -236,7 +236,7 @@ cdef class ConsumeQueue:
             elif queue_offset - self.max_offset > self.file_size // CQ_ENTRY:
                 raise StoreFormatError(
                     f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}, the record "
-                    f"at {physical_offset} claims {queue_offset}: the log is damaged"
+                    f"at {physical_offset} has offset {queue_offset}: the log is damaged"
                 )
             else:
                 self._fill_to(queue_offset)
@@ -294,7 +294,7 @@ cdef class ConsumeQueue:
     def entries(self, int64_t start, int64_t stop):
         """Entries of [start, stop) as format.CONSUME_QUEUE_ENTRY, clipped to [min, max).
 
-        A view of the mapped file where one file holds them all, else a copy.
+        A view of the mapped file if one file holds them all, else a copy.
         """
         cdef int64_t each = self.file_size // CQ_ENTRY
         cdef int64_t base, first
@@ -313,7 +313,7 @@ cdef class ConsumeQueue:
         return numpy.concatenate(pieces) if pieces else numpy.empty(0, CONSUME_QUEUE_ENTRY)
 
     def release_before(self, int64_t offset):
-        """Unmap files that hold only entries before `offset`; they are mapped again when read."""
+        """Unmap files with entries only before `offset`; a read maps them again."""
         for base in self.on_disk.bases:
             if base + self.file_size > offset * CQ_ENTRY:
                 break
@@ -322,9 +322,9 @@ cdef class ConsumeQueue:
     def offset_at_time(self, int64_t timestamp, store_time_of):
         """The offset stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
 
-        `store_time_of(physical_offset, size)` gives a record's store time, -1 where it cannot be
-        read. An equal time wins, else the nearer neighbour, of two the earlier; before all the
-        first entry, after all the last; `min` when the queue is empty.
+        `store_time_of(physical_offset, size)` returns a record's store time, or -1 if it cannot be
+        read. The result is an entry with this time, else the nearest one, of two the earlier; the
+        first or last entry for a time before or after all of them; `min` for an empty queue.
         """
         cdef int64_t low = self.min_offset, high = self.max_offset, middle
         cdef int64_t time, before
@@ -354,9 +354,9 @@ cdef class ConsumeQueue:
         """List the files and find the last valid entry; changes nothing on disk (defect D7).
 
         It skips files that are not the queue's, and those of another size, with a warning (D27).
-        Raises BackendError where all files have another size. `min` is the begin of the first file
+        Raises BackendError if all files have another size. `min` is the start of the first file
         until correct_min_offset() is called. With an `end` it reads no entry: `max` is `end`, or
-        the number of entries that the files hold.
+        the number of entries in the files.
         """
         self.active, self.ahead, self.next, self.sums = None, None, NULL, None
         self.free_entries, self.reserved = 0, 0
@@ -366,7 +366,7 @@ cdef class ConsumeQueue:
         if end >= 0:
             self._end_at(bases, end)
         elif not bases and self.on_disk.misfits:
-            # It says what is wrong.
+            # This raises the error that names the file.
             self.on_disk.files.map(self.on_disk.misfits[0], self.file_size, writable=False)
         else:
             self._find_end(bases)
@@ -415,7 +415,7 @@ cdef class ConsumeQueue:
         if offset > self.max_offset:
             raise StoreFormatError(
                 f"queue {self.queue_id} of {self.topic} ends at {self.max_offset}: "
-                f"it cannot be cut at {offset}"
+                f"it cannot be truncated to {offset}"
             )
         self.active, self.ahead, self.next = None, None, NULL
         self.free_entries, self.reserved = 0, 0
@@ -445,7 +445,7 @@ cdef class ConsumeQueue:
         self._fill_to(offset)
 
     def stored(self, int64_t start, int64_t stop):
-        """The bytes of entries [start, stop), of one file; None where there is no such file."""
+        """The bytes of entries [start, stop) of one file; None if the file does not exist."""
         cdef int64_t base = start * CQ_ENTRY - start * CQ_ENTRY % self.file_size
         cdef Mapping mapping = self.mapping_at(base)
         if mapping is None:
@@ -501,11 +501,11 @@ cdef class ConsumeQueue:
         return end
 
     def correct_min_offset(self, int64_t min_physical):
-        """Set `min` to the first entry whose record lies at or behind `min_physical`."""
+        """Set `min` to the first entry whose record is at or behind `min_physical`."""
         self.min_offset = self._first_not_below(min_physical)
 
     def delete_expired(self, int64_t min_physical):
-        """Correct `min` and remove files that lie before it, never the last; their number."""
+        """Correct `min` and remove files before it, never the last; returns their number."""
         cdef int64_t removed = 0
         cdef int64_t each = self.file_size // CQ_ENTRY
         self.correct_min_offset(min_physical)
@@ -517,7 +517,7 @@ cdef class ConsumeQueue:
         return removed
 
     def flush(self, int64_t least_pages=0):
-        """msync the entries appended since the last flush; False where there was too little."""
+        """msync the entries appended since the last flush; False if there are too few."""
         cdef int64_t end = self.max_offset * CQ_ENTRY
         cdef int64_t start = self.flushed * CQ_ENTRY
         cdef int64_t base, stop
@@ -540,7 +540,7 @@ cdef class ConsumeQueue:
         self.flushed = max(self.flushed, offset)
 
     def close(self):
-        """Flush and unmap. A file that never got an entry is removed."""
+        """Flush and unmap; removes a file without entries."""
         cdef int64_t base
         unused = []
         if self.active is not None:
@@ -553,7 +553,7 @@ cdef class ConsumeQueue:
                 self.on_disk.remove(base)
 
     def _only_file(self, int64_t base):
-        # Whether only the name of this file shows where the queue ends.
+        # Whether only this file's name shows the end of the queue.
         return base > 0 and self.on_disk.bases == [base]
 
     def unmap(self):

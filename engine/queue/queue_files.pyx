@@ -66,7 +66,7 @@ cdef class MappingCache:
         self.mappings.pop((folder, base), None)
 
     cpdef drop_below(self, str folder):
-        """Give up the mappings of all queues below a topic's folder."""
+        """Drop the mappings of all queues below a topic's folder."""
         below = folder + "/"
         for key in list(self.mappings):
             if key[0].startswith(below):
@@ -85,12 +85,12 @@ cdef class MappingBudget:
 
     @property
     def mapped(self):
-        """Queues that are mapped for writing now."""
+        """Number of queues that are mapped for writing now."""
         return len(self.queues)
 
 
 def mappings_for_queues():
-    """A quarter of the mappings that the system lets a process have, at most 16384."""
+    """A quarter of the mappings that the system allows a process, at most 16384."""
     most = max_map_count()
     return MAPPED_QUEUES_MAX if most is None else min(most // 4, MAPPED_QUEUES_MAX)
 
@@ -120,7 +120,7 @@ cdef class QueueFiles:
                 continue
             length = self.files.status(item.path).st_size
             if length == 0:
-                logger.warning("skipping %s: it was left empty by a crash", item.path)
+                logger.warning("skipping %s: a crash left it empty", item.path)
             elif length != self.size:
                 logger.warning("skipping %s: it has %d bytes instead of %d", item.path, length,
                                self.size)
@@ -145,14 +145,14 @@ cdef class QueueFiles:
             if self.files.exists(path):
                 self.files.remove(path)  # made just before a crash: it never held an entry
         except OSError as error:
-            raise BackendError(f"cannot make {path}: {error.strerror}", error.errno) from error
+            raise BackendError(f"cannot create {path}: {error.strerror}", error.errno) from error
         mapping = self.files.map(path, self.size, create=True)
         self.bases = sorted([*self.bases, base])
         self.folder_dirty = True
         return page_by_page(mapping)
 
     cdef bint has_data_behind(self, Mapping mapping, int64_t start) except -1:
-        # Asks the file system where data is, so that a sparse file's holes stay untouched.
+        # Asks the file system for the data ranges, so that a sparse file's holes are not read.
         cdef int64_t end
         try:
             with self.files.open(mapping.path, os.O_RDONLY) as file:
@@ -219,4 +219,4 @@ cdef class QueueFiles:
                 raise BackendError(
                     f"cannot remove {self.folder}: {error.strerror}", error.errno
                 ) from error
-            logger.warning("left %s in place: it holds files that are not ours", self.folder)
+            logger.warning("cannot remove %s: it holds foreign files", self.folder)

@@ -15,7 +15,7 @@ from congreve.records.message.topics import PARKED
 cdef int64_t FIRST_CAPACITY = 256
 cdef object DELAYED = frozenset(topic.encode() for topic in PARKED)
 
-# RocketMQ: TopicValidator. A name that damage made up must not become a path.
+# RocketMQ: TopicValidator. A damaged name must not become a path.
 cdef object TOPIC = re.compile(rb"[%%|a-zA-Z0-9_-]{1,%d}" % TOPIC_MAX)
 
 

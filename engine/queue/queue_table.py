@@ -15,7 +15,7 @@ from congreve.engine.queue.queue_files import MappingBudget, MappingCache
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import LIGHT_PREFIX
 
-#: Dirty queues from which on one sync of the file system is quicker than a sync of each file.
+#: With this many dirty queues, one sync of the file system is quicker than a sync of each file.
 GROUP_SYNC_AT = 64
 
 _FILE_NAME = re.compile(r"[0-9]{20}")
@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class QueueTable:
-    """The consume queues of a store; the first entry of a queue creates its files."""
+    """The consume queues of a store; the first entry of a queue creates its files.
+
+    RocketMQ: DefaultMessageStore.consumeQueueTable.
+    """
 
     def __init__(
         self,
@@ -51,10 +54,10 @@ class QueueTable:
         self._removed: deque[tuple[Path, dict[int, ConsumeQueue]]] = deque()
         self._numbers = count()
         self.light_topics = 0
-        """Topics on disk that load() left out."""
+        """Topics on disk that load() ignored."""
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; creates it in memory where it is new."""
+        """The queue; a new one is created in memory."""
         queue = self.find(topic, queue_id)
         if queue is None:
             queue = self._made(f"{self.folder}/{topic}/{queue_id}", topic, queue_id)
@@ -62,7 +65,7 @@ class QueueTable:
         return queue
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, or None where it does not exist."""
+        """The queue, or None if it does not exist."""
         queues = self._topics.get(topic)
         return None if queues is None else queues.get(queue_id)
 
@@ -80,7 +83,7 @@ class QueueTable:
         return [queues[queue_id] for queue_id in sorted(queues)]
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        """Iterate over all queues; other threads may add and remove queues meanwhile."""
+        """Iterate over all queues, while other threads may add and remove some."""
         for queues in list(self._topics.values()):
             yield from list(queues.values())
 
@@ -92,10 +95,10 @@ class QueueTable:
         return sum(map(len, self._topics.values()))
 
     def load(self, ends: Callable[[str, int], int] = lambda topic, queue_id: -1) -> None:
-        """Find the queues on disk and the end of each; StoreError or BackendError.
+        """Find the queues on disk and the end of each. Raises StoreError or BackendError.
 
-        `ends(topic, queue_id)` returns a known end, else -1. Light message queues stay as RocketMQ
-        left them: this broker does not read, repair or remove them.
+        `ends(topic, queue_id)` returns a known end, else -1. Light message queues stay unchanged:
+        this broker does not read, repair or remove them.
         """
         folders = self._folders(self.folder)
         kept = [folder for folder in folders if not folder.name.startswith(LIGHT_PREFIX)]
@@ -121,13 +124,13 @@ class QueueTable:
         )
 
     def remove_topic(self, topic: str) -> int:
-        """Remove all queues of a topic with one rename; their number.
+        """Remove all queues of a topic with one rename; returns their number.
 
-        unlink_steps() unlinks their files. Raises StoreError, and then nothing has changed.
+        unlink_steps() unlinks their files. Raises StoreError, without a change.
         """
         queues = self._topics.get(topic, {})
         folder, removed = self.folder / topic, self.removed_folder / str(next(self._numbers))
-        if not queues:  # the folder may hold queues that load() skipped
+        if not queues:  # the folder may have queues that load() skipped
             self._remove_folder(folder)
             return 0
         try:
@@ -136,7 +139,7 @@ class QueueTable:
                 self._files.rename(str(folder), str(removed))
         except OSError as error:
             if error.errno != errno.EXDEV:
-                raise StoreError(f"cannot move {folder} away: {error.strerror}") from error
+                raise StoreError(f"cannot move {folder}: {error.strerror}") from error
             self._destroy(queues, folder)
         del self._topics[topic]
         self._cache.drop_below(str(folder))
@@ -171,8 +174,8 @@ class QueueTable:
     def flush(self) -> None:
         """Make all present entries durable. Raises BackendError.
 
-        Thousands of syncs wait for thousands of journal commits: many dirty queues are synced as
-        a group, with all other files on their file system.
+        Thousands of syncs would wait for thousands of journal commits, so many dirty queues are
+        synced together, with all other files on their file system.
         """
         dirty = [(queue, queue.max) for queue in self if queue.dirty_pages]
         if len(dirty) < GROUP_SYNC_AT:
@@ -197,7 +200,7 @@ class QueueTable:
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise StoreError(f"cannot remove {folder}: {error.strerror}") from error
-            logger.warning("left %s in place: it holds files that are not ours", folder)
+            logger.warning("cannot remove %s: it holds foreign files", folder)
 
     def _folders(self, path: str | Path) -> list["os.DirEntry[str]"]:
         try:

@@ -50,9 +50,9 @@ cdef class GetResult:
     cdef readonly int32_t count
     """Messages in `buffers`."""
     cdef readonly bint suggest_slave
-    """The last entry looked at lies farther behind the log's end than memory reaches."""
+    """Whether the last entry is farther behind the log's end than the memory window."""
     cdef readonly list buffers
-    """Whole records, one behind the other: the body of a pull's answer."""
+    """Complete records, consecutive: the body of a pull's answer."""
 
     def __repr__(self):
         return (
@@ -69,7 +69,7 @@ cdef class Reader:
     """
 
     cdef readonly Limits limits
-    """How much one answer may hold."""
+    """The limits of one answer."""
     cdef CommitLog log
     cdef object repair
 
@@ -89,7 +89,7 @@ cdef class Reader:
         """A GetResult of at most `max_count` messages from `offset` on that pass both filters.
 
         `tag_codes` are tag hashes (None: all pass), `records` filters by properties. Without
-        `repair` a damaged entry gives the status DAMAGED. Any thread may call it.
+        `repair`, a damaged entry results in the status DAMAGED. Any thread may call it.
         """
         cdef Gather gather = Gather(self.log, self.limits)
         cdef GetResult result = GetResult.__new__(GetResult)

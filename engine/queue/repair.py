@@ -16,7 +16,7 @@ from congreve.engine.recovery.scan import LogScanner
 from congreve.io_backends.errors import BackendError
 from congreve.records.message.parked import ParkingRule
 
-#: Pause between two files: sends and pulls come first.
+#: Pause between two files, so that sends and pulls have precedence.
 CHECK_PAUSE_S = 0.01
 
 logger = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ class _Only:
 
 
 class QueueRepair:
-    """Repairs queue entries. An entry is sound if it leads to a record of its queue and offset.
+    """Repairs queue entries. An entry is valid if it leads to a record of its queue and offset.
 
-    It searches the log between the sound neighbours of a damaged entry for the record. Any thread
+    It searches the log between the valid neighbours of a damaged entry for the record. Any thread
     may call it: two threads that repair the same entry write the same bytes.
     """
 
@@ -53,7 +53,7 @@ class QueueRepair:
         self._checking = threading.Lock()
 
     def leads(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Whether an entry is sound."""
+        """Whether an entry is valid."""
         try:
             physical_offset, _, _ = queue[offset]
         except IndexError:
@@ -65,7 +65,7 @@ class QueueRepair:
         return scanner.agrees(segment, segment.base_offset, queue, offset)
 
     def sound_end(self, queue: ConsumeQueue) -> int:
-        """An offset behind a sound entry, as near the end as a quick search finds; else `min`."""
+        """The offset behind the last valid entry that a quick search finds, or `min`."""
         end, step = queue.max, 1
         while end > queue.min and not self.leads(queue, end - 1):
             end, step = max(end - step, queue.min), step * 2
@@ -79,9 +79,9 @@ class QueueRepair:
             queue.unchecked = {number} if queue.unchecked is None else queue.unchecked | {number}
 
     def check(self, queue: ConsumeQueue, offset: int) -> int:
-        """Repair the file with this entry where its checksum is wrong; the number of wrong entries.
+        """Repair the file with this entry if its checksum is wrong; the number of wrong entries.
 
-        0 for a file that was checked before. Raises BackendError.
+        Returns 0 for a file that was checked before. Raises BackendError.
         """
         if queue.unchecked is None:
             return 0
@@ -121,7 +121,7 @@ class QueueRepair:
         """Ranges of damaged entries."""
         low = None
         each = queue.file_size // ENTRY_SIZE
-        # The last range extends to the next sound entry: the log is searched once for it.
+        # The last range extends to the next valid entry, so that one search of the log is enough.
         end = min((start // each + 1) * each, queue.max)
         for offset in range(start, end):
             if offset >= stop and low is None:
@@ -150,15 +150,15 @@ class QueueRepair:
         if changed:
             queue.rewrite(low, entries)
             logger.warning(
-                "entries %d to %d of queue %d of %s were damaged: made anew from the log",
+                "entries %d to %d of queue %d of %s were damaged: rebuilt from the log",
                 *(low, high - 1, queue.queue_id, queue.topic),
             )
         if lost and changed:
-            logger.error("the log has no record for %d of them: they are passed over", lost)
+            logger.error("the log has no record for %d of them: readers skip them", lost)
         return changed
 
     def _behind(self, queue: ConsumeQueue, offset: int) -> int:
-        """Where in the log the search for a record at `offset` begins."""
+        """The start of the search in the log for a record at `offset`."""
         step = 1
         while offset - step >= queue.min:
             if self.leads(queue, offset - step):
@@ -168,7 +168,7 @@ class QueueRepair:
         return self._log.min_offset
 
     def _before(self, queue: ConsumeQueue, offset: int) -> int:
-        """Where in the log the search for records before `offset` ends."""
+        """The end of the search in the log for records before `offset`."""
         step = 0
         while offset + step < queue.max:
             if self.leads(queue, offset + step):
@@ -204,7 +204,7 @@ class LateChecks:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread where there are files to check."""
+        """Start the thread if there are files to check."""
         if self._files:
             self._thread = threading.Thread(target=self._run, name="queuecheck", daemon=True)
             self._thread.start()

@@ -1,4 +1,4 @@
-"""A thread that repairs consume queues which were damaged while the store ran."""
+"""A thread that repairs consume queues that were damaged while the store ran."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -7,7 +7,7 @@ from congreve.engine.queue.repair import QueueRepair
 
 
 class RepairThread:
-    """Repairs entries for readers on an event loop, which continues to serve other requests.
+    """Repairs entries for an event loop, which meanwhile serves other requests.
 
     One thread calls start() and stop().
     """
@@ -17,7 +17,7 @@ class RepairThread:
         self._executor: ThreadPoolExecutor | None = None
 
     def start(self, queue: ConsumeQueue, offset: int) -> Future[int]:
-        """Repair from `offset` to the next sound entry; the result is the number of wrong entries.
+        """Repair from `offset` to the next valid entry; the result is the number of wrong entries.
 
         The future may raise BackendError.
         """

@@ -1,9 +1,9 @@
-"""After a stop of any kind: log, consume queues and checkpoint brought to one consistent end.
+"""Recovery: it brings log, consume queues and checkpoint to one consistent end after a stop.
 
-The log is the truth. Our own checkpoint says up to which record the queues are complete on disk,
-so that only what was written behind it is read again. Without one (a store that another broker
-wrote) the whole log is read once. Damage in the part that is known to have been complete costs
-the damaged records; damage behind it ends the log there.
+The log is authoritative. Congreve's checkpoint gives the record up to which the queues are complete
+on disk, so recovery reads only the log behind it. Without one (in a store of another broker) it
+reads the whole log. Damage before the checkpoint loses the damaged records; damage behind it ends
+the log there.
 """
 
 import logging
@@ -23,7 +23,7 @@ from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueP
 from congreve.io_backends.backend import Segment
 from congreve.records.message.topics import LIGHT_PREFIX
 
-#: Entries of queues that a start compares with their checksums; the others are for later.
+#: Queue entries that a start compares with their checksums; a thread checks the others later.
 CHECKED_AT_START = 4_000_000
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What recovery read and decided; offsets are physical."""
+    """The result of recovery; offsets are physical."""
 
     reason: str
     start: int
     end: int
     records: int
     durable: int  # known to be on disk up to here
-    damaged: int  # stretches that were passed over
+    damaged: int  # number of damaged ranges that were skipped
     last_record: int  # -1 without one
     seconds: float
 
@@ -52,19 +52,19 @@ class RecoveryReport:
 @dataclass(frozen=True, slots=True)
 class _Plan:
     reason: str
-    rebuild: int  # queues that lack entries get them from here to `start`
-    start: int  # all queues get theirs from here on
-    trusted: int  # damage before this is passed over, damage behind it ends the log
+    rebuild: int  # queues that lack entries are filled from here to `start`
+    start: int  # all queues are filled from here on
+    trusted: int  # damage before this is skipped, damage behind it ends the log
 
 
 class _LostQueues:
-    """Only the queues that lack entries: the walk must not bring back a deleted topic."""
+    """Only the queues that lack entries: the scan must not restore a deleted topic."""
 
     def __init__(self, queues: Iterable[ConsumeQueue]) -> None:
         self._queues = {(queue.topic, queue.queue_id): queue for queue in queues}
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue; None for one that is to be skipped."""
+        """The queue; None for one to skip."""
         return self._queues.get((topic, queue_id))
 
 
@@ -75,16 +75,17 @@ class _NewQueues:
         self._queues = queues
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The emptied queue; the walk calls this once, at the queue's first record."""
+        """The emptied queue; the scan calls this once, at the queue's first record."""
         queue = self._queues.get(topic, queue_id)
         queue.destroy()
         return queue
 
 
 class Recovery:
-    """RocketMQ: CommitLog.recoverNormally and recoverAbnormally, with defects D5 to D9, D12, D14.
+    """Recovers the log and the queues (RocketMQ: CommitLog.recoverNormally, recoverAbnormally).
 
-    `known` is our checkpoint, None without one; `clean`: the last stop was a clean one.
+    `known` is Congreve's checkpoint, or None; `clean` says whether the last stop was clean. It
+    avoids the defects D5 to D9, D12 and D14.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Recovery:
         self._damaged = 0
 
     def run(self) -> RecoveryReport:
-        """Recover log and queues. Raises StoreError or BackendError where the disk fails."""
+        """Recover log and queues. Raises StoreError or BackendError."""
         began = time.monotonic()
         segments = self._log.segments
         if not segments:
@@ -158,12 +159,12 @@ class Recovery:
         if self._known is not None:
             if self._names_this_log(self._known):
                 return self._from_checkpoint(self._known)
-            logger.warning("the checkpoint of the queues is of another state of the log: not used")
+            logger.warning("ignoring the queue checkpoint: it is of another state of the log")
             self._known = None
             self._queues.load()
         first = self._log.segments[0].base_offset
         if self._clean:
-            # Every queue was complete: the last record that any of them knows was in the log.
+            # All queues were complete, so the last record of any queue was in the log.
             seen = max(
                 (
                     queue.max_physical_offset
@@ -201,9 +202,9 @@ class Recovery:
                 resume = min(resume, self._complete_up_to(queue, promise, known))
         for queue in self._queues:
             if queue.queue_id not in known.queues.get(queue.topic, {}):
-                queue.destroy()  # made behind the checkpoint, as those records say once more
+                queue.destroy()  # created behind the checkpoint; its records create it again
             elif not self._clean or queue.has_more:
-                # Behind the checkpoint some of a queue's pages may be on disk and others not.
+                # Behind the checkpoint only some of a queue's pages may be on disk.
                 queue.truncate_to(queue.max)
         reason = "queues are incomplete" if self._lost else "from the checkpoint"
         return _Plan(reason, resume, known.log_end, known.log_end)
@@ -211,9 +212,9 @@ class Recovery:
     def _complete_up_to(
         self, queue: ConsumeQueue, promise: QueuePromise, known: QueueCheckpoint
     ) -> int:
-        """Up to where in the log this queue has its promised entries (D14)."""
+        """The physical offset up to which this queue has its promised entries (D14)."""
         begin = self._log.segments[0].base_offset
-        # Segments may have gone since; then a queue's begin has moved with them.
+        # Segments may have expired since; then the start of a queue has moved.
         expired = begin > known.log_begin
         if promise.min == promise.max == 0:
             return known.log_end
@@ -239,7 +240,7 @@ class Recovery:
         self._tell_lost(queue, start, end)
 
     def _check_sums(self, queue: ConsumeQueue, promise: QueuePromise) -> None:
-        """Repair files that are not as the checkpoint left them; large ones are checked later."""
+        """Repair files that differ from the checkpoint; large ones are checked later."""
         queue.sums, queue.summed = list(promise.sums), promise.max
         sound = queue.max_physical_offset == promise.max_physical
         for start, stop, crc in parts(queue, promise.sums, promise.max):
@@ -278,7 +279,7 @@ class Recovery:
         )
 
     def _newest_segment_begun_by(self, time_ms: int | None) -> int:
-        """Base of the newest segment with a record, stored at `time_ms` at the latest."""
+        """Base of the newest segment whose first record was stored at `time_ms` or before."""
         for segment in reversed(self._log.segments):
             probe, _ = _first_record(segment)
             if probe.records and (time_ms is None or probe.last_store_timestamp <= time_ms):
@@ -286,7 +287,7 @@ class Recovery:
         return self._log.segments[0].base_offset
 
     def _walk(self, scanner: LogScanner, start: int, trusted: int, end: int | None = None) -> int:
-        """Dispatch all records from `start`, up to `end` or the end of the log; where that is."""
+        """Dispatch all records from `start` to `end` or the log's end; returns that offset."""
         position = start
         last = self._log.segments[-1]
         for segment in self._log.segments:
@@ -298,7 +299,7 @@ class Recovery:
                 found = scanner.resync(segment, segment.base_offset, scanner.position + 1)
                 self._damaged += 1
                 logger.error(
-                    "the log is damaged at %d in %s; the next good record is at %s",
+                    "the log is damaged at %d in %s; the next valid record is at %s",
                     scanner.position,
                     segment.path,
                     "the next segment" if found is None else found,
@@ -318,17 +319,17 @@ class Recovery:
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]
         behind = [segment for segment in self._log.segments if segment.base_offset > end]
-        # One that was made ahead, and never written to, is no loss.
+        # A segment that was prepared and never written is no loss.
         if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in behind):
             logger.warning(
-                "the log ends at %d: what stood behind it was torn and is cut off (up to %d bytes)",
+                "the log ends at %d: the torn bytes behind it are removed (up to %d bytes)",
                 end,
                 last.base_offset + last.size - end,
             )
 
 
 def _first_record(segment: Segment) -> tuple[LogScanner, int]:
-    """A scanner that has passed the segment's first record, if there is one, and why it stopped."""
+    """A scanner behind the segment's first record, if there is one, and why it stopped."""
     base = segment.base_offset
     probe = LogScanner(verify_crc=False)
     return probe, probe.scan(segment, base, base, base + 1)

@@ -1,4 +1,4 @@
-"""The walk over the log of recovery and verification: check each record, then dispatch it."""
+"""The scan of the log for recovery and verification: it checks and dispatches each record."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr
@@ -36,11 +36,11 @@ BLANK = STOP_BLANK
 END = STOP_END
 BAD = STOP_BAD
 
-# The due time of a parked message is computed a moment before its store time is taken.
+# A parked message's due time is computed shortly before its store time.
 cdef int64_t DUE_SLACK_MS = 1000
 
 
-# True when the entry is in the queue afterwards; False when put() alone cannot do it.
+# True if the entry is in the queue afterwards; False if put() alone is not enough.
 cdef inline bint put_in_order(ConsumeQueue queue, const RecordView *view,
                               int64_t tags_code) noexcept nogil:
     if view.physical_offset + view.size <= queue.max_physical:
@@ -52,22 +52,22 @@ cdef inline bint put_in_order(ConsumeQueue queue, const RecordView *view,
 
 
 cdef class LogScanner:
-    """Walks the log record by record, without the GIL, and adds missing entries to consume queues.
+    """Scans the log record by record, without the GIL, and adds missing entries to consume queues.
 
     RocketMQ: CommitLog.checkMessageAndReturnSize with the build of DispatchRequests. Offsets are
-    physical. The walk stops where the log cannot be trusted any further; the caller decides what
-    that means.
+    physical. The scan stops at the first bytes that are not a valid record; the caller decides how
+    to continue.
 
     Without `queues` it only checks records. With `compare` it compares their queue entries, with
     `collect` it stores in `found` what the entries should be. `parking` holds the rules of parked
     messages' entries, the current one first; `compare` and agrees() accept an entry by any of them.
 
-    Otherwise it appends missing entries: a queue that begins later gets filler, and a record that
-    its queue has already is skipped. It calls `report` with a sentence about each problem; the
+    Otherwise it appends missing entries: a queue that begins later gets filler, and it skips a
+    record that its queue already has. It calls `report` with a sentence about each problem; the
     default logs it as a warning.
     """
 
-    cdef readonly int64_t position              # of the first record that was not taken
+    cdef readonly int64_t position              # of the first record that was not processed
     """Physical offset of the first record that was not processed."""
     cdef readonly int64_t records
     """Number of records processed."""
@@ -87,7 +87,7 @@ cdef class LogScanner:
     cdef bint compare
     cdef bint collect
     cdef QueueMap known
-    cdef list parking                           # the rule of today first
+    cdef list parking                           # the current rule first
     cdef const uint8_t *data                    # of the segment being walked, less its base offset
     cdef int64_t segment_end
     cdef RecordView view
@@ -103,11 +103,11 @@ cdef class LogScanner:
         self.last_record = -1
 
     def scan(self, segment, int64_t base_offset, int64_t start, end=None):
-        """Walk one segment from the record at `start`, at most to `end`; returns why it stopped.
+        """Scan one segment from the record at `start`, at most to `end`; returns why it stopped.
 
-        LIMIT: at `end`, or the segment's last byte. BLANK: the rest of the segment is empty by
-        design. END: zeros. BAD: no valid record, or one of an impossible topic or queue. `position`
-        is where. Raises BackendError where a queue cannot grow.
+        LIMIT: at `end`, or the segment's last byte. BLANK: the rest of the segment is blank. END:
+        zeros. BAD: no valid record, or one with an invalid topic or queue. `position` is that
+        place. Raises BackendError if a queue cannot grow.
         """
         cdef bint dispatching = self.queues is not None
         cdef int64_t limit
@@ -136,7 +136,7 @@ cdef class LogScanner:
             PyBuffer_Release(&buffer)
 
     def resync(self, segment, int64_t base_offset, int64_t start):
-        """Offset of the first whole valid record at or behind `start` in this segment."""
+        """Offset of the first complete, valid record at or behind `start` in this segment."""
         cdef int64_t found
         cdef Py_buffer buffer
         PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
@@ -173,7 +173,7 @@ cdef class LogScanner:
             self.step()
         return STOP_LIMIT
 
-    # No CRC covers the properties. Where they end in zeros and nothing follows, they were torn.
+    # No CRC covers the properties. If they end in zeros and nothing follows, they were torn.
     cdef bint torn_behind_the_body(self) noexcept nogil:
         cdef int64_t end = self.position + self.view.size
         cdef int32_t length = self.view.properties_length
@@ -191,7 +191,7 @@ cdef class LogScanner:
         return record.tags_code(self.view.properties, self.view.properties_length)
 
     cdef bint meet_queue(self) except -1:
-        # False for a queue that cannot be: the header is damaged where no CRC covers it.
+        # False for an invalid queue: then the header is damaged, which no CRC covers.
         cdef bytes topic = self.view.topic[:self.view.topic_length]
         cdef object queue
         if not is_topic(topic) or self.view.queue_id < 0:
@@ -206,7 +206,7 @@ cdef class LogScanner:
         return True
 
     cdef settle(self):
-        """One record that needs more than an entry put in order."""
+        """Dispatch a record that is not simply the next entry of its queue."""
         cdef KnownQueue *stream = self.known.find(self.view.topic, self.view.topic_length,
                                                   self.view.queue_id)
         cdef ConsumeQueue queue = <ConsumeQueue> stream.queue
@@ -225,8 +225,8 @@ cdef class LogScanner:
 
     cdef bint append(self, ConsumeQueue queue, int64_t tags_code) except -1:
         if self.view.queue_offset == 0 and queue.max_offset > 0:
-            self.report(f"queue {queue.queue_id} of {queue.topic} begins anew at {self.position}: "
-                        "it was deleted there once")
+            self.report(f"queue {queue.queue_id} of {queue.topic} begins again at {self.position}: "
+                        "its topic was deleted before")
             queue.destroy()
         try:
             if queue.append(self.view.queue_offset, self.view.physical_offset, self.view.size,
@@ -235,8 +235,8 @@ cdef class LogScanner:
             problem = f"queue {queue.queue_id} of {queue.topic} ends at {queue.max_offset}"
         except StoreFormatError as error:
             problem = str(error)
-        self.report(f"the record at {self.position} claims queue offset {self.view.queue_offset}, "
-                    f"but {problem}: passed over")
+        self.report(f"skipping the record at {self.position} with queue offset "
+                    f"{self.view.queue_offset}: {problem}")
         return False
 
     def agrees(self, segment, int64_t base_offset, ConsumeQueue queue, int64_t offset):
@@ -282,7 +282,7 @@ cdef class LogScanner:
             queue.entry(queue.min_offset, &physical_offset, &size, &found_tags_code)
             and size != CQ_FILLER_SIZE and self.position < physical_offset
         ):
-            return  # of an earlier queue of this name, which was deleted
+            return  # a record of a deleted queue of this name
         self.dispatched += 1
         physical_offset = -1
         queue.entry(self.view.queue_offset, &physical_offset, &size, &found_tags_code)
@@ -293,11 +293,11 @@ cdef class LogScanner:
             return
         self.report(
             f"entry {self.view.queue_offset} of queue {queue.queue_id} of {queue.topic} is "
-            f"({physical_offset}, {size}, {found_tags_code}), the log says "
+            f"({physical_offset}, {size}, {found_tags_code}), but the log has "
             f"({self.view.physical_offset}, {self.view.size}, {tags_code})")
 
     cdef int64_t deliver_time(self, int64_t tags_code, rule=None):
-        """What a parked message has for a tags code (RocketMQ: checkMessageAndReturnSize)."""
+        """The tags code of a parked message (RocketMQ: checkMessageAndReturnSize)."""
         cdef int32_t length = 0
         cdef const uint8_t *at
         if rule is None:
@@ -314,7 +314,7 @@ cdef class LogScanner:
         return rule.level_due(level, self.view.store_timestamp)
 
     cdef int64_t next_record(self, int64_t start) noexcept nogil:
-        # A record is known by its magic and by naming its own place.
+        # A record has its magic and its own physical offset.
         cdef int64_t end = self.segment_end
         cdef const uint8_t *at
         cdef int64_t position = start

@@ -1,4 +1,4 @@
-"""How far the store is durable: RocketMQ's checkpoint in time, and our own in offsets."""
+"""The durable part of the store: RocketMQ's checkpoint in time, and Congreve's in offsets."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ _TIMES = struct.Struct(">qqq")
 _FILE_SIZE = 4096
 _SAFETY_MS = 3_000
 
-#: Settings of parked messages that a checkpoint remembers.
+#: Most parking rules in a checkpoint.
 PARKING_RULES_MAX = 16
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Checkpoint:
     """Store times up to which everything is on disk, in ms (RocketMQ: StoreCheckpoint).
 
-    We keep it for the reference, which starts its recovery by it; ours is QueueCheckpoint.
+    It is for the reference, whose recovery starts with it; Congreve uses QueueCheckpoint.
     """
 
     def __init__(self, path: str, files: FileSystem = DISK) -> None:
@@ -61,7 +61,7 @@ class Checkpoint:
         ) = _TIMES.unpack(head)
 
     def flush(self) -> None:
-        """Durable when it returns. The three numbers share a sector, so that no half is seen."""
+        """Write the file and sync it. The three numbers share a sector, so they are never torn."""
         times = _TIMES.pack(
             self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp
         )
@@ -85,7 +85,7 @@ class Checkpoint:
 
 
 class QueuePromise(msgspec.Struct, array_like=True):
-    """A queue's entries [min, max), the last one's record ends at `max_physical`.
+    """A queue's entries [min, max); the record of the last one ends at `max_physical`.
 
     `sums` are CRC-32 of its last files, that of the last one up to `max` (`engine/queue/sums.py`).
     """
@@ -99,8 +99,8 @@ class QueuePromise(msgspec.Struct, array_like=True):
 class QueueCheckpoint(msgspec.Struct, kw_only=True, rename="camel"):
     """Every queue is complete and on disk for the records before `log_end`, and has no others.
 
-    The last record before `log_end` is named, so that a log that was cut and written anew by
-    another broker is recognised.
+    It has the last record before `log_end`, to recognise a log that another broker has truncated
+    and written again.
     """
 
     log_begin: int
@@ -112,7 +112,7 @@ class QueueCheckpoint(msgspec.Struct, kw_only=True, rename="camel"):
     queues: dict[str, dict[int, QueuePromise]]  # by topic and queue id
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """Where a queue ends; 0 for one that was made later."""
+        """The end of a queue; 0 for one created later."""
         promise = self.queues.get(topic, {}).get(queue_id)
         return 0 if promise is None else promise.max
 
@@ -125,7 +125,7 @@ class QueueCheckpointFile:
         self._file = StateFile(path, files=files, read_only=read_only)
 
     def load(self) -> QueueCheckpoint | None:
-        """The saved checkpoint; None without a readable one: then the log is scanned."""
+        """The saved checkpoint, or None without a valid one; then recovery scans the log."""
         try:
             return self._file.load(
                 lambda text: msgspec.json.decode(unseal(text), type=QueueCheckpoint, strict=False)
@@ -142,8 +142,8 @@ class QueueCheckpointFile:
 class Checkpointer:
     """Makes the store durable up to a record and writes both checkpoints.
 
-    Safe beside the one writer: a record's entry is put before the next record is appended, so the
-    newest entry of all queues says that everything before it is in its queue.
+    It may run while the one writer appends: a record's entry is put before the next record is
+    appended, so all records before the newest entry of all queues are in their queues.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Checkpointer:
         self.log_end = 0  # of the last checkpoint written
 
     def load(self) -> QueueCheckpoint | None:
-        """Read both; StoreError."""
+        """Read both checkpoints. Raises StoreError."""
         self.times.load()
         known = self._file.load()
         if known is not None:
@@ -188,7 +188,7 @@ class Checkpointer:
     def note_newest(self, removed: Iterable[ConsumeQueue] | None = None) -> tuple[int, int]:
         """(physical offset, size) of the last record that ever had an entry; (-1, 0) without one.
 
-        Called before queues are `removed`, too, with these: their records must not come back.
+        Call it also before queues are `removed`, so that their records are not dispatched again.
         """
         newest = newest_of(self._queues if removed is None else removed)
         if newest is not None and newest.max_physical_offset > 0:
@@ -197,14 +197,17 @@ class Checkpointer:
         return self._newest
 
     def _note_parking(self) -> None:
-        """Settings may change while the store is open."""
+        """Record the current parking rule, whose settings may change while the store is open."""
         rule = self._config.parking
         if rule != self.parking[0]:
             self.parking[:] = [rule, *(old for old in self.parking if old != rule)]
             del self.parking[PARKING_RULES_MAX:]
 
     def write(self, timeout_s: float = 60.0) -> bool:
-        """Write both; False if the log did not become durable. Raises BackendError, StoreError."""
+        """Write both checkpoints; False if the log did not become durable in `timeout_s`.
+
+        Raises BackendError, StoreError.
+        """
         self._note_parking()
         last_record, size = self.note_newest()
         log_end = last_record + size if size else self._log_begin()
@@ -233,7 +236,7 @@ class Checkpointer:
 
 
 def _promise_of(queue: ConsumeQueue, log_end: int) -> QueuePromise:
-    """Of the entries of records before `log_end`; the writer may have appended others."""
+    """The promise for records before `log_end`; the writer may have appended others."""
     end, max_physical = queue.max, queue.max_physical_offset
     if max_physical > log_end:
         end = queue.first_behind(log_end)

@@ -17,7 +17,7 @@ def _flock(kind: int, start: int) -> bytes:
 
 
 def _missing(files: FileSystem, folder: str) -> list[str]:
-    """`folder` and those above it that are not there, the deepest first."""
+    """`folder` and its parents, as far as they are missing, the deepest first."""
     missing = []
     while not files.is_folder(folder):
         missing.append(folder)
@@ -26,7 +26,7 @@ def _missing(files: FileSystem, folder: str) -> list[str]:
 
 
 def is_held(path: str, files: FileSystem = DISK) -> bool:
-    """Whether a broker, of RocketMQ or ours, holds the store's lock; asked without taking it."""
+    """Whether a broker of RocketMQ or Congreve holds the store's lock, without taking it."""
     try:
         file = files.open(path, os.O_RDONLY)
     except OSError:
@@ -39,8 +39,8 @@ def is_held(path: str, files: FileSystem = DISK) -> bool:
 class FolderLock:
     """Keeps the stores of two roots from using one folder of log files.
 
-    The lock is on the folder itself: a file in it would keep the reference from starting, and two
-    paths may lead to it.
+    The lock is on the folder itself: the reference does not start with a foreign file in it, and
+    two paths may lead to it.
     """
 
     def __init__(self, folder: str, files: FileSystem = DISK) -> None:
@@ -49,9 +49,9 @@ class FolderLock:
         self._file: File | None = None
 
     def acquire(self) -> None:
-        """Make the folder where it is missing, and lock it.
+        """Create the folder if it is missing, and lock it.
 
-        Raises StoreLockedError where another store has it, StoreError where it cannot be opened.
+        Raises StoreLockedError if another store has it, StoreError if it cannot be opened.
         """
         try:
             self._files.make_folder(self.folder)
@@ -81,10 +81,10 @@ class FolderLock:
 
 
 class StoreLock:
-    """Exclusive lock on byte 0 of `lock`, as the reference takes it: each keeps the other out.
+    """Exclusive lock on byte 0 of the file `lock`, the same as RocketMQ's.
 
-    An open-file-description lock also keeps a second store of this same process out. Those name no
-    owner, so a plain record lock on byte 1 names the process.
+    It is an open-file-description lock, which also excludes a second store of this process. Such
+    locks have no owner, so a plain record lock on byte 1 identifies the process.
     """
 
     def __init__(self, path: str, files: FileSystem = DISK) -> None:
@@ -98,8 +98,8 @@ class StoreLock:
     def acquire(self) -> None:
         """Take the lock.
 
-        Raises StoreLockedError, which names the holder, and StoreError where the file cannot be
-        made.
+        Raises StoreLockedError, which names the holder, and StoreError if the file cannot be
+        created.
         """
         self._made = _missing(self._files, os.path.dirname(os.path.abspath(self.path)))
         try:
@@ -138,7 +138,7 @@ class StoreLock:
             self._file = None
 
     def remove(self) -> None:
-        """Release the lock, and remove the file and the folders that acquire() made for it."""
+        """Release the lock, and remove the file and the folders that acquire() created."""
         with suppress(OSError):
             self._files.remove(self.path)
         self.release()

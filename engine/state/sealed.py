@@ -1,4 +1,4 @@
-"""State with a checksum: a flipped bit or an edited number in it is detected."""
+"""State with a checksum, which detects flipped bits and edits."""
 
 import zlib
 
@@ -16,9 +16,9 @@ def seal(state: bytes) -> str:
 
 
 def unseal(text: str) -> bytes:
-    """The text that seal() got. Raises ValueError where text and checksum differ."""
+    """The text that was passed to seal(). Raises ValueError if the checksum is wrong."""
     sealed = msgspec.json.decode(text, type=_Sealed)
     state = bytes(sealed.state)
     if zlib.crc32(state) != sealed.crc:
-        raise ValueError(f"its checksum is {zlib.crc32(state)} and not {sealed.crc}")
+        raise ValueError(f"its checksum is {zlib.crc32(state)} instead of {sealed.crc}")
     return state

@@ -1,4 +1,4 @@
-"""Small text files that are replaced as a whole and survive a power cut at any moment."""
+"""Small text files that are replaced atomically and survive a power cut at any time."""
 
 import errno
 import logging
@@ -20,9 +20,9 @@ __all__ = ["DAMAGED_MAX", "DISK", "File", "FileSystem", "StateFile"]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-DAMAGED_MAX = 9  # damaged files kept beside each file; the last one is replaced by further ones
+DAMAGED_MAX = 9  # damaged files kept beside each file; a further one replaces the last
 
-# What a parser says of a text that it cannot use.
+# The errors of a parser for an invalid text.
 _UNUSABLE = (
     ValueError,
     TypeError,
@@ -33,11 +33,11 @@ _UNUSABLE = (
     msgspec.MsgspecError,
     CongreveError,
 )
-# These say nothing about the file: the next try may read it.
+# These errors do not mean that the file is damaged: a retry may read it.
 _NOT_THE_FILE = frozenset(
     (
         *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN),
-        *(errno.EACCES, errno.EPERM),  # the file's owner or mode is wrong, not what it holds
+        *(errno.EACCES, errno.EPERM),  # the file's owner or mode is wrong, not its content
     )
 )
 
@@ -45,29 +45,29 @@ _NOT_THE_FILE = frozenset(
 class StateFile:
     """One state file with its predecessor beside it as NAME.bak (RocketMQ: ConfigManager).
 
-    At every moment NAME holds a whole old or a whole new text: the new one is written, synced and
-    read back as NAME.tmp, then renamed, then the folder is synced.
+    At every moment NAME holds the complete old or the complete new text: the new one is written,
+    synced and read back as NAME.tmp, then renamed, then the folder is synced.
     """
 
     def __init__(self, path: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
-        """`read_only`: load() leaves a damaged file where it is; replace() raises StoreError."""
+        """`read_only`: load() does not rename a damaged file; replace() raises StoreError."""
         self.path = path
         self._files = files
         self._read_only = read_only
         self.backup_path = path + ".bak"
         self.was_damaged = False
-        """NAME could not be used when it was loaded."""
+        """Whether NAME was damaged when it was loaded."""
         self.source: str | None = None
-        """The file that load() took, None where it took none."""
+        """The file that load() read, or None."""
         self._in_the_way = False  # and is still there: it must not push a good .bak away
 
     def load(self, parse: Callable[[str], T]) -> T | None:
-        """What `parse` makes of the file, else of its .bak; None where neither can be used.
+        """The result of `parse` for the file, or else for its .bak; None if neither is valid.
 
-        A file that cannot be used is kept aside as NAME.damaged-N (but for `read_only`), and the
-        log says so. `parse` raises ValueError, TypeError, KeyError, msgspec's or our errors for
-        such a text. Raises StoreError where a shortage (descriptors, memory) or its permissions
-        keep the file from being read.
+        It renames a damaged file to NAME.damaged-N (unless `read_only`), and logs that. `parse`
+        raises ValueError, TypeError, KeyError, msgspec's errors or CongreveError for an invalid
+        text. Raises StoreError if a shortage (descriptors, memory) or the file's permissions
+        prevent the read.
         """
         for path in (self.path, self.backup_path):
             try:
@@ -85,20 +85,20 @@ class StateFile:
                     self._keep_aside(path, error)
                 continue
             if path == self.backup_path:
-                logger.warning("%s is not there or damaged; its backup %s is used", self.path, path)
+                logger.warning("%s is missing or damaged; using its backup %s", self.path, path)
             self.source = path
             return value
         if self.was_damaged:
-            logger.error("%s is damaged and has no usable backup: going on without it", self.path)
+            logger.error("%s is damaged and has no valid backup: continuing without it", self.path)
         return None
 
     def replace(self, text: str) -> None:
         """Replace the text; it is durable when this returns.
 
-        Raises StoreError, and then the old text stays.
+        Raises StoreError; the old text stays then.
         """
         if self._read_only:
-            raise StoreError(f"cannot write {self.path}: it was opened to be read only")
+            raise StoreError(f"cannot write {self.path}: it was opened read-only")
         temporary = self.path + ".tmp"
         try:
             data = text.encode()
@@ -107,7 +107,7 @@ class StateFile:
                 self._files.write(file, data, 0)
                 self._files.sync(file)
                 if self._files.read(file, len(data) + 1, 0) != data:
-                    raise StoreError(f"cannot write {self.path}: what was written reads otherwise")
+                    raise StoreError(f"cannot write {self.path}: reading it back gives other bytes")
             if not self._in_the_way:
                 self._keep_backup()
             self._files.rename(temporary, self.path)
@@ -122,9 +122,9 @@ class StateFile:
             raise StoreError(f"cannot write {self.path}: {why}") from error
 
     def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
-        """replace() for a text of which `is_same` says that it reads as what it was made of.
+        """replace(), if `is_same` accepts the text: it reads back as its original.
 
-        StoreFormatError, and the old text stays, where it does not.
+        Otherwise raises StoreFormatError; the old text stays then.
         """
         try:
             same = is_same(text)
@@ -147,10 +147,14 @@ class StateFile:
         except OSError as error:
             self._in_the_way |= path == self.path
             logger.error(
-                "%s is damaged (%s) and cannot be kept as %s: %s", path, why, kept, error.strerror
+                "%s is damaged (%s) and cannot be renamed to %s: %s",
+                path,
+                why,
+                kept,
+                error.strerror,
             )
         else:
-            logger.error("%s is damaged (%s): kept as %s", path, why, kept)
+            logger.error("%s is damaged (%s): renamed to %s", path, why, kept)
 
     def _open_alike(self, path: str) -> File:
         # The new file gets the mode of the old one: it may hold secrets.
@@ -166,7 +170,7 @@ class StateFile:
         return file
 
     def _keep_backup(self) -> None:
-        # A second name for the old text, moved into place in one step.
+        # A hard link to the old text, renamed to .bak.
         link = self.backup_path + ".tmp"
         with suppress(FileNotFoundError):
             self._files.remove(link)
@@ -177,7 +181,7 @@ class StateFile:
         self._files.rename(link, self.backup_path)
 
     def _read(self, path: str) -> str:
-        """The whole text; OSError, ValueError for one that is empty or no UTF-8."""
+        """The text. Raises OSError, and ValueError for an empty or non-UTF-8 file."""
         text = self._files.read_all(path).decode()
         if not text.strip("\0 \t\r\n"):
             raise ValueError("it is empty")

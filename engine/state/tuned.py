@@ -12,14 +12,14 @@ SYNC, ASYNC = "SYNC_FLUSH", "ASYNC_FLUSH"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A backend, and why."""
+    """A backend, and the reason for it."""
 
     io_backend: str
     reason: str
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The recommendation, under the keys of broker.conf, and why; the choice for the other policy.
+    """The recommendation with the keys of broker.conf, its reason, and the choice for ASYNC_FLUSH.
 
     A file of an earlier version has no choice for ASYNC_FLUSH: it measured for SYNC_FLUSH alone.
     """
@@ -42,7 +42,7 @@ def tuned_path(root: str) -> str:
 
 
 def load_tuned(root: str, files: FileSystem = DISK) -> Tuned | None:
-    """The saved result; None without one or where the file is damaged. Raises StoreError."""
+    """The saved result; None if it is missing or damaged. Raises StoreError."""
     return StateFile(tuned_path(root), files=files).load(_parse)
 
 

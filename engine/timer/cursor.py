@@ -1,4 +1,4 @@
-"""Which timer entries were handled, in a few numbers."""
+"""The handled timer entries, as a few numbers."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ STEPS = 8  # earlier marks that are kept
 
 
 class TimerCursor:
-    """Entries are dealt with in the order of their keys: all up to `mark` are done.
+    """Entries are handled in the order of their keys: all up to `mark` are done.
 
-    That speaks of entries that were met, before `bound` in the log. New ones have greater keys,
-    unless the clock was set back: then the mark becomes a step, and a new mark begins. Steps are
-    needed until the clock has come that far again.
+    This applies to entries read so far, before `bound` in the log. New ones have greater keys,
+    unless the clock was set back: then the mark becomes a step, and a new mark begins. A step is
+    needed until the clock has reached its time again.
     """
 
     def __init__(self, mark: Key = NOTHING, bound: int = 0, steps: Sequence[Step] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Which parked messages were delivered, as the log itself shows."""
+"""Finds delivered parked messages in the log."""
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -36,10 +36,10 @@ cdef inline int64_t number(const RecordView *view, const char *name) noexcept no
 
 @cython.final
 cdef class DeliveryScan:
-    """Reads the log's tail after a stop: a delivery counts exactly when its record is there.
+    """Reads the log's tail after a stop: a message was delivered if its record is in the log.
 
-    RocketMQ has no counterpart: it relies on its saved offsets and may deliver again. Only the
-    thread that appends may call the methods.
+    RocketMQ has no counterpart: it relies on saved offsets and may deliver again. Only the
+    appending thread may call the methods.
     """
 
     cdef CommitLog log
@@ -74,7 +74,7 @@ cdef class DeliveryScan:
     def timed(self, int64_t start, ConsumeQueue queue):
         """Entries of the timer queue that were handled: pairs of int64, wake in ms and offset.
 
-        An entry was handled where its copy, delivered or parked anew, lies behind `start`: the
+        An entry was handled if its copy, delivered or parked again, is behind `start`: the
         prepared offset of the copy is the physical offset of the parked record plus one.
         """
         found = array("q")
@@ -128,7 +128,7 @@ cdef class DeliveryScan:
 
     cdef int64_t plain_to(self, const uint8_t *entries, int64_t start,
                           int64_t stop) noexcept nogil:
-        """The first entry that is not plainly right; of others QueueRepair knows the rules."""
+        """The first entry that needs the full check of QueueRepair."""
         cdef const uint8_t *entry
         cdef int64_t at, place
         for at in range(start, stop):
@@ -151,7 +151,7 @@ cdef class DeliveryScan:
         return stop
 
     def candidates(self, int64_t start, bint timed):
-        """Stops at each record that looks like a delivery; it is in `view` then."""
+        """Stop at each record that may be a delivery; `view` has it then."""
         cdef Segment segment
         cdef int64_t end = self.log.max_offset
         cdef bint at_one
@@ -169,7 +169,7 @@ cdef class DeliveryScan:
         self.source = None
 
     cdef bint walk(self, Segment segment, int64_t end, bint timed) noexcept nogil:
-        """True at a candidate, False where there is no further record in the segment."""
+        """True at a candidate, False at the end of the segment's records."""
         cdef int64_t at = self.position - segment.base_offset
         cdef int64_t limit = min(end - segment.base_offset, segment.published())
         cdef int64_t found
@@ -205,7 +205,7 @@ cdef class DeliveryScan:
         return 0
 
     cdef int64_t behind(self, ConsumeQueue queue, int64_t offset) except -1:
-        """Behind the entry from `offset` on that `view` was made of; `offset` if it is none."""
+        """The offset behind the entry, from `offset` on, whose copy is in `view`; else `offset`."""
         cdef int64_t at = offset, physical_offset = 0, tags_code = 0
         cdef int32_t size = 0
         cdef Message message
@@ -219,11 +219,11 @@ cdef class DeliveryScan:
                     return at + 1
                 if self.can_be_delivered(&message):
                     return offset
-            at += 1  # as the delivery does, which cannot deliver it
+            at += 1  # delivery skips it, too
         return offset
 
     cdef bint look(self, int64_t physical_offset) except -1:
-        """The record at a physical offset into `parked`; False where there is no sound one."""
+        """Read the record at a physical offset into `parked`; False if there is no valid one."""
         cdef int64_t at
         if self.source is None or not (
             0 <= physical_offset - self.source.base_offset < self.source.size

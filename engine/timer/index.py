@@ -1,9 +1,9 @@
-"""When which timed message is due: sorted runs on disk, the newest entries in memory.
+"""The due times of timed messages: sorted runs on disk, and the newest entries in memory.
 
-The timer topic's consume queue is the journal: an entry of it says when its message is to be looked
-at (its tags code) and where it lies. Entries are taken into memory; when those are many they are
-written as one sorted run, so that memory does not grow with what is pending, and the runs are
-merged as their times come. Everything here can be made anew from the queue.
+The timer topic's consume queue is the journal: an entry has the time to process its message (its
+tags code) and the message's position. The index reads entries into memory. When there are many, it
+writes them as one sorted run, so that memory does not grow with the pending messages. It merges the
+runs as they become due, and can rebuild everything from the queue.
 """
 
 import logging
@@ -30,9 +30,9 @@ from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import TIMER_QUEUE_ID, TIMER_TOPIC
 
 MEMORY_MAX = 1 << 18  # entries in memory before a run is written
-INGEST_MAX = 1 << 11  # entries of the queue taken at once: the event loop waits for them
-RUNS_MAX = 48  # more of them are merged
-READ_MAX = 256 << 20  # bytes of the log that a start reads again, before it is said anew
+INGEST_MAX = 1 << 11  # entries of the queue to read at once, which blocks the event loop
+RUNS_MAX = 48  # a larger number of runs is merged
+READ_MAX = 256 << 20  # bytes of the log that a start may have to read, before the state is saved
 DURABLE_LIMIT_S = 60.0
 SUFFIX = ".run"
 
@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 class TimerState(msgspec.Struct, kw_only=True, rename="camel"):
     """`ROOT/congreve/timer.json`: queue entries before `inserted` are in the runs.
 
-    `cursor` says what was dealt with, but for what the log says behind `log_end`; -1 where the log
-    is not to be asked, as no version that wrote this did.
+    `cursor` has the handled entries; the log behind `log_end` shows later ones. `log_end` is -1 in
+    files of versions that did not use the log.
     """
 
     log_end: int = -1
@@ -54,9 +54,9 @@ class TimerState(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class TimerIndex:
-    """The due times of timed messages, sorted; no counterpart in RocketMQ 4.9.
+    """The due times of timed messages, sorted (RocketMQ 5: TimerWheel, TimerLog).
 
-    The thread that appends owns it; another thread may do the work of a job.
+    The appending thread owns it; another thread may do the work of a job.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class TimerIndex:
         memory_max: int = MEMORY_MAX,
         runs_max: int = RUNS_MAX,
     ) -> None:
-        """Read nothing before open()."""
+        """No file is read before open()."""
         self.damaged: int | None = None
-        """Entry of the queue that is to be repaired before ingest() can go on."""
+        """Entry of the queue that must be repaired before ingest() can continue."""
         self._repair = repair
         self._folder = os.path.join(config.own_dir, "timer")
         self._files = files
@@ -88,9 +88,9 @@ class TimerIndex:
         self._cursor = TimerCursor()
         self._runs: list[Run] = []
         self._inserted = 0  # entries of the queue before it are in runs
-        self._next = 0  # entry of the queue that comes next
-        self._done = numpy.empty(0, int64)  # offsets, in order, that the log calls dealt with
-        self._done_left = 0  # of them still in the index
+        self._next = 0  # the next entry of the queue to read
+        self._done = numpy.empty(0, int64)  # sorted offsets that the log shows as handled
+        self._done_left = 0  # number of them that are still in the index
         self._log_end = 0  # what lies behind it in the log is not in the cursor, but in `done`
         self._busy = False
         self._dirty = False
@@ -101,7 +101,7 @@ class TimerIndex:
         """Load the saved state, or rebuild it from the queue. Raises StoreError."""
         state = self._load_state()
         if state is not None and state.log_end > self._log.max_offset:
-            logger.warning("the timer index is of another state of the log: rebuilt from the queue")
+            logger.warning("rebuilding the timer index: it is of another state of the log")
             state = None
         if state is not None:
             self._cursor = TimerCursor.from_rows(state.cursor)
@@ -112,7 +112,7 @@ class TimerIndex:
             or not all(run.whole for run in self._runs)
         ):
             if state is not None:
-                logger.warning("the timer index does not fit its store: rebuilt from the queue")
+                logger.warning("rebuilding the timer index: it does not match the store")
             self._runs, self._next = [], self.queue.min
         else:
             self._next = max(state.inserted, self.queue.min)
@@ -131,7 +131,7 @@ class TimerIndex:
         try:
             self._repair.repair(self.queue, self.damaged, self.damaged + 1)
         except BackendError as error:
-            raise StoreError(f"the queue of timed messages is not repaired: {error}") from error
+            raise StoreError(f"cannot repair the queue of timed messages: {error}") from error
         return True
 
     def _ask_log(self, log_end: int) -> None:
@@ -149,7 +149,7 @@ class TimerIndex:
         self.work_now(save=True)
 
     def work_now(self, *, save: bool = False) -> None:
-        """Do the job that is due on this thread. Raises StoreError."""
+        """Do the due job on this thread. Raises StoreError."""
         job = self.job(save=save)
         if job is not None:
             try:
@@ -163,16 +163,16 @@ class TimerIndex:
 
     @property
     def next_wake(self) -> int:
-        """When the first entry is due, ms since 1970; 2^63 - 1 without one."""
+        """The due time of the first entry, ms since 1970; 2^63 - 1 without one."""
         return self._merge.heap.next_wake
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Entries in memory, and pairs in run files (some of them dealt with)."""
+        """Entries in memory, and pairs in run files (including handled ones)."""
         return self._merge.heap.memory_count, sum(run.count for run in self._runs)
 
     def ingest(self) -> int:
-        """Take new entries of the queue into memory, up to a damaged one; how many were taken."""
+        """Read new entries of the queue into memory, up to a damaged one; returns their number."""
         self.damaged = None
         if self._merge.heap.memory_count >= 4 * self._memory_max:
             return 0  # a run is being written; the entries stay in the queue
@@ -193,11 +193,14 @@ class TimerIndex:
         self._merge.heap.add(*(numpy.ascontiguousarray(column) for column in pairs.T))
         self._next = stop
         if stop - start == INGEST_MAX:
-            self.queue.release_before(stop)  # nobody else reads here: no memory for it
+            self.queue.release_before(stop)  # no other code reads these entries
         return stop - start
 
     def take(self, now_ms: int, limit: int) -> NDArray[int64]:
-        """Rows of due entries in order; column 1 is the record's physical offset. StoreError."""
+        """Rows of due entries in order; column 1 is the record's physical offset.
+
+        Raises StoreError.
+        """
         while True:
             rows = self._merge.take(now_ms, limit)
             if not self._done_left or not len(rows):
@@ -222,10 +225,10 @@ class TimerIndex:
     # --- jobs
 
     def job(self, *, save: bool = False) -> Callable[[], Publish] | None:
-        """The write that is due, None without one.
+        """The due write, or None.
 
-        Any thread may call it; the owner's thread calls what it returns. Only one job runs at a
-        time: after its StoreError, abandon() lets the next one begin.
+        Any thread may call the job; the owner's thread calls its result. Only one job runs at a
+        time: after its StoreError, abandon() allows the next one.
         """
         work: Callable[[], Publish] | None = None
         if self._busy:
@@ -326,7 +329,7 @@ class TimerIndex:
     def _replace(self, state: TimerState, log_end: int) -> None:
         # A handled entry's delivery must not be lost with the log's tail.
         if not self._wait_durable(log_end, DURABLE_LIMIT_S):
-            raise StoreError(f"the log is not durable up to {log_end}: the timer index waits")
+            raise StoreError(f"cannot save the timer index: the log is not durable up to {log_end}")
         self._file.replace(msgspec.json.encode(state).decode())
 
     # --- files
@@ -335,7 +338,7 @@ class TimerIndex:
         try:
             return self._file.load(lambda text: msgspec.json.decode(text, type=TimerState))
         except StoreError as error:
-            logger.warning("%s; the timer index is rebuilt from the queue", error)
+            logger.warning("%s; rebuilding the timer index from the queue", error)
             return None
 
     def _reader(self, run: Run) -> RunReader:
@@ -350,7 +353,7 @@ class TimerIndex:
         return f"{max(numbers, default=0) + 1:020d}{SUFFIX}"
 
     def _remove_strangers(self) -> None:
-        """Remove runs that a crash left unfinished, or that the state does not name."""
+        """Remove runs that a crash left incomplete, or that are not in the state."""
         known = {run.name for run in self._runs}
         try:
             names = [entry.name for entry in self._files.entries(self._folder)]

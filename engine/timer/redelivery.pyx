@@ -31,8 +31,7 @@ from congreve.io_backends.errors import BackendError
 
 logger = logging.getLogger(__name__)
 
-# Limits of one run in bytes and, where records must be read from the disk, in time: the thread has
-# other work too.
+# Limits of one run in bytes and, for reads from the disk, in time: the thread has other work.
 cdef int64_t RUN_BYTES = 2 << 20
 cdef int64_t RUN_NS = 10_000_000
 
@@ -47,10 +46,10 @@ cdef inline int64_t monotonic_ns() noexcept nogil:
 cdef class Redelivery:
     """Appends parked records to their real queues (RocketMQ: messageTimeup and putMessage).
 
-    The thread that appends calls it; a run holds the GIL only to open segments and queues. It skips
-    records that it cannot read, restore or store any more.
+    The appending thread calls it; a run holds the GIL only to open segments and queues. It skips
+    records that it cannot read, restore or store.
 
-    `roll_ms`: a timed message that is due later than this is written anew by then.
+    `roll_ms`: a timed message that is due later than this is written again by then.
 
     A run ends about `run_ns` ns after its start, even if due messages are left.
     """
@@ -132,7 +131,7 @@ cdef class Redelivery:
         return self.at
 
     def arrived(self):
-        """Queues that got a message in the last run and that a reader waits for."""
+        """Watched queues that got a message in the last run."""
         return [queue for _, queue in self.known.queues if queue is not None and queue.watched]
 
     # --- without the GIL
@@ -153,7 +152,7 @@ cdef class Redelivery:
                         return why
                     due = (level_due(&delay_ms, 1, 1, self.parked.store_timestamp)
                            if why == REDELIVER_NEXT else 0)
-                # Due later than is possible: the table of levels has changed since.
+                # Due too late for its level: the table of levels has changed.
                 if self.now_ms < due <= self.now_ms + delay_ms:
                     self.next_due = due
                     return REDELIVER_DONE
@@ -219,7 +218,7 @@ cdef class Redelivery:
             and is_text(self.parked.topic, self.parked.topic_length, SCHEDULE_TOPIC)
         )
 
-    # A message that is not due yet, but so old that it must be written anew to outlive its segment.
+    # Whether a pending message is so old that it must be written again, before its segment expires.
     cdef bint rolls(self) noexcept nogil:
         cdef int32_t length = 0
         cdef const uint8_t *at = property_of(&self.parked, TIMER_OUT_MS, &length)
@@ -296,7 +295,7 @@ cdef class Redelivery:
     cdef int meet_queue(self) except -1:
         cdef bytes topic = self.message.topic[:self.message.topic_length]
         queue = None
-        # A half message must not come out of a delay queue (the reference discards it, too).
+        # A half message must not be delivered from a delay queue (the reference discards it, too).
         if is_topic(topic) and topic != TRANS_HALF_TOPIC:
             queue = self.queues.get(topic.decode(), self.message.queue_id)
         else:

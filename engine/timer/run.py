@@ -30,20 +30,20 @@ class Run:
 
     @cached_property
     def last(self) -> tuple[int, int]:
-        """The greatest pair; StoreError."""
+        """The greatest pair. Raises StoreError."""
         wake, offset = self.read(self.count - 1, 1)[0].tolist()
         return wake, offset
 
     @property
     def whole(self) -> bool:
-        """Whether the file is there with all its pairs."""
+        """Whether the file exists with all its pairs."""
         try:
             return self._files.status(self.path).st_size == self.count * PAIR
         except OSError:
             return False
 
     def first_behind(self, wake: int, offset: int) -> int:
-        """Index of the first pair greater than (wake, offset); StoreError."""
+        """Index of the first pair greater than (wake, offset). Raises StoreError."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -55,7 +55,7 @@ class Run:
         return low
 
     def read(self, index: int, count: int) -> NDArray[int64]:
-        """Pairs from `index` on, fewer at the end, none behind it; StoreError."""
+        """Pairs from `index` on, fewer at the end, none behind it. Raises StoreError."""
         try:
             with self._files.open(self.path, os.O_RDONLY) as file:
                 data = self._files.read(file, count * PAIR, index * PAIR)
@@ -65,7 +65,7 @@ class Run:
         return flat.reshape(-1, 2).astype(int64, copy=False)
 
     def remove(self) -> None:
-        """Remove the file where it exists. Raises StoreError."""
+        """Remove the file if it exists. Raises StoreError."""
         try:
             self._files.remove(self.path)
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class Merge:
             self.heap.forget(slot)
 
     def take(self, now: int, limit: int) -> NDArray[int64]:
-        """Rows (wake, offset, source) that are due, at most `limit`, in order; StoreError."""
+        """Due rows (wake, offset, source), at most `limit`, in order. Raises StoreError."""
         pieces = [self.heap.take(now, limit)]
         while self.heap.starved >= 0:
             slot = self.heap.starved
@@ -133,7 +133,7 @@ class Merge:
 def write_run(
     folder: str, name: str, blocks: Iterable[NDArray[int64]], files: FileSystem = DISK
 ) -> Run:
-    """A new run of these sorted pairs, durable when it returns; StoreError."""
+    """Write these sorted pairs as a new run; it is durable afterwards. Raises StoreError."""
     path = os.path.join(folder, name)
     count = 0
     try:

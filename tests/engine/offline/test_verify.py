@@ -118,7 +118,9 @@ def test_a_damaged_record_is_reported_with_its_place(store: Path) -> None:
     report = StoreExaminer(str(store)).verify()
     size = TINY["messages"][3]["size"]
     assert report.problems[0] == f"{size} bytes at {place} in {log} hold no valid record"
-    assert report.problems[1] == f"the queues have {COUNT} entries, the log {COUNT - 1} messages"
+    assert report.problems[1] == (
+        f"the queues have {COUNT} entries, but the log has {COUNT - 1} messages"
+    )
 
 
 def test_a_missing_queue_is_reported(store: Path) -> None:
@@ -149,7 +151,7 @@ def test_reports_are_bounded(store: Path) -> None:
 
 
 def test_no_store_and_no_segment_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="holds no store"):
+    with pytest.raises(StoreError, match="is not a store"):
         StoreExaminer(str(tmp_path))
     (tmp_path / "commitlog").mkdir()
     assert StoreExaminer(str(tmp_path)).verify().records == 0
@@ -163,7 +165,7 @@ def test_a_segment_that_was_cut_is_named_and_the_others_are_read(
 ) -> None:
     segments = sorted((store / "commitlog").iterdir())
     os.truncate(segments[number], size)
-    says = f"{segments[number]} has {size} bytes, a whole segment 4096"
+    says = f"{segments[number]} has {size} bytes instead of 4096"
     assert StoreExaminer(str(store)).info().problems == [says]
     report = StoreExaminer(str(store)).verify()
     assert report.problems[0] == says
@@ -173,7 +175,7 @@ def test_a_segment_that_was_cut_is_named_and_the_others_are_read(
 def test_a_segment_that_is_missing_in_the_middle_is_named(store: Path) -> None:
     (store / "commitlog" / f"{4096:020d}").rename(store / "commitlog" / f"{8192:020d}")
     found = StoreExaminer(str(store)).verify().problems
-    assert found[0].startswith("4096 to 8192 of the log are missing")
+    assert found[0].startswith("bytes 4096 to 8192 of the log are missing")
 
 
 def test_what_is_no_segment_is_not_taken_for_one(store: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_record_is_not_entered_twice(tmp_path):
 
 def test_an_absurd_queue_offset_is_refused(tmp_path):
     queue = filled(tmp_path, 3)
-    with pytest.raises(StoreFormatError, match="claims 1000000"):
+    with pytest.raises(StoreFormatError, match="has offset 1000000"):
         queue.append(1_000_000, 30, 10, 0)
 
 

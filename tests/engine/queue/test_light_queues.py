@@ -65,7 +65,7 @@ def test_light_message_queues_are_left_alone(
         with caplog.at_level(logging.WARNING), MessageStore(config_of(root)) as store:
             said = [record.getMessage() for record in caplog.records if "%LMQ%" in record.message]
             assert said == [
-                "left 1 light message queues (%LMQ%) as they are: this broker does not serve them"
+                "ignoring 1 light message queues (%LMQ%): this broker does not serve them"
             ]
             assert LIGHT not in store.queues.topics()
             assert store.get("T", 0, 0, 32).status is GetStatus.FOUND

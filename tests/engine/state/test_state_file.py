@@ -67,7 +67,7 @@ def test_who_only_reads_renames_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.json.bak").write_text("1")
     file = StateFile(str(tmp_path / "a.json"), read_only=True)
     assert file.load(json.loads) == 1 and file.was_damaged
-    with pytest.raises(StoreError, match="read only"):
+    with pytest.raises(StoreError, match="read-only"):
         file.replace("2")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "a.json": "{",
@@ -81,7 +81,7 @@ def test_damage_without_a_backup_is_told_and_kept_aside(
     for number in range(12):
         (tmp_path / "a.json").write_text(f"{{{number}")
         assert load(tmp_path / "a.json") is None
-    assert "a.json is damaged" in caplog.text and "going on without it" in caplog.text
+    assert "a.json is damaged" in caplog.text and "continuing without it" in caplog.text
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept == [f"a.json.damaged-{number}" for number in range(1, 10)]
     assert (tmp_path / "a.json.damaged-1").read_text() == "{0"
