@@ -342,7 +342,7 @@ def test_foreign_files_are_passed_over_or_named(store: Path, tmp_path: Path) -> 
     (tmp_path / "s" / "consumequeue" / "T" / "old").mkdir()
     assert len(rows(reader(tmp_path / "s"))) == 1000
     (tmp_path / "s" / "commitlog" / ("0" * 19 + "9")).write_text("x")
-    with pytest.raises(OptionError, match="0{19}9 .*: one of them is not a segment of this log"):
+    with pytest.raises(OptionError, match=r"0{19}9 .*: one of them is not a segment of this log"):
         reader(tmp_path / "s").partitions()
 
 
