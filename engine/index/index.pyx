@@ -306,8 +306,8 @@ cdef class KeyIndex:
     cdef int resume(self, Stop stop) except -1:
         """Do the step that needs the GIL, so that follow() can continue.
 
-Raises BackendError, OSError.
-"""
+        Raises BackendError, OSError.
+        """
         if stop == STOP_SEGMENT:
             self.next_segment()
         elif stop == STOP_FILE:
