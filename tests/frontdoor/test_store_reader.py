@@ -115,7 +115,7 @@ def test_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
         store.queues("nowhere")
     with pytest.raises(RecordError, match="brokerName"):
         store.numpy("T", ["brokerName"])
-    with pytest.raises(StoreFormatError, match="no store"):
+    with pytest.raises(StoreFormatError, match="is not a store"):
         congreve.open_store(tmp_path)
     assert not list(tmp_path.iterdir())
 

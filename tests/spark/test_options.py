@@ -51,7 +51,7 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"expressionType": "SQL92"}, "option subExpression is missing"),
         (
             {"expressionType": "SQL92", "subExpression": "a >"},
-            "subExpression is 'a >': it ends too",
+            "subExpression is 'a >': unexpected end",
         ),
         ({"commitOffsetsToGroup": "true"}, "name the group in option group"),
         ({"commitOffsetsToGroup": "true", "group": "g"}, "needs nameServer"),
