@@ -28,7 +28,6 @@ from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.frame_reader import FrameSink
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
@@ -190,23 +189,25 @@ class Broker(Lifecycle):
     async def _listen(self, paths: MessagePaths) -> None:
         config = self.config
         handlers = answer_errors(self._handlers(paths))
-        main = self._server(handlers, config.listen_port, paths.fast_path)
+        main = self._server(handlers, config.listen_port, paths)
         await main.start()
         if config.listen_port == 0:
             config.listen_port = main.port
-            paths.fast_path.set_store_host(host_bytes(config.store_host))
+            paths.set_store_host(host_bytes(config.store_host))
             return
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
 
     def _server(
-        self, handlers: Mapping[int, Handler], port: int, sink: FrameSink | None = None
+        self, handlers: Mapping[int, Handler], port: int, paths: MessagePaths | None = None
     ) -> RemotingServer:
         server = RemotingServer(
             handlers,
             host=self.config.bind_address,
             port=port,
-            sink=sink,
+            sink=None if paths is None else paths.fast_path,
+            lane_sinks=() if paths is None else paths.lanes,
+            lane_letter=None if paths is None else paths.lane_letter,
             limits=ServerLimits(
                 idle_timeout_s=self.config.server_channel_max_idle_time_seconds,
                 poll_s=self.config.poll_micros_after_request / 1e6,
@@ -239,6 +240,9 @@ class Broker(Lifecycle):
         await self.managers.pieces.run(self.managers.members.locks.expiry_steps())
         if self._paths is not None:
             self._paths.pulls.path.release_segments()
+            replaced = self._paths.topics.take_retired()
+            for server in self._servers:
+                server.keep_for_lanes(replaced)
         await self.managers.members.close_silent()
 
     async def _sample(self) -> None:

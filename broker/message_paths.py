@@ -3,23 +3,41 @@
 from collections.abc import Callable
 
 from congreve.broker.fastpath.fastpath import FastPath
+from congreve.broker.fastpath.lane_sends import (
+    APPENDED_LETTER,
+    ARRIVED_LETTER,
+    MOVED_LETTER,
+    LaneSends,
+    queues_of,
+)
 from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
+from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.remoting.lanes.transport import FrameProtocol
+from congreve.remoting.transport.connection import Connection
 
 
 class MessagePaths:
     """Group commit, pulls and the fast path of one broker; its store is open.
 
-    It calls `arrived` with each queue that got an entry.
+    It calls `arrived` with each queue that got an entry. `fast_path` serves the event loop's
+    connections, and what the lanes give to the loop; `lanes` has the path of each lane.
     """
 
     def __init__(self, managers: Managers, arrived: Callable[[ConsumeQueue], None]) -> None:
         config, store = managers.config, managers.store
-        self.group_commit = GroupCommit(store.backend, config.store)
+        self._managers = managers
+        self._arrived = arrived
+        self.topics = TopicTable(store.log.lock)
+        self.lanes: list[LaneSends] = []
+        has_lanes = config.network_threads > 0 and config.store.sync_flush
+        self.group_commit = GroupCommit(
+            store.backend, config.store, waits=self._commit_waits if has_lanes else None
+        )
         self.pulls = PullMessageProcessor(
             config=config,
             metadata=managers.metadata,
@@ -28,20 +46,69 @@ class MessagePaths:
             stats=managers.stats,
             clock=managers.clock,
         )
-        topics = TopicTable()
-        follow_topics(managers.metadata.topics, topics)
-        self.fast_path = FastPath(
-            store=store,
-            topics=topics,
+        follow_topics(managers.metadata.topics, self.topics)
+        self.fast_path = self._new_fast_path(self.pulls.path, in_lane=False)
+        for _ in range(config.network_threads):
+            self.lanes.append(self._new_lane(self.lanes[0] if self.lanes else None))
+        store.health.follow(self._lanes_accept)
+        self.group_commit.start()
+
+    def _new_lane(self, leader: LaneSends | None) -> LaneSends:
+        store = self._managers.store
+        return LaneSends(
+            self._new_fast_path(None, in_lane=True),
+            store,
+            tells_appends=store.flush_timer.wants_wake,
+            leader=leader,
+        )
+
+    def _new_fast_path(self, pulls: PullPath | None, *, in_lane: bool) -> FastPath:
+        managers, config = self._managers, self._managers.config
+        return FastPath(
+            store=managers.store,
+            topics=self.topics,
             group_commit=self.group_commit,
-            arrived=arrived,
-            pulls=self.pulls.path,
-            transactions=managers.transactions.fast_path(topics),
+            arrived=self._arrived,
+            pulls=pulls,
+            transactions=managers.transactions.fast_path(self.topics, in_lane=in_lane),
             delays=managers.delayed.fast_path(config.broker_cluster_name),
             settings=fast_path_settings(config),
         )
-        self.group_commit.start()
+
+    def set_store_host(self, host: bytes) -> None:
+        """Set the broker's address, 4 or 16 bytes and the port as i32, before it is served."""
+        self.fast_path.set_store_host(host)
+        for lane in self.lanes:
+            lane.set_store_host(host)
+
+    def lane_letter(
+        self, protocol: FrameProtocol | None, kind: int, data: bytes, number: int
+    ) -> None:
+        """Do what a lane asks the event loop for (lane_sends.pyx)."""
+        if kind == ARRIVED_LETTER:
+            for queue in queues_of(data):
+                self._arrived(queue)
+        elif kind == MOVED_LETTER:
+            self.group_commit.release()
+        elif kind == APPENDED_LETTER:
+            self._managers.store.after_append(self._managers.store.log.max_offset)
+        elif isinstance(protocol, Connection):
+            protocol.write(self.group_commit.not_durable(data, number))
+
+    @property
+    def stored_by_fast_path(self) -> int:
+        """Messages that compiled code has appended."""
+        paths = (self.fast_path, *(lane.path for lane in self.lanes))
+        return sum(path.put_messages for path in paths)
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""
-        return len(self.group_commit), len(self.pulls.long_polling)
+        answers = len(self.group_commit) + sum(lane.waiting for lane in self.lanes)
+        return answers, len(self.pulls.long_polling)
+
+    def _lanes_accept(self, accepting: bool) -> None:
+        for lane in self.lanes:
+            lane.accepting = accepting
+
+    def _commit_waits(self, waits: bool) -> None:
+        self.lanes[0].loop_waits = waits

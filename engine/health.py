@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from collections.abc import Callable
 
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError, SyncError
@@ -37,6 +38,12 @@ class Health:
         self._reported = False
         self._shortages: dict[str, str] = {}
         self._logs: dict[str, LimitedLog] = {}
+        self._followers: list[Callable[[bool], None]] = []
+
+    def follow(self, changed: Callable[[bool], None]) -> None:
+        """Call `changed(accepted)` now, and from any thread when puts are refused or accepted."""
+        self._followers.append(changed)
+        changed(self.reason() is None)
 
     def reason(self) -> str | None:
         """Why the store refuses puts; None while it accepts them. Each chunk of sends calls it."""
@@ -47,7 +54,10 @@ class Health:
         why = self._failure or self._disk_full
         if why is not None and not self._reported:
             logger.error("the store refuses messages: %s", why)
-        self._reported = why is not None
+        if self._reported is not (why is not None):
+            self._reported = why is not None
+            for changed in self._followers:
+                changed(why is None)
         return why
 
     def fail(self, why: str) -> None:

@@ -123,14 +123,14 @@ class MessageStore:
             clock=self.clock,
             disk_use=disk_use,
         )
-        self._flush_timer = FlushTimer(
+        self.flush_timer = FlushTimer(
             config,
             written=lambda: self.log.max_offset,
             durable=lambda: self.backend.durable_offset,
             request=self.backend.request,
         )
         self._open = False
-        self._no_room: str | None = None  # why the last message found no space
+        self._no_room: tuple[str, int] | None = None  # why a message found no space, at which end
 
     # --- life
 
@@ -151,7 +151,7 @@ class MessageStore:
         except OSError as error:
             self._retreat()
             raise StoreError(f"cannot open {self.config.root_dir}: {error}") from error
-        self._flush_timer.start()
+        self.flush_timer.start()
         self._housekeeping.start()
         self._late_checks.start()
         self._open = True
@@ -243,7 +243,7 @@ class MessageStore:
         self._late_checks.stop()
         self.repairs.stop()
         self._housekeeping.stop()
-        self._flush_timer.stop()
+        self.flush_timer.stop()
         self.cold_reads.stop()
         if self.index is not None:
             self.index.stop()
@@ -289,7 +289,8 @@ class MessageStore:
 
     def trouble(self) -> str | None:
         """Why the store refuses messages or refused the last one; None while it accepts them."""
-        return self.check_writable() or self._no_room
+        why, log_end = self._no_room or (None, -1)
+        return self.check_writable() or (why if log_end == self.log.max_offset else None)
 
     def after_append(
         self, upto: int, arrived: Iterable[ConsumeQueue] = (), *, flush: bool = True
@@ -299,11 +300,10 @@ class MessageStore:
         `upto` is the physical offset behind the last record, `arrived` the watched queues that got
         entries. A caller that requests durability itself (SYNC_FLUSH) passes `flush=False`.
         """
-        self._no_room = None
         if flush and self.config.sync_flush:
             self.backend.request(upto)
-        elif self._flush_timer.wants_wake:
-            self._flush_timer.wake()
+        elif self.flush_timer.wants_wake:
+            self.flush_timer.wake()
         if self.index is not None:
             self.index.wake()
         if self.on_arrival is not None:
@@ -344,10 +344,10 @@ class MessageStore:
             logger.warning("a message to %s was refused: %s", record.topic, error)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except (BackendError, MemoryError) as error:
-            if self._no_room is None:
+            if self._no_room is None or self._no_room[1] != self.log.max_offset:
                 logger.error("no space for a message: %s", error)
-            self._no_room = str(error) or "out of memory"
-            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room)
+            self._no_room = str(error) or "out of memory", self.log.max_offset
+            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room[0])
         self.after_append(done.end)
         if self.on_arrival is not None and (queue.watched or record.topic in PARKED):
             self.on_arrival(queue)

@@ -12,6 +12,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes)
     int pthread_mutex_destroy(pthread_mutex_t *mutex)
     int pthread_mutex_lock(pthread_mutex_t *mutex)
+    int pthread_mutex_trylock(pthread_mutex_t *mutex)
     int pthread_mutex_unlock(pthread_mutex_t *mutex)
     int pthread_condattr_init(pthread_condattr_t *attributes)
     int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock)

@@ -29,7 +29,7 @@ class DelayedMessages:
         # The file names a message as delivered only when its copy is durable.
         self._writer = StateWriter(self._file, self.levels.said, self._durable)
         self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)
-        self._path: DelayPath | None = None
+        self._paths: list[DelayPath] = []
 
     @property
     def files(self) -> tuple[StateWriter, ...]:
@@ -38,13 +38,14 @@ class DelayedMessages:
 
     def fast_path(self, cluster: str) -> DelayPath:
         """Build the compiled part of parking; the store is open."""
-        self._path = DelayPath(self._store, cluster)
-        return self._path
+        path = DelayPath(self._store, cluster)
+        self._paths.append(path)
+        return path
 
     def config_changed(self) -> None:
         """Follow changed limits of delivery times; the delay levels are fixed at the start."""
-        if self._path is not None:
-            self._path.config_changed()
+        for path in self._paths:
+            path.config_changed()
 
     def load(self) -> None:
         """Read delayOffset.json, and the later deliveries in the log.

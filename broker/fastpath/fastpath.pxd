@@ -29,6 +29,10 @@ cdef enum Stop:
     STOP_SEGMENT        # the log needs its next segment
     STOP_NOTIFY         # this frame is served, and the list of arrivals is full
 
+cdef enum:
+    UNKNOWN_CODE = -1   # of a frame whose header cannot be read here
+
+
 cdef class FastPath(FrameSink):
     cdef object store
     cdef object group_commit
@@ -72,6 +76,10 @@ cdef class FastPath(FrameSink):
     """Bytes of the records appended here."""
     cdef readonly int64_t put_batches
     """Batches appended here."""
+
+    cdef inline void begin_chunk(self) noexcept nogil:
+        self.at = self.appended_end = 0
+        self.answers.used = self.arrivals.count = 0
 
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop serve_frame(self) noexcept nogil

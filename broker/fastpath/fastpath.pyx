@@ -142,13 +142,12 @@ cdef class FastPath(FrameSink):
         cdef int steps = 0
         unpack_host(&self.message.born_host, connection.peer_bytes)
         self.accepting = self.store.writable
-        self.at = 0
-        self.answers.used = 0
-        self.appended_end = 0
-        self.arrivals.count = 0
+        self.begin_chunk()
         while not connection.reading_paused:
             with nogil:
+                self.log.lock.take()
                 stop = self.run(data, available)
+                self.log.lock.drop()
             if stop == STOP_DONE:
                 break
             if stop == STOP_UNFRAMEABLE:
@@ -190,10 +189,11 @@ cdef class FastPath(FrameSink):
     cdef bint room_made(self, bint in_log) except -1:
         """Reserve disk space; false if that fails: then a Python handler fails with the reason."""
         try:
-            if in_log:
-                self.log.next_segment()
-            else:
-                (<ConsumeQueue> self.full_queue).make_room()
+            with self.log.lock:
+                if in_log:
+                    self.log.next_segment()
+                else:
+                    (<ConsumeQueue> self.full_queue).make_room()
         except (CongreveError, MemoryError):
             return False
         return True
@@ -255,6 +255,7 @@ cdef class FastPath(FrameSink):
     cdef Stop serve_frame(self) noexcept nogil:
         cdef int32_t code
         if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
+            self.header.code = UNKNOWN_CODE
             return STOP_COLD
         if self.header.flag & FLAG_RESPONSE:
             return STOP_COLD

@@ -1,8 +1,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-# The fast path's data of a topic. The table owns it; it is valid until the topic is put again or
-# removed, so no code keeps it across a return to Python.
+from congreve.engine.log.append_lock cimport AppendLock
+
+# The fast path's data of a topic. The table owns it, and changes it under the append lock: no code
+# keeps it after it drops the lock.
 cdef struct TopicEntry:
     uint8_t *name
     int32_t name_length
@@ -13,10 +15,16 @@ cdef struct TopicEntry:
 
 
 cdef class TopicTable:
+    cdef AppendLock lock
+    cdef list retired           # queues that were replaced: a lane may still point to them
     cdef TopicEntry **slots     # open addressing, a power of two of them
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count
 
     cdef TopicEntry *find(self, const uint8_t *name, int32_t length) noexcept nogil
+    # Whether this queue is still the one of its topic and id in the table.
+    cdef bint holds(self, void *queue, const uint8_t *name, int32_t length,
+                    int32_t queue_id) noexcept nogil
+    cdef int retire(self, TopicEntry *entry) except -1
     cdef int grow(self) except -1
     cdef TopicEntry **slot(self, const uint8_t *name, int32_t length, uint32_t hash) noexcept nogil

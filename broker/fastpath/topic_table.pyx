@@ -1,6 +1,7 @@
 """Topic name -> queue count and queues, for compiled code that holds no GIL.
 
-The table has only topics that take ordinary sends; the broker's topic manager decides which.
+It is read and changed under the append lock. The table has only topics that take ordinary sends;
+the broker's topic manager decides which.
 """
 
 cimport cython
@@ -10,6 +11,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 
 cdef Py_ssize_t FIRST_CAPACITY = 64
@@ -33,9 +35,11 @@ cdef void free_entry(TopicEntry *entry) noexcept:
 
 @cython.final
 cdef class TopicTable:
-    """Topics that take ordinary sends; compiled code looks them up without the GIL."""
+    """Topics that take ordinary sends; compiled code finds them under `lock`, without the GIL."""
 
-    def __cinit__(self):
+    def __cinit__(self, AppendLock lock not None):
+        self.lock = lock
+        self.retired = []
         self.capacity = FIRST_CAPACITY
         self.slots = <TopicEntry **> PyMem_Calloc(self.capacity, sizeof(TopicEntry *))
         if self.slots == NULL:
@@ -76,8 +80,6 @@ cdef class TopicTable:
     def put(self, str topic, int32_t read_queues, int32_t write_queues):
         """Add the topic, or replace its entry; its queues are then opened again."""
         self.remove(topic)
-        if (self.count + 1) * 2 > self.capacity:
-            self.grow()
         name = topic.encode()
         cdef int32_t queues = max(read_queues, write_queues, 0)
         # One block: with thousands of topics each further block costs a cache miss.
@@ -93,29 +95,34 @@ cdef class TopicTable:
         entry.write_queues = write_queues
         memcpy(entry.name, <const uint8_t *> name, entry.name_length)
         entry.hash = hash_name(entry.name, entry.name_length)
-        self.slot(entry.name, entry.name_length, entry.hash)[0] = entry
-        self.count += 1
+        with self.lock:
+            if (self.count + 1) * 2 > self.capacity:
+                self.grow()
+            self.slot(entry.name, entry.name_length, entry.hash)[0] = entry
+            self.count += 1
 
     def remove(self, str topic):
         """Remove the topic, if the table has it."""
         name = topic.encode()
         cdef int32_t length = <int32_t> len(name)
         cdef TopicEntry **at = self.slot(name, length, hash_name(name, length))
+        cdef TopicEntry *entry = at[0]
         cdef Py_ssize_t mask = self.capacity - 1
         cdef Py_ssize_t i
         cdef TopicEntry *moved
-        if at[0] == NULL:
+        if entry == NULL:
             return
-        free_entry(at[0])
-        at[0] = NULL
-        self.count -= 1
-        # Entries behind the freed slot must stay findable: insert them again.
-        i = ((at - self.slots) + 1) & mask
-        while self.slots[i] != NULL:
-            moved = self.slots[i]
-            self.slots[i] = NULL
-            self.slot(moved.name, moved.name_length, moved.hash)[0] = moved
-            i = (i + 1) & mask
+        with self.lock:
+            at[0] = NULL
+            self.count -= 1
+            # Entries behind the freed slot must stay findable: insert them again.
+            i = ((at - self.slots) + 1) & mask
+            while self.slots[i] != NULL:
+                moved = self.slots[i]
+                self.slots[i] = NULL
+                self.slot(moved.name, moved.name_length, moved.hash)[0] = moved
+                i = (i + 1) & mask
+        self.retire(entry)
 
     def set_queue(self, str topic, ConsumeQueue queue):
         """Set one queue. Raises KeyError when the table has no such topic or queue id."""
@@ -123,9 +130,32 @@ cdef class TopicTable:
         cdef TopicEntry *entry = self.find(name, <int32_t> len(name))
         if entry == NULL or not 0 <= queue.queue_id < entry.queue_count:
             raise KeyError(f"topic {topic} has no queue {queue.queue_id} in the table")
+        if entry.queues[queue.queue_id] != NULL:
+            self.retired.append(<ConsumeQueue> entry.queues[queue.queue_id])
         Py_INCREF(queue)
-        Py_XDECREF(entry.queues[queue.queue_id])
-        entry.queues[queue.queue_id] = <PyObject *> queue
+        with self.lock:
+            Py_XDECREF(entry.queues[queue.queue_id])
+            entry.queues[queue.queue_id] = <PyObject *> queue
+
+    def take_retired(self):
+        """The queues that were replaced; compiled code may point to them until its next turn."""
+        retired, self.retired = self.retired, []
+        return retired
+
+    cdef bint holds(self, void *queue, const uint8_t *name, int32_t length,
+                    int32_t queue_id) noexcept nogil:
+        cdef TopicEntry *entry = self.find(name, length)
+        return entry != NULL and 0 <= queue_id < entry.queue_count and (
+            <void *> entry.queues[queue_id] == queue
+        )
+
+    cdef int retire(self, TopicEntry *entry) except -1:
+        cdef int32_t i
+        for i in range(entry.queue_count):
+            if entry.queues[i] != NULL:
+                self.retired.append(<ConsumeQueue> entry.queues[i])
+        free_entry(entry)
+        return 0
 
     cdef int grow(self) except -1:
         cdef TopicEntry **old = self.slots

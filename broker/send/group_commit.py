@@ -37,6 +37,9 @@ class GroupCommit:
 
     RocketMQ: CommitLog.GroupCommitService. After syncFlushTimeout it answers FLUSH_DISK_TIMEOUT:
     stored, but not confirmed. After a failure of the backend it answers SERVICE_NOT_AVAILABLE.
+
+    Where a lane listens to the backend, `waits(True)` asks the lane to call release() at each of
+    its events, and `waits(False)` ends that.
     """
 
     def __init__(
@@ -44,9 +47,12 @@ class GroupCommit:
         backend: Backend,
         config: StoreConfig,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        waits: Callable[[bool], None] | None = None,
     ) -> None:
         self._backend = backend
         self._config = config
+        self._waits = waits
         self._timeout_s = config.sync_flush_timeout / 1000
         self._write_through = WriteThrough(backend, clock)
         self._delay = CommitDelay(lambda: bool(self._waiting), self._request_waiting, clock)
@@ -61,14 +67,16 @@ class GroupCommit:
     def start(self) -> None:
         """Listen to the backend on the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._backend.event_fd, self._moved)
+        if self._waits is None:
+            self._loop.add_reader(self._backend.event_fd, self._moved)
         self._delay.start(self._loop)
 
     def stop(self) -> None:
         """Stop listening; waiting answers are dropped with their connections."""
         if self._loop is None:
             return
-        self._loop.remove_reader(self._backend.event_fd)
+        if self._waits is None:
+            self._loop.remove_reader(self._backend.event_fd)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -92,6 +100,8 @@ class GroupCommit:
         Calls must be in the order of the log: `upto` never decreases.
         """
         assert self._loop is not None, "group commit was not started"
+        if self._waits is not None:
+            self._waits(True)
         failure = self._backend.failure_errno
         if failure:
             connection.write(_failed(answers, failure))
@@ -133,6 +143,12 @@ class GroupCommit:
                 entry = waiting.popleft()
                 if not entry.connection.closed:
                     entry.connection.write(_failed(entry.answers, failure))
+        if self._waits is not None and not waiting:
+            self._waits(False)
+
+    def not_durable(self, answers: bytes, errno: int) -> bytes:
+        """Answers of a lane whose messages are not confirmed: the disk failed, or (-1) is late."""
+        return _failed(answers, errno) if errno > 0 else _timed_out(answers, self._timeout_s)
 
     def _moved(self) -> None:
         try:

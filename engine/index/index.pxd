@@ -56,6 +56,7 @@ cdef class KeyIndex:
     cdef bint asleep
     cdef bint stopping
 
+    cpdef void wake(self) noexcept nogil
     cdef Stop follow(self) noexcept nogil
     cdef int64_t segment_end(self) noexcept nogil
     cdef Stop walk(self, int64_t end) noexcept nogil

@@ -272,9 +272,9 @@ cdef class KeyIndex:
 
     # --- the thread
 
-    def wake(self):
+    cpdef void wake(self) noexcept nogil:
         """Wake the thread after an append; cheap, and without effect while the thread runs."""
-        # The appending thread has taken the GIL since, a full barrier: `asleep` is not older.
+        full_barrier()  # what was appended is there before `asleep` is read
         if self.asleep:
             pthread_mutex_lock(&self.lock)
             pthread_cond_signal(&self.arrived)

@@ -1,6 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.engine.clock cimport Clock
+from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.record cimport Message
 
@@ -27,6 +29,8 @@ cdef class CommitLog:
     """Bytes of each file."""
     cdef readonly Backend backend
     """The backend that makes the log durable."""
+    cdef readonly AppendLock lock
+    """Held while a record is appended; its callers take it."""
     cdef Clock clock
     cdef Segment active
     cdef readonly tuple segments
@@ -59,6 +63,9 @@ cdef class CommitLog:
     # Opens the next segment (prepared ahead where possible). BackendError; also where append()
     # asked for it because the backend has no memory for more until the disk has caught up.
     cpdef next_segment(self)
+    # All below is on disk.
+    cdef inline int64_t durable_offset(self) noexcept nogil:
+        return load_acquire(&self.backend.durable)
     # The segment holding a physical offset, or None.
     cpdef Segment segment_at(self, int64_t physical_offset)
 

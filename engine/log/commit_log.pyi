@@ -3,6 +3,7 @@ from typing import NamedTuple, Self, final
 from typing_extensions import Buffer
 
 from congreve.engine.clock import Clock
+from congreve.engine.log.append_lock import AppendLock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.files.file_system import FileSystem
@@ -31,6 +32,8 @@ class CommitLog:
     def segment_size(self) -> int: ...
     @property
     def backend(self) -> Backend: ...
+    @property
+    def lock(self) -> AppendLock: ...
     @property
     def segments(self) -> tuple[Segment, ...]: ...
     @property

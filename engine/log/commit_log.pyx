@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from congreve.engine.clock cimport Clock
+from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.log.batch_entries cimport put_batch
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.io_backends.atomic cimport store_release
@@ -47,7 +48,7 @@ cdef inline bint has_entry(const Message *message) noexcept nogil:
 cdef class CommitLog:
     """All messages of all topics, one after the other, in segments (RocketMQ: CommitLog).
 
-    One thread appends; others may read. Life: load(), recovery's scan, set_end(), the backend's
+    Appends hold `lock`; others may read. Life: load(), recovery's scan, set_end(), the backend's
     start(), appends, the backend's stop(), close(). A log without a segment skips set_end().
 
     `segment_size` is in bytes. The constructor opens no file; it raises StoreFormatError for a size
@@ -66,6 +67,7 @@ cdef class CommitLog:
         self.backend = backend
         self.clock = clock
         self.files = files
+        self.lock = AppendLock()
         self.segments = ()
         self.prepare_at = INT64_MAX
         self.preparation = SegmentPreparation(folder, segment_size, backend, files)
@@ -333,7 +335,8 @@ cdef class CommitLog:
         if tags_code is not None:
             outgoing.message.tags_code = tags_code
         while True:
-            status = self.append(&outgoing.message, queue, self.clock.now_ms(), &appended)
+            with self.lock:
+                status = self.append(&outgoing.message, queue, self.clock.now_ms(), &appended)
             if not self.retry(status, queue):
                 return result(status, &appended, &outgoing.message, self.segment_size)
 
@@ -354,20 +357,19 @@ cdef class CommitLog:
             if body.len > 0x7FFFFFFF:
                 raise MessageIllegalError(f"a batch of {body.len} bytes exceeds 2147483647")
             while True:
-                status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
-                                           <int32_t> body.len, queue, self.clock.now_ms(),
-                                           &appended)
+                with self.lock:
+                    status = self.append_batch(&outgoing.message, <const uint8_t *> body.buf,
+                                               <int32_t> body.len, queue, self.clock.now_ms(),
+                                               &appended)
                 if not self.retry(status, queue):
                     return result(status, &appended, &outgoing.message, self.segment_size)
         finally:
             PyBuffer_Release(&body)
 
     cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1:
-        if status == APPEND_NEXT_SEGMENT:
-            self.next_segment()
-            return True
-        if status == APPEND_QUEUE_ROOM:
-            queue.make_room()
+        if status == APPEND_NEXT_SEGMENT or status == APPEND_QUEUE_ROOM:
+            with self.lock:
+                self.next_segment() if status == APPEND_NEXT_SEGMENT else queue.make_room()
             return True
         return False
 

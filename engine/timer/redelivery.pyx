@@ -243,8 +243,10 @@ cdef class Redelivery:
         if known.queue == NULL:
             self.skipped += 1
             return REDELIVER_NEXT
+        self.log.lock.take()
         status = self.log.append(&self.message, <ConsumeQueue> known.queue,
                                  self.log.clock.now_ms(), &self.appended)
+        self.log.lock.drop()
         if status == APPEND_NEXT_SEGMENT:
             return REDELIVER_SEGMENT
         if status == APPEND_QUEUE_ROOM:
@@ -285,11 +287,13 @@ cdef class Redelivery:
         elif stop == REDELIVER_QUEUE:
             self.meet_queue()
         elif stop == REDELIVER_SEGMENT:
-            self.log.next_segment()
+            with self.log.lock:
+                self.log.next_segment()
         elif stop == REDELIVER_ROOM:
             known = self.known.find(self.message.topic, self.message.topic_length,
                                     self.message.queue_id)
-            (<ConsumeQueue> known.queue).make_room()
+            with self.log.lock:
+                (<ConsumeQueue> known.queue).make_room()
         return 0
 
     cdef int meet_queue(self) except -1:

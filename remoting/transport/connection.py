@@ -106,8 +106,9 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
-        if transport.get_extra_info("sslcontext") is None:
-            self._socket = transport.get_extra_info("socket").fileno()
+        socket = transport.get_extra_info("socket")
+        if socket is not None and transport.get_extra_info("sslcontext") is None:
+            self._socket = socket.fileno()
         peer = transport.get_extra_info("peername")
         if peer is None:
             # A health check that connected and was reset: the system has forgotten its address.

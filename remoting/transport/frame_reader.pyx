@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -71,6 +71,11 @@ cdef class FrameReader:
             self.take_stashed(data, end)
         if self.poll is not None:
             self.poll.chunk_served(nbytes)
+
+    def take_frame(self, bytes frame not None):
+        """Pass one whole frame, which a lane has read, to the sink."""
+        self.active = True
+        self.take(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
 
     def on_frame(self, bytes frame):
         """Take one whole frame."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from congreve.limited_log import LimitedLog
+from congreve.remoting.lanes.lane import Lane
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import ReadBuffer
@@ -55,19 +56,24 @@ class ConnectionGuard:
         read_buffer: int = 512 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits = limits or SharedLimits()
-        self.connections_max = self._limits.connections or most_connections()
+        self.limits = limits or SharedLimits()
+        self.connections_max = self.limits.connections or most_connections()
         self.connections: set[Connection] = set()
         self.refused_count = 0
         self.unread_cut_count = 0
         self.unread = 0
         self.read_buffer = ReadBuffer(
-            read_buffer, stashed_max=self._limits.unfinished_bytes, clock=clock
+            read_buffer, stashed_max=self.limits.unfinished_bytes, clock=clock
         )
         self._clock = clock
         self._next_look = 0.0
         self._log = LimitedLog(logger, clock=clock)
         self.peer_log = PeerLog()
+        self._lanes: list[Lane] = []
+
+    def follow(self, lanes: list[Lane]) -> None:
+        """Count the incomplete frames of these lanes, which cut connections by themselves."""
+        self._lanes += lanes
 
     def admits(self) -> bool:
         """Whether one more connection is allowed; counts the connection that it refuses."""
@@ -81,14 +87,21 @@ class ConnectionGuard:
         )
         return False
 
+    def log_cut(self, connection: Connection, *, late: bool, held: int) -> None:
+        """Log that a lane closes a connection whose frame, `held` bytes of it, is not whole."""
+        why = "a frame is not whole in time" if late else "unfinished frames take too much memory"
+        self._log.warning("%r: %s, %d bytes came from here: closing it", connection, why, held)
+
     def counts(self) -> dict[str, int]:
         """Open connections and held bytes now; refused and cut connections since the start."""
         return {
             "connections": len(self.connections),
             "maxConnections": self.connections_max,
             "refusedConnections": self.refused_count,
-            "unfinishedFrameBytes": self.read_buffer.stashed,
-            "cutUnfinishedFrames": self.read_buffer.cut_count,
+            "unfinishedFrameBytes": self.read_buffer.stashed
+            + sum(lane.handle.unfinished_bytes for lane in self._lanes),
+            "cutUnfinishedFrames": self.read_buffer.cut_count
+            + sum(lane.cut_count for lane in self._lanes),
             "unreadAnswerBytes": self.unread,
             "cutUnreadAnswers": self.unread_cut_count,
         }
@@ -99,14 +112,14 @@ class ConnectionGuard:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_S
-        limits = self._limits
+        limits = self.limits
         self.read_buffer.cut_late(limits.frame_timeout_s, limits.frame_bytes_per_s)
         self.unread = sum(connection.unread for connection in self.connections)
         if self.unread > limits.unread_bytes:
             self._shed_unread()
 
     def _shed_unread(self) -> None:
-        wanted = self._limits.unread_bytes - self._limits.unread_bytes // 8
+        wanted = self.limits.unread_bytes - self.limits.unread_bytes // 8
         for connection in sorted(self.connections, key=lambda connection: -connection.unread):
             if self.unread <= wanted:
                 return

@@ -3,13 +3,18 @@
 import asyncio
 import logging
 import os
+import socket
 import ssl as tls
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
 
-from congreve.remoting.errors import ConnectError
+from congreve.remoting.errors import ConnectError, FrameError
+from congreve.remoting.lanes.handle import Kind
+from congreve.remoting.lanes.lane import Lane, LaneSink
+from congreve.remoting.lanes.lanes import Lanes, SinkLetter, listening_socket
+from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 from congreve.remoting.transport.busy_poll import ShortPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
@@ -42,6 +47,10 @@ class RemotingServer:
     A handler's exception is answered with code 1, a code without handler with code 3. A `sink`
     gets the frames before the handlers. The server calls `on_close` once for each connection that
     has ended, from either side. Servers of one event loop may share a `guard`.
+
+    Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
+    connections in a thread of its own, and the loop gets the frames that the sink does not take;
+    `lane_letter(protocol, kind, data, number)` gets the sinks' own letters. TLS needs the loop.
     """
 
     def __init__(
@@ -55,6 +64,8 @@ class RemotingServer:
         guard: ConnectionGuard | None = None,
         on_close: Callable[[Connection], None] | None = None,
         ssl: tls.SSLContext | None = None,
+        lane_sinks: Sequence[LaneSink] = (),
+        lane_letter: SinkLetter | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -66,7 +77,10 @@ class RemotingServer:
         self._limits = limits or ServerLimits()
         self._on_close = on_close
         self._ssl = ssl
-        self._server: asyncio.Server | None = None
+        self._lane_sinks = lane_sinks
+        self._lane_letter = lane_letter
+        self._listener: asyncio.Server | socket.socket | None = None
+        self._lanes: Lanes | None = None
         self._poll: ShortPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
@@ -74,19 +88,48 @@ class RemotingServer:
 
     async def start(self) -> None:
         """Listen. Raises ConnectError where the address cannot be bound."""
-        loop = asyncio.get_running_loop()
-        self._poll = ShortPoll(loop, self._limits.poll_s)
         try:
-            self._server = await loop.create_server(
-                self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
-            )
+            if self._lane_sinks:
+                self._start_lanes()
+            else:
+                await self._start_loop()
         except OSError as error:
             # asyncio's text repeats the address; the system's error text is enough.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConnectError(f"cannot listen on {self.host}:{self.port}: {why}") from error
-        self.port = self._server.sockets[0].getsockname()[1]
-        self._scan_later()
         self._look_later()
+
+    async def _start_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._poll = ShortPoll(loop, self._limits.poll_s)
+        server = await loop.create_server(
+            self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
+        )
+        self._listener = server
+        self.port = server.sockets[0].getsockname()[1]
+        self._scan_later()
+
+    def _start_lanes(self) -> None:
+        limits, shared = self._limits, self.guard.limits
+        listener = self._listener = listening_socket(self.host, self.port, limits.backlog)
+        self.port = listener.getsockname()[1]
+        lanes = [
+            Lane(
+                listener.fileno(),
+                sink,
+                poll_s=limits.poll_s,
+                idle_s=limits.idle_timeout_s,
+                frame_timeout_s=shared.frame_timeout_s,
+                frame_bytes_per_s=shared.frame_bytes_per_s,
+                unfinished_max=shared.unfinished_bytes // len(self._lane_sinks),
+            )
+            for sink in self._lane_sinks
+        ]
+        self.guard.follow(lanes)
+        self._lanes = Lanes(
+            lanes, accept=self._accept, cut=self._cut, sink_letter=self._lane_letter
+        )
+        self._lanes.start()
 
     async def stop(self, before_close: Callable[[], None] | None = None) -> None:
         """Stop listening, let handlers end and answers leave for a while, close all connections.
@@ -94,10 +137,13 @@ class RemotingServer:
         It calls `before_close` when the handlers have ended: responses that this sends still leave
         before their connections close.
         """
-        if self._server is None:
+        if self._listener is None:
             return
-        self._server.close()
-        self._server = None
+        listener, self._listener = self._listener, None
+        if self._lanes is None:
+            listener.close()
+        else:
+            self._lanes.stop_listening()
         for timer in (self._scan, self._look):
             if timer is not None:
                 timer.cancel()
@@ -114,10 +160,29 @@ class RemotingServer:
                 connection.cancel()
                 connection.abort()
             await self._wait_closed()
+        if self._lanes is not None:
+            self._lanes.stop()
+            listener.close()
+
+    def keep_for_lanes(self, things: object) -> None:
+        """Keep a reference until no lane uses what it got from these things before."""
+        if self._lanes is not None:
+            self._lanes.keep_for_lanes(things)
+
+    def _accept(self, transport: LaneTransport) -> FrameProtocol | None:
+        return self._new_connection() if self.guard.admits() else None
+
+    def _cut(self, protocol: FrameProtocol, kind: Kind, data: bytes, number: int) -> None:
+        connection = cast(Connection, protocol)
+        if kind == Kind.UNFRAMEABLE:
+            connection.on_unframeable(FrameError(f"bytes that are no frame: {data.hex()}"))
+        else:
+            self.guard.log_cut(connection, late=kind == Kind.CUT_LATE, held=number)
 
     def _connection(self) -> asyncio.BaseProtocol:
-        if not self.guard.admits():
-            return _Refusal()
+        return self._new_connection() if self.guard.admits() else _Refusal()
+
+    def _new_connection(self) -> Connection:
         connection = Connection(
             self._dispatcher,
             self._sink,

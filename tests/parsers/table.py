@@ -26,6 +26,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/metadata/table_text.py": "reads what it is about to write",
     "broker/send/recode.py": "splits answers that this broker wrote",
     "broker/fastpath/fastpath.pyx": "tests/broker/fastpath/test_fastpath.py",
+    "broker/message_paths.py": _HANDS_ON,
     "broker/pull/processor.py": _HANDS_ON,
     "broker/transaction/fast.pyx": "tests/broker/transaction/test_fast.py",
     "client/pull/bulk_reader.py": _HANDS_ON,

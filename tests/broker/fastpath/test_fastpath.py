@@ -81,7 +81,7 @@ SENDS = {
 }
 
 
-def config_of(root: Path, flush: str = "ASYNC_FLUSH") -> BrokerConfig:
+def config_of(root: Path, flush: str = "ASYNC_FLUSH", lanes: int = 0) -> BrokerConfig:
     store = StoreConfig(
         root_dir=str(root),
         mapped_file_size_commit_log=4 << 20,
@@ -95,6 +95,7 @@ def config_of(root: Path, flush: str = "ASYNC_FLUSH") -> BrokerConfig:
         broker_ip1="127.0.0.1",
         bind_address="127.0.0.1",
         listen_port=free_port(),
+        network_threads=lanes,
         store=store,
     )
 
@@ -162,10 +163,11 @@ async def send_both_ways(ports: Ports, name: str, serialize_type: SerializeType)
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("lanes", [0, 1])
 async def test_both_store_and_answer_the_same(
-    flush: str, serialize_type: SerializeType, tmp_path: Path
+    lanes: int, flush: str, serialize_type: SerializeType, tmp_path: Path
 ) -> None:
-    config = config_of(tmp_path, flush)
+    config = config_of(tmp_path, flush, lanes)
     config.store.message_delay_level = "10m 20m 30m 1h"  # nothing comes due meanwhile
     async with Broker(config) as broker:
         client = RemotingClient()
@@ -175,7 +177,7 @@ async def test_both_store_and_answer_the_same(
             await send_both_ways(ports, name, serialize_type)
         assert broker._paths is not None
         # An ordinary send, the made topic's second, a batch of three, two for later.
-        assert broker._paths.fast_path.put_messages == 2 * (1 + 1 + 3 + 2)
+        assert broker._paths.stored_by_fast_path == 2 * (1 + 1 + 3 + 2)
         await client.close()
 
 

@@ -4,13 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.engine.log.append_lock import AppendLock
 
 names = st.text(alphabet="abcT_%", min_size=1, max_size=3)
 
 
 @given(st.lists(st.tuples(st.booleans(), names)))
 def test_table_holds_what_a_set_would_hold(operations: list[tuple[bool, str]]) -> None:
-    table, model = TopicTable(), set()
+    table, model = TopicTable(AppendLock()), set()
     for add, name in operations:
         if add:
             table.put(name, 4, 4)
@@ -23,7 +24,7 @@ def test_table_holds_what_a_set_would_hold(operations: list[tuple[bool, str]]) -
 
 
 def test_names_survive_growth_and_removal_of_their_neighbours() -> None:
-    table = TopicTable()
+    table = TopicTable(AppendLock())
     for i in range(1000):
         table.put(f"topic-{i}", 1, 1)
     for i in range(0, 1000, 2):

@@ -8,18 +8,22 @@ import pytest
 import uvloop
 
 from congreve.remoting.errors import ConnectError, RequestTimeoutError
+from congreve.remoting.lanes.lane import LaneSink
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import QueueRequestHeader
 from congreve.remoting.transport.connection import ConnectionLimits
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
+LANES = {"number": 0}
 ECHO, ECHO_LATER, FAIL, NO_ANSWER, READ_HEADER = 1, 2, 3, 4, 5
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request):
+@pytest.fixture(params=["asyncio", "uvloop", "lane", "two lanes"])
+def run(request, monkeypatch):
+    """Runs a scenario; servers use the event loop of that name, or lanes beside uvloop."""
     factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+    monkeypatch.setitem(LANES, "number", {"lane": 1, "two lanes": 2}.get(request.param, 0))
 
     def runner(coroutine):
         with asyncio.Runner(loop_factory=factory) as loop:
@@ -56,7 +60,8 @@ HANDLERS = {
 
 @contextlib.asynccontextmanager
 async def serving(handlers=HANDLERS, **settings):
-    server = RemotingServer(handlers, **settings)
+    sinks = [] if "ssl" in settings else [LaneSink() for _ in range(LANES["number"])]
+    server = RemotingServer(handlers, lane_sinks=sinks, **settings)
     await server.start()
     try:
         yield server

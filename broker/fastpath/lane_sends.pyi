@@ -1,0 +1,31 @@
+from typing import final
+
+from congreve.broker.fastpath.fastpath import FastPath
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.remoting.lanes.lane import LaneSink
+
+ARRIVED_LETTER: int
+APPENDED_LETTER: int
+NOT_DURABLE_LETTER: int
+MOVED_LETTER: int
+
+def queues_of(data: bytes) -> list[ConsumeQueue]: ...
+
+@final
+class LaneSends(LaneSink):
+    accepting: bool
+    loop_waits: bool
+    @property
+    def path(self) -> FastPath: ...
+    @property
+    def waiting(self) -> int: ...
+    def __init__(
+        self,
+        path: FastPath,
+        store: MessageStore,
+        *,
+        tells_appends: bool,
+        leader: LaneSends | None = None,
+    ) -> None: ...
+    def set_store_host(self, host: bytes) -> None: ...

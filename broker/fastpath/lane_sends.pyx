@@ -1,0 +1,224 @@
+"""Sends in a lane: the fast path without the event loop.
+
+A lane serves ordinary sends, delayed messages and half messages by itself. All other frames go to
+the loop, which serves them as those of its own connections.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from congreve.broker.fastpath.answer_buffer cimport grow_answers
+from congreve.broker.fastpath.fastpath cimport (
+    STOP_COLD,
+    STOP_DONE,
+    STOP_NOTIFY,
+    STOP_OUT,
+    STOP_PARK_QUEUE,
+    STOP_PULL,
+    STOP_QUEUE,
+    STOP_QUEUE_ROOM,
+    STOP_UNFRAMEABLE,
+    UNKNOWN_CODE,
+)
+from congreve.broker.send.lane_commit cimport LaneCommit
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.records.layout cimport SYS_TRANSACTION_MASK
+from congreve.remoting.lanes cimport letters, sockets
+from congreve.remoting.lanes.lane cimport UNFRAMEABLE
+from congreve.remoting.lanes.mailbox cimport new_eventfd
+from congreve.remoting.wire.fast_headers cimport is_send
+from congreve.remoting.wire.slices cimport Slice
+
+from congreve.errors import CongreveError
+
+cdef enum:
+    END_TRANSACTION = 37
+    LOOK_MS = 250
+    ARRIVED = letters.OF_SINK          # letters of this sink
+    APPENDED = letters.OF_SINK + 1
+    NOT_DURABLE = letters.OF_SINK + 2
+    MOVED = letters.OF_SINK + 3
+
+ARRIVED_LETTER = ARRIVED
+"""Queues got entries that somebody waits for; queues_of() has them."""
+APPENDED_LETTER = APPENDED
+"""Messages were appended, and the flush thread is to look now."""
+NOT_DURABLE_LETTER = NOT_DURABLE
+"""Answers whose messages are not confirmed to be on disk; the number says why (LaneCommit)."""
+
+MOVED_LETTER = MOVED
+"""More of the log may be durable."""
+
+
+def queues_of(bytes data not None):
+    """The queues of an ARRIVED_LETTER."""
+    cdef void *queue
+    cdef Py_ssize_t at
+    found = []
+    for at in range(0, len(data), sizeof(void *)):
+        memcpy(&queue, PyBytes_AS_STRING(data) + at, sizeof(void *))
+        found.append(<ConsumeQueue> queue)
+    return found
+
+
+@cython.final
+cdef class LaneSends(LaneSink):
+    """Serves sends in a lane's thread; `path` is of this lane alone.
+
+    `tells_appends`: each chunk with messages is followed by an APPENDED_LETTER. With SYNC_FLUSH
+    the lane that has no `leader` listens to the backend for all others.
+    """
+
+    def __init__(self, FastPath path not None, store, *, bint tells_appends,
+                 LaneSends leader=None):
+        self.path = path
+        self.store = store
+        self.index = store.index
+        if path.sync_flush:
+            self.leads = leader is None
+            if leader is None:
+                self.event_fd = self.path.log.backend.event_fd
+            else:
+                self.event_fd = new_eventfd()
+                leader.follower_fds[leader.follower_count] = self.event_fd
+                leader.follower_count += 1
+            self.commit = LaneCommit(
+                self.path.log, timeout_s=store.config.sync_flush_timeout / 1000,
+                failed_kind=NOT_DURABLE,
+            )
+        self.tells_appends = tells_appends
+        self.accepting = True
+
+    def set_store_host(self, bytes host):
+        """Set the broker's address in records and message ids; no connection is open yet."""
+        self.path.set_store_host(host)
+
+    cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                      int64_t available) noexcept nogil:
+        cdef Stop stop
+        self.path.message.born_host.length = connection.address_length
+        memcpy(self.path.message.born_host.address, connection.address,
+               connection.address_length)
+        self.path.message.born_host.port = connection.port
+        self.path.accepting = self.accepting
+        self.path.begin_chunk()
+        while True:
+            self.path.log.lock.take()
+            stop = self.path.run(data, available)
+            self.path.log.lock.drop()
+            if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
+                break
+            if stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
+                if not self.pass_on(lane, connection):
+                    break
+                self.path.at += self.path.frame.size
+                if connection.ordered:
+                    break
+            elif stop == STOP_NOTIFY:
+                self.tell_arrivals(lane)
+                self.path.at += self.path.frame.size
+        self.finish(lane, connection)
+        return UNFRAMEABLE if stop == STOP_UNFRAMEABLE else self.path.at
+
+    cdef int turn_ended(self, Lane lane) noexcept nogil:
+        return LOOK_MS if self.commit is None else self.commit.sleep_ms(lane)
+
+    cdef void readable(self, Lane lane) noexcept nogil:
+        cdef uint64_t value
+        cdef int i
+        sockets.eventfd_read(self.event_fd, &value)
+        self.commit.release(lane)
+        for i in range(self.follower_count):
+            sockets.eventfd_write(self.follower_fds[i], 1)
+        if self.loop_waits:
+            lane.post(MOVED, -1, NULL, 0, 0)
+
+    def __dealloc__(self):
+        if self.event_fd >= 0 and not self.leads:
+            sockets.close_fd(self.event_fd)
+
+    @property
+    def waiting(self):
+        """Answers that wait for the disk, by chunks of requests."""
+        return 0 if self.commit is None else len(self.commit)
+
+    cdef bint resume(self, Stop stop) noexcept nogil:
+        """Do what the send at hand needs; False where the loop must serve it."""
+        return stop == STOP_NOTIFY or self.resume_with_gil(stop)
+
+    cdef bint resume_with_gil(self, Stop stop) noexcept with gil:
+        try:
+            if stop == STOP_QUEUE:
+                self.open_queue()
+            elif stop == STOP_PARK_QUEUE:
+                self.path.delays.open_queue()
+            elif stop == STOP_QUEUE_ROOM:
+                self.make_room()
+            elif stop == STOP_OUT:
+                grow_answers(&self.path.answers, self.path.answer_room())
+            else:
+                with self.path.log.lock:
+                    self.path.log.next_segment()
+        except (CongreveError, KeyError, MemoryError):
+            return False  # the loop fails in the same way, and says why
+        return True
+
+    cdef int open_queue(self) except -1:
+        cdef bytes name = self.path.send.topic.data[:self.path.send.topic.length]
+        topic = name.decode()
+        if topic not in self.path.topics:
+            raise KeyError(topic)
+        queue = self.store.queues.get(topic, self.path.send.queue_id)
+        self.path.topics.set_queue(topic, queue)
+        return 0
+
+    cdef int make_room(self) except -1:
+        """Make room in the full queue, unless its topic was deleted meanwhile."""
+        cdef void *queue = self.path.full_queue
+        cdef Slice topic = self.path.send.topic
+        if (
+            self.path.topics.holds(queue, topic.data, topic.length, self.path.send.queue_id)
+            or queue == <void *> self.path.transactions.half_queue
+            or queue == self.path.delays.queue
+        ):
+            with self.path.log.lock:
+                (<ConsumeQueue> queue).make_room()
+        return 0
+
+    cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        """Give the frame at hand to the loop; sends that follow wait where order counts."""
+        cdef int32_t code = self.path.header.code
+        if code != UNKNOWN_CODE and is_send(code):
+            if self.path.send.sys_flag & SYS_TRANSACTION_MASK:
+                self.find_half_queue()
+        return lane.pass_frame(
+            connection, self.path.frame.data, self.path.frame.size,
+            code == UNKNOWN_CODE or code == END_TRANSACTION or is_send(code),
+        )
+
+    cdef void find_half_queue(self) noexcept nogil:
+        """Look for the queue of half messages, which the loop makes with the first of them."""
+        if self.path.transactions.half_queue is None:
+            with gil:
+                self.path.transactions.find_queues()
+
+    cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        if self.path.answers.used and self.path.appended_end and self.commit is not None:
+            self.commit.hold(lane, connection, self.path.answers.data, self.path.answers.used,
+                             self.path.appended_end)
+        elif self.path.answers.used:
+            lane.put(connection, self.path.answers.data, self.path.answers.used)
+        if self.path.appended_end:
+            if self.index is not None:
+                self.index.wake()
+            if self.tells_appends:
+                lane.post(APPENDED, -1, NULL, 0, 0)
+        self.tell_arrivals(lane)
+
+    cdef void tell_arrivals(self, Lane lane) noexcept nogil:
+        if self.path.arrivals.count:
+            lane.post(ARRIVED, -1, self.path.arrivals.queues,
+                      self.path.arrivals.count * <int64_t> sizeof(void *), 0)
+            self.path.arrivals.count = 0

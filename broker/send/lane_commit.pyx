@@ -1,0 +1,177 @@
+"""Answers of a lane that wait until what they promise is on disk (RocketMQ: GroupCommitService).
+
+It holds a lane's answers as GroupCommit holds those of the event loop, by the same rules.
+"""
+
+cimport cython
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from congreve.remoting.lanes.sockets cimport monotonic_ns
+
+from congreve.broker.send import commit_delay, write_through
+
+cdef int64_t FIRST_ROOM = 256
+cdef int SLEEP_MS = 250
+cdef int32_t SENDS_ALONE = write_through.SENDS_ALONE
+cdef int32_t SENDS_AFTER_STANDSTILL = write_through.SENDS_AFTER_STANDSTILL
+cdef int32_t HURRIED_RELEASES_MAX = commit_delay.HURRIED_RELEASES_MAX
+cdef int64_t GATHER_NS = <int64_t> (commit_delay.GATHER_S * 1e9)
+cdef double STANDSTILL_NS = write_through.STANDSTILL_S * 1e9
+cdef double STANDSTILL_MEAN_OF = write_through.STANDSTILL_MEAN_OF
+
+
+@cython.final
+cdef class LaneCommit:
+    """Holds a lane's answers back until their messages are durable.
+
+    Answers that are not confirmed after `timeout_s`, or that the failed disk will never confirm,
+    go to the event loop as letters of kind `failed_kind`, which says so to the client; the number
+    is the errno, -1 where it took too long.
+    """
+
+    def __cinit__(self, CommitLog log not None, *, double timeout_s, int32_t failed_kind):
+        self.log = log
+        self.timeout_ms = <int64_t> (timeout_s * 1000)
+        self.failed_kind = failed_kind
+        self.next_hurried = 1
+        self.epoch = 1
+        self.sender = -1
+        self.room = FIRST_ROOM
+        self.held = <HeldAnswers *> malloc(self.room * sizeof(HeldAnswers))
+        if self.held == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.count):
+            free(self.held[(self.first + i) % self.room].data)
+        free(self.held)
+
+    def __len__(self):
+        """Entries that wait."""
+        return self.count
+
+    cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
+                   int64_t size, int64_t upto) noexcept nogil:
+        cdef HeldAnswers *entry
+        if self.log.backend.failure:
+            lane.post(self.failed_kind, connection.id, answers, size, self.log.backend.failure)
+            return
+        if upto <= self.log.durable_offset() or self.written_alone(connection, upto):
+            lane.put(connection, answers, size)
+            return
+        if self.count == self.room and not self.grow():
+            lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
+            return
+        entry = &self.held[(self.first + self.count) % self.room]
+        entry.data = <uint8_t *> malloc(size)
+        if entry.data == NULL:
+            lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
+            return
+        memcpy(entry.data, answers, size)
+        entry.size = size
+        entry.upto = upto
+        entry.connection = connection.id
+        entry.deadline_ms = lane.now_ms + self.timeout_ms
+        self.count += 1
+        if self.awaited and connection.mark == self.epoch:
+            connection.mark = 0
+            self.awaited -= 1
+            if not self.awaited:
+                self.awake_until_ns = monotonic_ns() + GATHER_NS
+                self.next_hurried = 1
+        if not self.awaited:
+            self.log.backend.request_durable(upto)
+
+    cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil:
+        """Whether `upto` was made durable here, for a connection that is the only one to send."""
+        cdef int64_t before
+        cdef bint done
+        if connection.id != self.sender or self.count:
+            self.sender = connection.id
+            self.sends_alone = 0
+            return False
+        self.sends_alone += 1
+        if self.sends_alone < SENDS_ALONE:
+            return False
+        before = monotonic_ns()
+        done = self.log.backend.write_here(upto)
+        self.standstill_ns += (monotonic_ns() - before - self.standstill_ns) / STANDSTILL_MEAN_OF
+        if self.standstill_ns > STANDSTILL_NS:
+            self.standstill_ns = 0
+            self.sends_alone = -SENDS_AFTER_STANDSTILL
+        return done
+
+    cdef void release(self, Lane lane) noexcept nogil:
+        cdef HeldAnswers entry
+        cdef LaneConnection *connection
+        cdef bint awaits = self.hurried == 0
+        cdef int64_t durable
+        cdef int64_t released = 0
+        self.request_held()
+        durable = self.log.durable_offset()
+        if self.count and self.held[self.first].upto <= durable:
+            self.epoch += 1
+            self.awaited = 0
+        while self.count and self.held[self.first].upto <= durable:
+            entry = self.held[self.first]
+            self.first = (self.first + 1) % self.room
+            self.count -= 1
+            released += 1
+            connection = lane.table.find(entry.connection)
+            if connection != NULL:
+                if awaits and connection.mark != self.epoch:
+                    connection.mark = self.epoch
+                    self.awaited += 1
+                lane.put(connection, entry.data, entry.size)
+            free(entry.data)
+        if released and awaits:
+            self.awake_until_ns = monotonic_ns() + GATHER_NS
+        elif released:
+            self.hurried -= 1
+        while self.count and self.log.backend.failure:
+            self.fail_first(lane, self.log.backend.failure)
+
+    cdef int sleep_ms(self, Lane lane) noexcept nogil:
+        if not self.awaited and not self.count:
+            return SLEEP_MS
+        if monotonic_ns() < self.awake_until_ns:
+            return 0
+        if self.awaited:
+            # Those who were just answered take too long to send again.
+            self.awaited = 0
+            self.hurried = self.next_hurried
+            self.next_hurried = min(2 * self.next_hurried, HURRIED_RELEASES_MAX)
+            self.request_held()
+        while self.count and self.held[self.first].deadline_ms <= lane.now_ms:
+            if self.held[self.first].upto <= self.log.durable_offset():
+                self.release(lane)
+            else:
+                self.fail_first(lane, COMMIT_LATE)
+        return SLEEP_MS
+
+    cdef void request_held(self) noexcept nogil:
+        """Ask the disk for all that waits, and take what it has done."""
+        cdef int64_t last
+        if self.count:
+            last = (self.first + self.count - 1) % self.room
+            self.log.backend.request_durable(self.held[last].upto)
+
+    cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil:
+        cdef HeldAnswers entry = self.held[self.first]
+        self.first = (self.first + 1) % self.room
+        self.count -= 1
+        lane.post(self.failed_kind, entry.connection, entry.data, entry.size, why)
+        free(entry.data)
+
+    cdef bint grow(self) noexcept nogil:
+        cdef int64_t i
+        cdef HeldAnswers *grown = <HeldAnswers *> malloc(2 * self.room * sizeof(HeldAnswers))
+        if grown == NULL:
+            return False
+        for i in range(self.count):
+            grown[i] = self.held[(self.first + i) % self.room]
+        free(self.held)
+        self.held, self.first, self.room = grown, 0, 2 * self.room
+        return True

@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class AppendLock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...

@@ -1,0 +1,45 @@
+"""The lock of everything that appends to the log."""
+
+cimport cython
+from congreve.io_backends.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_trylock,
+    pthread_mutex_unlock,
+)
+
+
+@cython.final
+cdef class AppendLock:
+    """Held by the one thread that appends to the log now (RocketMQ: CommitLog.putMessageLock).
+
+    ``with lock:`` holds it in Python code, which must be short: no message is taken meanwhile.
+    """
+
+    def __cinit__(self):
+        pthread_mutex_init(&self.mutex, NULL)
+
+    def __dealloc__(self):
+        pthread_mutex_destroy(&self.mutex)
+
+    def __enter__(self):
+        self.take_with_gil()
+
+    def __exit__(self, *_):
+        pthread_mutex_unlock(&self.mutex)
+
+    cdef void take(self) noexcept nogil:
+        pthread_mutex_lock(&self.mutex)
+
+    cdef void drop(self) noexcept nogil:
+        pthread_mutex_unlock(&self.mutex)
+
+    cdef int take_with_gil(self) except -1:
+        # Whoever holds the lock never waits for a thread that waits for it with the GIL, and
+        # nobody holds it while waiting for the GIL: hence another try after each wait.
+        while pthread_mutex_trylock(&self.mutex):
+            with nogil:
+                pthread_mutex_lock(&self.mutex)
+                pthread_mutex_unlock(&self.mutex)
+        return 0

@@ -1,0 +1,1 @@
+"""Native threads that read and write connections beside the event loop."""

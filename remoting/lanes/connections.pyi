@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class ConnectionTable:
+    @property
+    def unfinished_bytes(self) -> int: ...

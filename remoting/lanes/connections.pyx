@@ -1,0 +1,160 @@
+"""The connections of one lane, for compiled code (connections.pxd)."""
+
+cimport cython
+from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memmove
+
+from congreve.remoting.lanes cimport sockets
+from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
+
+
+@cython.final
+cdef class ConnectionTable:
+    """The connections of one lane; an id names one connection and no later one."""
+
+    def __dealloc__(self):
+        cdef int32_t place
+        cdef LaneConnection *connection
+        for place in range(self.places):
+            connection = self.at(place)
+            if connection.fd >= 0:
+                self.close(connection)
+        for place in range(0, self.places, <int32_t> BLOCK):
+            free(self.blocks[place // BLOCK])
+        free(self.free_places)
+
+    cdef LaneConnection *at(self, int32_t place) noexcept nogil:
+        return &self.blocks[place // BLOCK][place % BLOCK]
+
+    cdef LaneConnection *find(self, int64_t id) noexcept nogil:
+        cdef int32_t place = <int32_t> (id & 0x7FFFFFFF)
+        cdef LaneConnection *found
+        if id < 0 or place >= self.places:
+            return NULL
+        found = self.at(place)
+        return found if found.id == id and found.fd >= 0 else NULL
+
+    cdef LaneConnection *accept(self, int listener, int64_t now_ms) noexcept nogil:
+        cdef uint8_t[16] address
+        cdef int32_t length = 0, port = 0
+        cdef LaneConnection *connection
+        cdef int fd = sockets.accept_peer(listener, address, &length, &port)
+        if fd < 0:
+            return NULL
+        connection = self.free_place()
+        if connection == NULL:
+            sockets.close_fd(fd)
+            return NULL
+        connection.fd = fd
+        connection.port = port
+        connection.address_length = length
+        memcpy(connection.address, address, sizeof(address))
+        connection.active_ms = now_ms
+        connection.received = connection.mark = 0
+        return connection
+
+    cdef LaneConnection *free_place(self) noexcept nogil:
+        cdef int32_t block = self.places // BLOCK
+        cdef LaneConnection *connection
+        cdef int32_t *free_places
+        if self.free_count:
+            self.free_count -= 1
+            connection = self.at(self.free_places[self.free_count])
+            connection.id += <int64_t> 1 << 32
+            return connection
+        if block == BLOCKS_MAX:
+            return NULL
+        if self.blocks[block] == NULL:
+            free_places = <int32_t *> realloc(
+                self.free_places, (block + 1) * BLOCK * sizeof(int32_t)
+            )
+            if free_places == NULL:
+                return NULL
+            self.free_places = free_places
+            self.blocks[block] = <LaneConnection *> calloc(BLOCK, sizeof(LaneConnection))
+            if self.blocks[block] == NULL:
+                return NULL
+        connection = self.at(self.places)
+        connection.id = self.places
+        self.places += 1
+        return connection
+
+    cdef void close(self, LaneConnection *connection) noexcept nogil:
+        sockets.close_fd(connection.fd)
+        connection.fd = -1
+        self.drop_stash(connection)
+        release(&connection.out)
+        connection.unsent = connection.ordered = 0
+        connection.closing = connection.paused = connection.choked = connection.blocked = False
+        self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
+        self.free_count += 1
+
+    cdef bint stash(self, LaneConnection *connection, const uint8_t *data, int64_t length,
+                    int64_t grow_from) noexcept nogil:
+        cdef ByteBuffer *stash = &connection.stash
+        cdef int64_t before = stash.size
+        cdef bint fits = True
+        if stash.size and stash.data <= data < stash.data + stash.size:
+            memmove(stash.data, data, length)
+        else:
+            fits = make_room(stash, length)
+            if fits:
+                memcpy(stash.data, data, length)
+        # A large frame arrives in its stash, which grows by a quarter of what has come, not to the
+        # size that the frame claims.
+        if fits and length > grow_from and length == stash.size:
+            fits = make_room(stash, length + max(length // 4, grow_from))
+        stash.used = length
+        self.unfinished_bytes += stash.size - before
+        return fits
+
+    cdef int send(self, LaneConnection *connection, const uint8_t *data,
+                  int64_t length) noexcept nogil:
+        cdef Py_ssize_t step
+        while length and connection.out.at == connection.out.used:
+            step = sockets.send(connection.fd, data, length, sockets.MSG_NOSIGNAL)
+            if step >= 0:
+                data += step
+                length -= step
+            elif errno == EAGAIN:
+                break
+            elif errno != EINTR:
+                return errno
+        if length and not append_bytes(&connection.out, data, length):
+            return ENOMEM
+        connection.unsent = connection.out.used - connection.out.at
+        return 0
+
+    cdef int send_kept(self, LaneConnection *connection) noexcept nogil:
+        cdef ByteBuffer *out = &connection.out
+        cdef Py_ssize_t step
+        while out.at < out.used:
+            step = sockets.send(connection.fd, out.data + out.at, out.used - out.at,
+                                sockets.MSG_NOSIGNAL)
+            if step >= 0:
+                out.at += step
+            elif errno == EAGAIN:
+                break
+            elif errno != EINTR:
+                return errno
+        connection.unsent = out.used - out.at
+        if not connection.unsent:
+            release(out)
+        return 0
+
+    cdef LaneConnection *largest(self) noexcept nogil:
+        cdef LaneConnection *found = NULL
+        cdef LaneConnection *connection
+        cdef int32_t place
+        for place in range(self.places):
+            connection = self.at(place)
+            if connection.stash.size and (
+                found == NULL or connection.stash.size > found.stash.size
+            ):
+                found = connection
+        return found
+
+    cdef void drop_stash(self, LaneConnection *connection) noexcept nogil:
+        self.unfinished_bytes -= connection.stash.size
+        release(&connection.stash)

@@ -1,0 +1,120 @@
+"""What the event loop's thread may do with a lane: read its letters, and write letters to it."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
+
+from congreve.remoting.lanes cimport letters
+from congreve.remoting.lanes.connections cimport LaneConnection
+from congreve.remoting.lanes.mailbox cimport Letter
+
+import enum
+
+cdef enum:
+    LETTERS_MAX = 256
+
+
+class Kind(enum.IntEnum):
+    """Letters of a lane to the event loop."""
+
+    OPENED = letters.OPENED
+    """data: the packed address, number: the port."""
+    FRAME = letters.FRAME
+    """data: a whole frame; number: 1 where handled() must follow."""
+    CLOSED = letters.CLOSED
+    """number: the errno, 0 where the peer or the loop closed the connection."""
+    UNWRITABLE = letters.UNWRITABLE
+    """The peer does not read: too many bytes are unsent."""
+    WRITABLE = letters.WRITABLE
+    """The peer reads again."""
+    UNFRAMEABLE = letters.UNFRAMEABLE
+    """data: the first of bytes that are no frame; the lane reads no more."""
+    CUT_LATE = letters.CUT_LATE
+    """A frame was not whole in time; number: bytes that came of it. CLOSED follows."""
+    CUT_LARGE = letters.CUT_LARGE
+    """Incomplete frames of all connections took too much; number: bytes of it. CLOSED follows."""
+    FENCED = letters.FENCED
+    """The lane has passed a fence; number: that of the fence."""
+    OF_SINK = letters.OF_SINK
+    """Letters of the sink's own have this kind and higher ones."""
+
+
+@cython.final
+cdef class LaneHandle:
+    """The event loop's end of a lane; connections go by their ids."""
+
+    def __cinit__(self, Mailbox to_loop not None, Mailbox to_lane not None,
+                  ConnectionTable connections not None):
+        self.to_loop, self.to_lane, self.connections = to_loop, to_lane, connections
+
+    @property
+    def event_fd(self):
+        """An eventfd that is readable when take_letters() has letters."""
+        return self.to_loop.event_fd
+
+    @property
+    def unfinished_bytes(self):
+        """Bytes of memory that incomplete frames take."""
+        return self.connections.unfinished_bytes
+
+    def take_letters(self):
+        """Some letters, oldest first: (kind, connection, data, number)."""
+        cdef Letter[LETTERS_MAX] taken
+        cdef bint refused = False
+        cdef int64_t i
+        cdef int64_t count = self.to_loop.take(taken, LETTERS_MAX, &refused)
+        found = []
+        for i in range(count):
+            data = PyBytes_FromStringAndSize(<const char *> taken[i].data, taken[i].size)
+            free(taken[i].data)
+            found.append((taken[i].kind, taken[i].connection, data, taken[i].number))
+        if refused:
+            self.to_lane.post(letters.ROOM, -1, NULL, 0, 0, True)
+        return found
+
+    def write(self, int64_t connection, data):
+        """Send bytes of whole frames. Raises MemoryError."""
+        cdef const uint8_t[::1] view = data
+        if not view.shape[0]:
+            return
+        if not self.to_lane.post(letters.WRITE, connection, &view[0], view.shape[0], 0, True):
+            raise MemoryError(f"no memory for an answer of {view.shape[0]} bytes")
+
+    def unsent(self, int64_t connection, int64_t written):
+        """Bytes that wait until the peer reads them, of all `written` ones and the sink's."""
+        cdef LaneConnection *found = self.connections.at(<int32_t> (connection & 0x7FFFFFFF))
+        return found.unsent + written - found.received if found.id == connection else 0
+
+    def close_connection(self, int64_t connection, bint at_once):
+        """Close a connection, at once or when all is sent; a CLOSED letter follows."""
+        self.post(letters.ABORT if at_once else letters.CLOSE, connection)
+
+    def set_reading(self, int64_t connection, bint wanted):
+        """Pause reading, or read on."""
+        self.post(letters.RESUME if wanted else letters.PAUSE, connection)
+
+    def handled(self, int64_t connection):
+        """Let the lane serve the frames behind an ordered one, which the loop has handled."""
+        self.post(letters.HANDLED, connection)
+
+    def tell_writable(self, int64_t connection):
+        """Ask for a WRITABLE letter when few bytes are unsent; nothing is read until then."""
+        self.post(letters.TELL_WRITABLE, connection)
+
+    def fence(self, int32_t number):
+        """Ask for a FENCED letter, behind all letters of what the lane does now."""
+        self.to_lane.post(letters.FENCE, -1, NULL, 0, number, True)
+
+    def stop_listening(self):
+        """Let the lane accept no more connections."""
+        self.post(letters.STOP_LISTENING, -1)
+
+    def stop(self):
+        """Let the lane's run() return; connections stay open until the lane is dropped."""
+        self.post(letters.STOP, -1)
+
+    cdef int post(self, int32_t kind, int64_t connection) except -1:
+        if not self.to_lane.post(kind, connection, NULL, 0, 0, True):
+            raise MemoryError("no memory for a letter to a lane")
+        return 0

@@ -1,0 +1,76 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection
+from congreve.remoting.lanes.handle cimport LaneHandle
+from congreve.remoting.lanes.mailbox cimport Letter, Mailbox
+
+cdef enum:
+    UNFRAMEABLE = -1            # result of LaneSink.take()
+
+
+cdef class LaneSink:
+    cdef int event_fd           # an eventfd whose writes concern the sink, which reads it; or -1
+    # Takes frames from a connection's bytes, in the lane's thread. It consumes whole frames and
+    # returns how many bytes that were, or UNFRAMEABLE. It answers by lane.put(), or gives frames to
+    # the loop by lane.pass_frame(); where that returns False it stops in front of the frame.
+    cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                      int64_t available) noexcept nogil
+    # Comes after all that a turn of the lane brought; the result is how many ms epoll may sleep at
+    # most, 0 to poll.
+    cdef int turn_ended(self, Lane lane) noexcept nogil
+    # `event_fd` is readable.
+    cdef void readable(self, Lane lane) noexcept nogil
+
+
+cdef class Lane:
+    cdef LaneSink sink
+    cdef Mailbox to_loop
+    cdef Mailbox to_lane
+    cdef int epoll
+    cdef int listener
+    cdef bint listening
+    cdef bint may_listen
+    cdef bint stopping
+    cdef ConnectionTable table      # its find() is for sinks, too
+    cdef readonly LaneHandle handle
+    """The event loop's end of the lane."""
+    cdef uint8_t *input
+    cdef int64_t now_ms
+    cdef int64_t poll_ns
+    cdef int64_t poll_until_ns
+    cdef int64_t next_look_ms
+    cdef int64_t idle_ms
+    cdef int64_t frame_timeout_ms
+    cdef int64_t frame_bytes_a_ms
+    cdef int64_t unfinished_max
+    cdef readonly int64_t connections
+    """Open connections."""
+    cdef readonly int64_t cut_count
+    """Connections that were closed for incomplete frames."""
+
+    # For sinks.
+    cdef void put(self, LaneConnection *connection, const uint8_t *data,
+                  int64_t length) noexcept nogil
+    cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
+                         bint ordered) noexcept nogil
+    cdef void post(self, int32_t kind, int64_t connection, const void *data, int64_t size,
+                   int32_t number) noexcept nogil
+
+    cdef int serve(self) noexcept nogil
+    cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil
+    cdef int sleep_ms(self, int wanted) noexcept nogil
+    cdef void accept_all(self) noexcept nogil
+    cdef void listen(self, bint wanted) noexcept nogil
+    cdef void read(self, LaneConnection *connection) noexcept nogil
+    cdef void take(self, LaneConnection *connection, const uint8_t *data,
+                   int64_t available) noexcept nogil
+    cdef void write_out(self, LaneConnection *connection) noexcept nogil
+    cdef void count_unsent(self, LaneConnection *connection) noexcept nogil
+    cdef void resume(self, LaneConnection *connection) noexcept nogil
+    cdef void watch(self, LaneConnection *connection) noexcept nogil
+    cdef void close(self, LaneConnection *connection, int error) noexcept nogil
+    cdef void read_letters(self) noexcept nogil
+    cdef void obey(self, const Letter *letter) noexcept nogil
+    cdef void look(self) noexcept nogil
+    cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil
+    cdef void shed(self) noexcept nogil

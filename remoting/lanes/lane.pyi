@@ -1,0 +1,29 @@
+from typing import Any, Self, final
+
+from congreve.remoting.lanes.handle import LaneHandle
+
+class LaneSink:
+    def __new__(cls, *_: Any, **__: Any) -> Self: ...
+
+@final
+class Lane:
+    def __new__(
+        cls,
+        listener: int,
+        sink: LaneSink,
+        *,
+        poll_s: float = 0.0,
+        idle_s: float = 120.0,
+        frame_timeout_s: float = 30.0,
+        frame_bytes_per_s: float = 32768,
+        unfinished_max: int = ...,
+        letters_max: int = 16384,
+        letter_bytes_max: int = ...,
+    ) -> Self: ...
+    @property
+    def handle(self) -> LaneHandle: ...
+    @property
+    def connections(self) -> int: ...
+    @property
+    def cut_count(self) -> int: ...
+    def run(self) -> None: ...

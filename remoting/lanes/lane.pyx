@@ -1,0 +1,400 @@
+"""A thread that serves connections without the interpreter's lock.
+
+A lane accepts connections, reads, splits their bytes into frames, and writes. Its sink answers the
+frames that it knows; all others go to the event loop as letters, and the loop's answers come back
+the same way. The loop holds the rules, the lane only bytes: see remoting/lanes/transport.py.
+"""
+
+cimport cython
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport EAGAIN, EINTR, ENOMEM, EPROTO, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from congreve.remoting.lanes cimport letters, sockets
+from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
+from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
+
+cdef enum:
+    INPUT_SIZE = 512 * 1024     # of the buffer that all connections read into
+    COPIED_MAX = 32 * 1024      # bytes of a stash that are copied in front of the next ones
+    SMALL_CHUNK = 2048          # after which the lane polls: its peer waits for the answer
+    HIGH_WATER = 1024 * 1024    # unsent bytes from which on nothing is read,
+    LOW_WATER = 256 * 1024      # until so few are left
+    EVENTS_MAX = 512
+    ACCEPTS_A_TURN = 64
+    LETTERS_MAX = 256
+    LOOK_MS = 250
+
+# What epoll calls the descriptors that are no connections.
+cdef uint64_t LISTENER = <uint64_t> 1 << 62
+cdef uint64_t LETTERS = LISTENER + 1
+cdef uint64_t SINK = LISTENER + 2
+
+
+cdef class LaneSink:
+    """Takes frames from the bytes of a lane's connections; this one gives each to the loop."""
+
+    def __cinit__(self, *_, **__):
+        self.event_fd = -1
+
+    cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                      int64_t available) noexcept nogil:
+        cdef Frame frame
+        cdef FrameStatus status
+        cdef int64_t taken = 0
+        while True:
+            status = next_frame(data + taken, available - taken, &frame)
+            if status == FRAME_PARTIAL:
+                return taken
+            if status == FRAME_BAD:
+                return UNFRAMEABLE
+            if not lane.pass_frame(connection, frame.data, frame.size, False):
+                return taken
+            taken += frame.size
+
+    cdef int turn_ended(self, Lane lane) noexcept nogil:
+        return LOOK_MS
+
+    cdef void readable(self, Lane lane) noexcept nogil:
+        pass
+
+
+@cython.final
+cdef class Lane:
+    """Accepts and serves connections of a listening socket, in the thread that calls run().
+
+    `poll_s` seconds after a small chunk the thread looks for the next one without sleeping. A
+    connection is closed after `idle_s` without a byte, and where a frame is not whole after
+    `frame_timeout_s` and a second for each `frame_bytes_per_s` of it. `unfinished_max` bytes of
+    incomplete frames are held. `letters_max` and `letter_bytes_max` bound what waits for the loop.
+    """
+
+    def __cinit__(self, int listener, LaneSink sink not None, *, double poll_s=0.0,
+                  double idle_s=120.0, double frame_timeout_s=30.0, double frame_bytes_per_s=32768,
+                  int64_t unfinished_max=256 << 20, int64_t letters_max=16384,
+                  int64_t letter_bytes_max=64 << 20):
+        self.sink = sink
+        self.listener = listener
+        self.poll_ns = <int64_t> (poll_s * 1e9)
+        self.idle_ms = <int64_t> (idle_s * 1000)
+        self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
+        self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
+        self.unfinished_max = unfinished_max
+        self.to_loop = Mailbox(letters_max, letter_bytes_max)
+        self.to_lane = Mailbox(letters_max, letter_bytes_max)
+        self.table = ConnectionTable()
+        self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
+        self.epoll = -1
+        self.now_ms = sockets.monotonic_ns() // 1_000_000
+        self.input = <uint8_t *> malloc(INPUT_SIZE)
+        if self.input == NULL:
+            raise MemoryError()
+        self.epoll = sockets.epoll_create1(sockets.EPOLL_CLOEXEC)
+        if self.epoll < 0:
+            PyErr_SetFromErrno(OSError)
+        self.may_listen = True
+        self.listen(True)
+        sockets.epoll_read(self.epoll, self.to_lane.event_fd, LETTERS)
+        if sink.event_fd >= 0:
+            sockets.epoll_read(self.epoll, sink.event_fd, SINK)
+
+    def __dealloc__(self):
+        free(self.input)
+        if self.epoll >= 0:
+            sockets.close_fd(self.epoll)
+
+    def run(self):
+        """Serve until the handle's stop(); the body of the lane's thread."""
+        with nogil:
+            while not self.stopping:
+                self.serve()
+
+    cdef int serve(self) noexcept nogil:
+        cdef sockets.epoll_event[EVENTS_MAX] events
+        cdef LaneConnection *connection
+        cdef uint64_t id
+        cdef int i
+        cdef int found = sockets.epoll_wait(
+            self.epoll, events, EVENTS_MAX, self.sleep_ms(self.sink.turn_ended(self))
+        )
+        self.now_ms = sockets.monotonic_ns() // 1_000_000
+        for i in range(found):
+            id = sockets.event_id(&events[i])
+            if id == LETTERS:
+                self.read_letters()
+            elif id == LISTENER:
+                self.accept_all()
+            elif id == SINK:
+                self.sink.readable(self)
+            else:
+                connection = self.table.find(<int64_t> id)
+                if connection != NULL:
+                    self.serve_connection(connection, events[i].events)
+        if self.now_ms >= self.next_look_ms:
+            self.look()
+        return found
+
+    cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil:
+        if events & sockets.EPOLLOUT:
+            self.write_out(connection)
+        if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
+            self.read(connection)
+        elif events & (sockets.EPOLLHUP | sockets.EPOLLERR):
+            self.close(connection, 0)  # while reading pauses, this shows the end
+
+    cdef int sleep_ms(self, int wanted) noexcept nogil:
+        if wanted and self.poll_until_ns:
+            if sockets.monotonic_ns() < self.poll_until_ns:
+                return 0
+            self.poll_until_ns = 0
+        return min(wanted, <int> LOOK_MS)
+
+    # Connections.
+
+    cdef void listen(self, bint wanted) noexcept nogil:
+        """Accept connections, or leave them to the system's backlog."""
+        cdef int what
+        if wanted != self.listening:
+            self.listening = wanted
+            what = sockets.EPOLL_CTL_ADD if wanted else sockets.EPOLL_CTL_DEL
+            sockets.epoll_set(self.epoll, what, self.listener,
+                              sockets.EPOLLIN | sockets.EPOLLEXCLUSIVE, LISTENER)
+
+    cdef void accept_all(self) noexcept nogil:
+        cdef LaneConnection *connection
+        cdef int _
+        for _ in range(ACCEPTS_A_TURN):
+            if self.to_loop.count > self.to_loop.count_max // 2:
+                self.listen(False)  # the loop is behind; look() listens again
+                return
+            connection = self.table.accept(self.listener, self.now_ms)
+            if connection == NULL:
+                if errno != EAGAIN and errno != EINTR:
+                    self.listen(False)  # no descriptor, or no memory
+                return
+            connection.events = sockets.EPOLLIN
+            self.connections += 1
+            self.post(letters.OPENED, connection.id, connection.address,
+                      connection.address_length, connection.port)
+            sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
+
+    cdef void close(self, LaneConnection *connection, int error) noexcept nogil:
+        if connection.fd < 0:
+            return
+        self.table.close(connection)
+        self.connections -= 1
+        self.post(letters.CLOSED, connection.id, NULL, 0, error)
+
+    cdef void watch(self, LaneConnection *connection) noexcept nogil:
+        """Let epoll look for what the connection waits for now."""
+        cdef uint32_t events = sockets.EPOLLIN
+        if connection.paused or connection.choked or connection.blocked or connection.ordered:
+            events = 0
+        if connection.unsent:
+            events |= sockets.EPOLLOUT
+        if events != connection.events:
+            connection.events = events
+            sockets.epoll_set(self.epoll, sockets.EPOLL_CTL_MOD, connection.fd, events,
+                              <uint64_t> connection.id)
+
+    # Reading.
+
+    cdef void read(self, LaneConnection *connection) noexcept nogil:
+        cdef ByteBuffer *stash = &connection.stash
+        cdef bint in_place = stash.used > COPIED_MAX
+        cdef uint8_t *into = self.input
+        cdef int64_t room = INPUT_SIZE
+        cdef Py_ssize_t got
+        if in_place:
+            into, room = stash.data + stash.used, stash.size - stash.used
+        elif stash.used:
+            memcpy(into, stash.data, stash.used)
+            into, room = into + stash.used, room - stash.used
+        got = sockets.recv(connection.fd, into, room, 0)
+        if got <= 0:
+            if got == 0 or (errno != EAGAIN and errno != EINTR):
+                self.close(connection, errno if got < 0 else 0)
+            return
+        connection.active_ms = self.now_ms
+        if in_place:
+            stash.used += got
+            self.take(connection, stash.data, stash.used)
+        else:
+            self.take(connection, self.input, stash.used + got)
+        if self.poll_ns and got <= SMALL_CHUNK:
+            self.poll_until_ns = sockets.monotonic_ns() + self.poll_ns
+
+    cdef void take(self, LaneConnection *connection, const uint8_t *data,
+                   int64_t available) noexcept nogil:
+        """Give the bytes to the sink, and keep those that it does not take."""
+        cdef int64_t taken = self.sink.take(self, connection, data, available)
+        if connection.fd < 0:
+            return
+        if taken == UNFRAMEABLE:
+            self.post(letters.UNFRAMEABLE, connection.id, data, min(available, <int64_t> 8), 0)
+            connection.paused = True
+            taken = available
+        if taken == available:
+            self.table.drop_stash(connection)
+        else:
+            if taken or not connection.stash.used:
+                connection.stashed_ms = self.now_ms
+            if not self.table.stash(connection, data + taken, available - taken, COPIED_MAX):
+                self.close(connection, ENOMEM)
+                return
+        self.watch(connection)
+
+    cdef void resume(self, LaneConnection *connection) noexcept nogil:
+        """Serve the frames that came before a pause, then read on."""
+        if connection.paused or connection.choked or connection.blocked or connection.ordered:
+            return
+        if connection.stash.used:
+            self.take(connection, connection.stash.data, connection.stash.used)
+        elif connection.fd >= 0:
+            self.watch(connection)
+
+    cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
+                         bint ordered) noexcept nogil:
+        """Give a whole frame to the loop; False where it must wait.
+
+        No frame passes while an `ordered` one is at the loop: handled() ends that.
+        """
+        if connection.ordered:
+            return False
+        if not self.to_loop.post(letters.FRAME, connection.id, data, size, ordered, False):
+            connection.blocked = True
+            return False
+        connection.ordered += ordered
+        return True
+
+    cdef void post(self, int32_t kind, int64_t connection, const void *data, int64_t size,
+                   int32_t number) noexcept nogil:
+        self.to_loop.post(kind, connection, <const uint8_t *> data, size, number, True)
+
+    # Writing.
+
+    cdef void put(self, LaneConnection *connection, const uint8_t *data,
+                  int64_t length) noexcept nogil:
+        """Send bytes now, or as the peer reads."""
+        cdef int error = self.table.send(connection, data, length)
+        connection.active_ms = self.now_ms
+        if error:
+            self.close(connection, error)
+        elif connection.unsent:
+            self.count_unsent(connection)
+            self.watch(connection)
+
+    cdef void count_unsent(self, LaneConnection *connection) noexcept nogil:
+        """Read nothing of a peer that reads nothing, and tell the loop."""
+        if connection.unsent > HIGH_WATER and not connection.choked:
+            connection.choked = True
+            self.post(letters.UNWRITABLE, connection.id, NULL, 0, 0)
+        elif connection.unsent < LOW_WATER and connection.choked:
+            connection.choked = False
+            self.post(letters.WRITABLE, connection.id, NULL, 0, 0)
+
+    cdef void write_out(self, LaneConnection *connection) noexcept nogil:
+        cdef bint choked = connection.choked
+        cdef int error = self.table.send_kept(connection)
+        connection.active_ms = self.now_ms
+        if error or (connection.closing and not connection.unsent):
+            self.close(connection, error)
+            return
+        self.count_unsent(connection)
+        self.watch(connection)
+        if choked and not connection.choked:
+            self.resume(connection)
+
+    # Letters of the loop.
+
+    cdef void read_letters(self) noexcept nogil:
+        cdef Letter[LETTERS_MAX] taken
+        cdef bint refused
+        cdef int64_t i
+        cdef int64_t count = self.to_lane.take(taken, LETTERS_MAX, &refused)
+        for i in range(count):
+            self.obey(&taken[i])
+            free(taken[i].data)
+
+    cdef void obey(self, const Letter *letter) noexcept nogil:
+        cdef LaneConnection *connection = self.table.find(letter.connection)
+        cdef int32_t place
+        if letter.kind == letters.STOP:
+            self.stopping = True
+        elif letter.kind == letters.FENCE:
+            self.post(letters.FENCED, -1, NULL, 0, letter.number)
+        elif letter.kind == letters.STOP_LISTENING:
+            self.listen(False)
+            self.may_listen = False
+        elif letter.kind == letters.ROOM:
+            for place in range(self.table.places):
+                connection = self.table.at(place)
+                if connection.fd >= 0 and connection.blocked:
+                    connection.blocked = False
+                    self.resume(connection)
+        elif connection == NULL:
+            pass
+        elif letter.kind == letters.WRITE:
+            connection.received += letter.size
+            self.put(connection, letter.data, letter.size)
+        elif letter.kind == letters.ABORT:
+            self.close(connection, 0)
+        elif letter.kind == letters.CLOSE:
+            connection.closing = True
+            if not connection.unsent:
+                self.close(connection, 0)
+        elif letter.kind == letters.PAUSE:
+            connection.paused = True
+            self.watch(connection)
+        elif letter.kind == letters.RESUME:
+            connection.paused = False
+            self.resume(connection)
+        elif letter.kind == letters.HANDLED:
+            connection.ordered = 0
+            self.resume(connection)
+        elif letter.kind == letters.TELL_WRITABLE:
+            if connection.unsent < LOW_WATER:
+                self.post(letters.WRITABLE, connection.id, NULL, 0, 0)
+            else:
+                connection.choked = True
+                self.watch(connection)
+
+    cdef void look(self) noexcept nogil:
+        """Close connections that are idle, or whose frame comes too slowly."""
+        cdef LaneConnection *connection
+        cdef int32_t place
+        cdef int64_t limit
+        self.next_look_ms = self.now_ms + LOOK_MS
+        if self.may_listen and self.to_loop.count <= self.to_loop.count_max // 4:
+            self.listen(True)
+        for place in range(self.table.places):
+            connection = self.table.at(place)
+            if connection.fd < 0:
+                continue
+            if connection.stash.used:
+                if not connection.events & sockets.EPOLLIN:
+                    connection.stashed_ms = self.now_ms  # this side has paused reading
+                limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
+                if self.now_ms - connection.stashed_ms > limit:
+                    self.cut(connection, letters.CUT_LATE)
+                    continue
+            if self.now_ms - connection.active_ms > self.idle_ms:
+                self.close(connection, 0)
+        if self.table.unfinished_bytes > self.unfinished_max:
+            self.shed()
+
+    cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
+        self.cut_count += 1
+        self.post(why, connection.id, NULL, 0, <int32_t> connection.stash.used)
+        self.close(connection, EPROTO)
+
+    cdef void shed(self) noexcept nogil:
+        """Cut the connections with the largest stashes until an eighth of the room is free."""
+        cdef LaneConnection *largest
+        while self.table.unfinished_bytes > self.unfinished_max - self.unfinished_max // 8:
+            largest = self.table.largest()
+            if largest == NULL:
+                return
+            self.cut(largest, letters.CUT_LARGE)

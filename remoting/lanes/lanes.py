@@ -1,0 +1,136 @@
+"""The event loop's side of all lanes of one listening socket."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from ipaddress import ip_address
+from itertools import count
+
+from congreve.remoting.lanes.handle import Kind, LaneHandle
+from congreve.remoting.lanes.lane import Lane
+from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
+
+CutLog = Callable[[FrameProtocol, Kind, bytes, int], None]
+SinkLetter = Callable[[FrameProtocol | None, int, bytes, int], None]
+
+
+class Lanes:
+    """Runs lanes, and gives their letters to the protocols of their connections.
+
+    `accept(transport)` gives the protocol of a new connection, None where it is refused.
+    `cut(protocol, kind, data, number)` hears of connections that a lane gives up (Kind). Letters of
+    the lanes' sinks go to `sink_letter(protocol, kind, data, number)`, with the protocol of the
+    connection that the letter is about.
+    """
+
+    def __init__(
+        self,
+        lanes: list[Lane],
+        *,
+        accept: Callable[[LaneTransport], FrameProtocol | None],
+        cut: CutLog,
+        sink_letter: SinkLetter | None = None,
+    ) -> None:
+        self.lanes = lanes
+        self._accept = accept
+        self._cut = cut
+        self._sink_letter = sink_letter
+        self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
+        self._threads: list[threading.Thread] = []
+        self._fences = count()
+        self._fenced: dict[int, tuple[set[LaneHandle], object]] = {}
+
+    def start(self) -> None:
+        """Start the threads; letters come to the running loop."""
+        loop = asyncio.get_running_loop()
+        for number, lane in enumerate(self.lanes):
+            loop.add_reader(lane.handle.event_fd, self._read, lane.handle)
+            thread = threading.Thread(target=lane.run, name=f"lane-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop_listening(self) -> None:
+        """Accept no more connections, soon."""
+        for lane in self.lanes:
+            lane.handle.stop_listening()
+
+    def stop(self) -> None:
+        """Stop the threads, and close the connections that are left."""
+        loop = asyncio.get_running_loop()
+        for lane in self.lanes:
+            lane.handle.stop()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for lane in self.lanes:
+            while self._read(lane.handle):
+                pass
+            loop.remove_reader(lane.handle.event_fd)
+        self._transports.clear()
+
+    def keep_for_lanes(self, things: object) -> None:
+        """Keep a reference until no lane uses what it got from these things before."""
+        number = next(self._fences)
+        self._fenced[number] = {lane.handle for lane in self.lanes}, things
+        for lane in self.lanes:
+            lane.handle.fence(number)
+
+    def _passed(self, lane: LaneHandle, number: int) -> None:
+        waiting, _ = self._fenced[number]
+        waiting.discard(lane)
+        if not waiting:
+            del self._fenced[number]
+
+    def _read(self, lane: LaneHandle) -> bool:
+        letters = lane.take_letters()
+        for kind, number, data, value in letters:
+            if kind == Kind.OPENED:
+                self._opened(lane, number, data, value)
+            elif kind == Kind.FENCED:
+                self._passed(lane, value)
+            elif kind >= Kind.OF_SINK:
+                if self._sink_letter is not None:
+                    _, protocol = self._transports.get((lane, number), (None, None))
+                    self._sink_letter(protocol, kind, data, value)
+            elif found := self._transports.get((lane, number)):
+                self._tell(lane, number, found, kind, data, value)
+        return bool(letters)
+
+    def _opened(self, lane: LaneHandle, number: int, address: bytes, port: int) -> None:
+        transport = LaneTransport(lane, number, (str(ip_address(address)), port))
+        protocol = self._accept(transport)
+        if protocol is None:
+            transport.abort()
+            return
+        self._transports[lane, number] = transport, protocol
+        transport.connect(protocol)
+
+    def _tell(
+        self,
+        lane: LaneHandle,
+        number: int,
+        found: tuple[LaneTransport, FrameProtocol],
+        kind: int,
+        data: bytes,
+        value: int,
+    ) -> None:
+        transport, protocol = found
+        if kind == Kind.FRAME:
+            transport.frame_arrived(data, value)
+        elif kind == Kind.CLOSED:
+            del self._transports[lane, number]
+            transport.lost(OSError(value, os.strerror(value)) if value else None)
+        elif kind in (Kind.WRITABLE, Kind.UNWRITABLE):
+            transport.writable(kind == Kind.WRITABLE)
+        else:
+            self._cut(protocol, Kind(kind), data, value)
+
+
+def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that lanes accept from. Raises OSError where the address cannot be bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=backlog)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,25 @@
+# The kinds of letters between a lane's thread and the event loop; handle.pyx has their meaning.
+cdef enum LetterToLoop:
+    OPENED
+    FRAME
+    CLOSED
+    UNWRITABLE
+    WRITABLE
+    UNFRAMEABLE
+    CUT_LATE
+    CUT_LARGE
+    FENCED
+    OF_SINK             # and all higher numbers
+
+cdef enum LetterToLane:
+    WRITE
+    CLOSE
+    ABORT
+    PAUSE
+    RESUME
+    HANDLED
+    TELL_WRITABLE
+    ROOM                # the mailbox of the loop has room again
+    FENCE
+    STOP_LISTENING
+    STOP

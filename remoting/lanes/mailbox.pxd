@@ -1,0 +1,46 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes)
+    int pthread_mutex_lock(pthread_mutex_t *mutex)
+    int pthread_mutex_unlock(pthread_mutex_t *mutex)
+    int pthread_mutex_destroy(pthread_mutex_t *mutex)
+
+
+# An eventfd that the caller closes. Raises OSError.
+cdef int new_eventfd() except -1
+
+
+cdef struct Letter:
+    int32_t kind
+    int32_t number
+    int64_t connection
+    uint8_t *data           # from malloc(); whoever takes the letter frees it
+    int64_t size
+
+
+cdef class Mailbox:
+    # Letters from one thread to another, in order. `event_fd` becomes readable when one arrives
+    # while the reader has none left.
+    cdef readonly int event_fd
+    """An eventfd that is readable when letters wait."""
+    cdef pthread_mutex_t mutex
+    cdef Letter *letters        # a ring
+    cdef int64_t room
+    cdef int64_t first
+    cdef int64_t count
+    cdef int64_t bytes
+    cdef int64_t count_max
+    cdef int64_t bytes_max
+    cdef bint idle              # the reader has taken all, and is to be woken
+    cdef bint refused           # a letter found no room since the reader last looked
+
+    # Appends a letter with a copy of `size` bytes. False where there is no room for it, or no
+    # memory; `forced` letters, which are few and small, need memory only.
+    cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
+                   int32_t number, bint forced) noexcept nogil
+    # Takes up to `most` letters; their number. `refused` says whether a letter found no room.
+    cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil
+    cdef bint grow(self) noexcept nogil

@@ -1,0 +1,114 @@
+"""Letters between a lane's thread and the event loop."""
+
+cimport cython
+from libc.errno cimport errno
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from congreve.remoting.lanes cimport sockets
+
+import os
+
+cdef int64_t FIRST_ROOM = 1024
+
+
+cdef int new_eventfd() except -1:
+    """An eventfd that the caller closes. Raises OSError."""
+    cdef int fd = sockets.eventfd(0, sockets.EFD_NONBLOCK | sockets.EFD_CLOEXEC)
+    if fd < 0:
+        raise OSError(errno, os.strerror(errno))
+    return fd
+
+
+@cython.final
+cdef class Mailbox:
+    """Letters from one thread to another, in order, for compiled code (mailbox.pxd).
+
+    It holds `count_max` letters with `bytes_max` bytes at most.
+    """
+
+    def __cinit__(self, int64_t count_max, int64_t bytes_max):
+        self.event_fd = -1
+        self.count_max = count_max
+        self.bytes_max = bytes_max
+        self.room = FIRST_ROOM
+        self.idle = True
+        self.letters = <Letter *> malloc(self.room * sizeof(Letter))
+        if self.letters == NULL:
+            raise MemoryError()
+        pthread_mutex_init(&self.mutex, NULL)
+        self.event_fd = new_eventfd()
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.count):
+            free(self.letters[(self.first + i) % self.room].data)
+        if self.letters != NULL:
+            pthread_mutex_destroy(&self.mutex)
+        free(self.letters)
+        if self.event_fd >= 0:
+            sockets.close_fd(self.event_fd)
+
+    def __len__(self):
+        return self.count
+
+    cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
+                   int32_t number, bint forced) noexcept nogil:
+        cdef Letter letter
+        cdef bint wake = False
+        cdef bint fits
+        letter.kind, letter.number, letter.connection = kind, number, connection
+        letter.size, letter.data = size, NULL
+        if size:
+            letter.data = <uint8_t *> malloc(size)
+            if letter.data == NULL:
+                return False
+            memcpy(letter.data, data, size)
+        pthread_mutex_lock(&self.mutex)
+        # A letter that is larger than all the room finds it when the box is empty.
+        fits = forced or self.count == 0 or (
+            self.count < self.count_max and self.bytes + size <= self.bytes_max
+        )
+        if fits and (self.count < self.room or self.grow()):
+            self.letters[(self.first + self.count) % self.room] = letter
+            self.count += 1
+            self.bytes += size
+            wake, self.idle = self.idle, False
+        else:
+            fits = False
+            self.refused = True
+        pthread_mutex_unlock(&self.mutex)
+        if wake:
+            sockets.eventfd_write(self.event_fd, 1)
+        if not fits:
+            free(letter.data)
+        return fits
+
+    cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil:
+        cdef uint64_t value
+        cdef int64_t taken = 0
+        pthread_mutex_lock(&self.mutex)
+        while taken < most and self.count:
+            letters[taken] = self.letters[self.first]
+            self.bytes -= letters[taken].size
+            self.first = (self.first + 1) % self.room
+            self.count -= 1
+            taken += 1
+        if self.count == 0:
+            sockets.eventfd_read(self.event_fd, &value)
+            self.idle = True
+        refused[0], self.refused = self.refused, False
+        pthread_mutex_unlock(&self.mutex)
+        return taken
+
+    cdef bint grow(self) noexcept nogil:
+        cdef int64_t i
+        cdef Letter *grown = <Letter *> malloc(2 * self.room * sizeof(Letter))
+        if grown == NULL:
+            return False
+        for i in range(self.count):
+            grown[i] = self.letters[(self.first + i) % self.room]
+        free(self.letters)
+        self.letters, self.first, self.room = grown, 0, 2 * self.room
+        return True

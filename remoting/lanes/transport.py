@@ -1,0 +1,132 @@
+"""A lane's connection as an asyncio transport: connections work over lanes as over the loop."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from congreve.remoting.lanes.handle import LaneHandle
+
+
+class FrameProtocol(Protocol):
+    """The protocol of a lane's connection: that of asyncio, and whole frames in place of bytes."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+
+    def take_frame(self, frame: bytes) -> None:
+        """Take one whole frame."""
+
+
+class LaneTransport(asyncio.Transport):
+    """One connection of a lane, for the event loop's thread."""
+
+    def __init__(self, lane: LaneHandle, number: int, peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer})
+        self._lane = lane
+        self._number = number
+        self._protocol: FrameProtocol | None = None
+        self._held: deque[tuple[bytes, int]] = deque()  # frames that came before a pause took hold
+        self._high_water = 0
+        self._written = 0
+        self._reading = True
+        self._choked = False
+        self._closing = False
+
+    def connect(self, protocol: FrameProtocol) -> None:
+        """Give the connection to its protocol."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    # --- letters of the lane
+
+    def frame_arrived(self, frame: bytes, ordered: int) -> None:
+        """Pass a frame on; `ordered` says that the lane waits until it is handled."""
+        if self._reading and not self._held:
+            self._pass(frame, ordered)
+        else:
+            self._held.append((frame, ordered))
+
+    def writable(self, now: bool) -> None:
+        """Note whether the peer reads."""
+        if self._protocol is None or self._choked is not now:
+            return
+        self._choked = not now
+        if now:
+            self._protocol.resume_writing()
+        else:
+            self._protocol.pause_writing()
+
+    def lost(self, error: Exception | None) -> None:
+        """The lane has closed the connection."""
+        self._closing = True
+        self._held.clear()
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
+
+    def _pass(self, frame: bytes, ordered: int) -> None:
+        try:
+            if self._protocol is not None:
+                self._protocol.take_frame(frame)
+        finally:
+            if ordered:
+                self._lane.handled(self._number)
+
+    # --- asyncio.Transport
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._lane.close_connection(self._number, False)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._lane.close_connection(self._number, True)
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._lane.set_reading(self._number, False)
+
+    def resume_reading(self) -> None:
+        if self._reading:
+            return
+        self._reading = True
+        while self._held and self._reading:
+            self._pass(*self._held.popleft())
+        if self._reading:
+            self._lane.set_reading(self._number, True)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_water = high or 0
+
+    def get_write_buffer_size(self) -> int:
+        return self._lane.unsent(self._number, self._written)
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        if self._closing:
+            return
+        self._lane.write(self._number, data)
+        self._written += len(data)
+        if not self._choked and self.get_write_buffer_size() > self._high_water:
+            self.writable(False)
+            self._lane.tell_writable(self._number)
+
+    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
+        self.write(b"".join(list_of_data))

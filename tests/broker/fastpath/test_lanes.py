@@ -1,0 +1,159 @@
+"""Lanes beside the event loop: order, waits, and what the loop cannot hold up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.fastpath.test_fastpath import CREATE, SHORT, config_of
+from harness.wire import SEND_MESSAGE_V2, Wire
+
+from congreve.broker.broker import Broker
+from congreve.records.record import decode_record
+
+LANES, SENDERS, QUEUES, MESSAGES = 4, 8, 2, 400
+DELETE_TOPIC = 215
+
+
+@contextmanager
+def running(config: Any) -> Iterator[tuple[Broker, asyncio.AbstractEventLoop]]:
+    """A broker on a loop and thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = Broker(config)
+    try:
+        asyncio.run_coroutine_threadsafe(broker.start(), loop).result(60)
+        yield broker, loop
+    finally:
+        asyncio.run_coroutine_threadsafe(broker.stop(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def create(broker: Broker, topic: str) -> None:
+    with Wire(broker.address) as wire:
+        assert wire.call(17, CREATE | {"topic": topic}).code == 0
+
+
+def send(wire: Wire, topic: str, queue: int, body: bytes, properties: str = "WAIT\x01true") -> int:
+    """One message; its offset in the queue. `properties` of two names are for Python handlers."""
+    fields = SHORT | {"b": topic, "e": str(queue), "i": properties}
+    answer = wire.call(SEND_MESSAGE_V2, fields, body)
+    assert answer.code == 0, answer
+    return int(answer.fields["queueOffset"])
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_four_lanes_and_the_loop_append_without_gap_or_double(flush: str, tmp_path: Path) -> None:
+    with running(config_of(tmp_path, flush, LANES)) as (broker, _):
+        create(broker, "T")
+        answered: dict[tuple[int, int], list[int]] = defaultdict(list)
+        errors: list[BaseException] = []
+        stop = threading.Event()
+
+        def work(sender: int) -> None:
+            try:
+                with Wire(broker.address) as wire:
+                    for number in range(MESSAGES):
+                        # Each seventh is for the Python handlers: a property stands there twice.
+                        odd = "A\x011\x02A\x012\x02WAIT\x01true"
+                        properties = odd if number % 7 == 0 else "WAIT\x01true"
+                        queue = (sender + number) % QUEUES
+                        offset = send(wire, "T", queue, b"%d %d" % (sender, number), properties)
+                        answered[sender, queue].append(offset)
+            except (AssertionError, OSError) as error:
+                errors.append(error)
+
+        def make_and_delete() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                create(broker, f"made-{number}")
+                with Wire(broker.address) as wire:
+                    send(wire, f"made-{number}", 0, b"x")
+                    assert wire.call(DELETE_TOPIC, {"topic": f"made-{number}"}).code == 0
+
+        senders = [threading.Thread(target=work, args=(number,)) for number in range(SENDERS)]
+        topics = threading.Thread(target=make_and_delete)
+        for thread in (*senders, topics):
+            thread.start()
+        for thread in senders:
+            thread.join()
+        stop.set()
+        topics.join()
+        assert not errors, errors
+        assert broker._paths is not None
+        by_lane = [lane.path.put_messages for lane in broker._paths.lanes]
+        assert sum(by_lane) > SENDERS * MESSAGES * 6 // 7 - SENDERS
+        assert sum(count > 0 for count in by_lane) > 1, by_lane
+        found: Counter[bytes] = Counter()
+        for queue_id in range(QUEUES):
+            queue = broker.store.queues.get("T", queue_id)
+            offsets = sorted(o for (_, q), some in answered.items() if q == queue_id for o in some)
+            assert offsets == list(range(queue.max))
+            numbers: dict[int, int] = {}
+            for offset in range(queue.max):
+                view = broker.store.read(queue[offset][0])
+                assert view is not None
+                record = decode_record(view)
+                assert (record.queue_id, record.queue_offset) == (queue_id, offset)
+                found[record.body] += 1
+                sender, number = map(int, record.body.split())
+                assert numbers.get(sender, -1) < number, "the order of one connection"
+                numbers[sender] = number
+        assert len(found) == SENDERS * MESSAGES
+        assert set(found.values()) == {1}
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_loop_that_stands_still_holds_up_no_send(flush: str, tmp_path: Path) -> None:
+    with running(config_of(tmp_path, flush, 1)) as (broker, loop):
+        create(broker, "T")
+        with Wire(broker.address) as wire:
+            send(wire, "T", 0, b"first")
+            begun, ended = threading.Event(), threading.Event()
+
+            def sleep() -> None:
+                begun.set()
+                ended.wait(30)
+
+            loop.call_soon_threadsafe(sleep)
+            assert begun.wait(30)
+            for number in range(500):
+                assert send(wire, "T", 0, b"x") == number + 1
+            ended.set()
+
+
+def test_pulls_see_what_lanes_store_and_held_ones_wake(tmp_path: Path) -> None:
+    with running(config_of(tmp_path, lanes=2)) as (broker, _):
+        create(broker, "T")
+        with Wire(broker.address) as consumer, Wire(broker.address) as producer:
+            fields = {
+                "consumerGroup": "G",
+                "topic": "T",
+                "queueId": "0",
+                "queueOffset": "0",
+                "maxMsgNums": "32",
+                "sysFlag": "6",
+                "commitOffset": "0",
+                "suspendTimeoutMillis": "20000",
+                "subscription": "*",
+                "subVersion": "0",
+            }
+            for offset in range(20):
+                opaque = consumer.send(11, fields | {"queueOffset": str(offset)})
+                if offset % 2:
+                    time.sleep(0.01)  # the pull waits before the message comes
+                assert send(producer, "T", 0, b"%d" % offset) == offset
+                answer = consumer.receive()
+                assert (answer.opaque, answer.code) == (opaque, 0)
+                assert decode_record(answer.body).body == b"%d" % offset

@@ -1,0 +1,218 @@
+"""Lanes by themselves: their letters, and the limits that they hold without the event loop."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from congreve.remoting.lanes.handle import Kind
+from congreve.remoting.lanes.lane import Lane, LaneSink
+from congreve.remoting.lanes.mailbox import Mailbox
+from congreve.remoting.messages.command import RemotingCommand
+
+MIB = 1 << 20
+FRAME = RemotingCommand(code=1, body=b"body").encode()
+Letter = tuple[int, int, bytes, int]
+
+
+def receive(peer: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer where the lane closes the connection."""
+    data = bytearray()
+    while len(data) < size and (piece := peer.recv(size - len(data))):
+        data += piece
+    return bytes(data)
+
+
+class Peers:
+    """A lane in a thread, sockets that are connected to it, and its letters so far."""
+
+    def __init__(self, lane: Lane, address: tuple[str, int]) -> None:
+        self.lane = lane
+        self.handle = lane.handle
+        self.letters: list[Letter] = []
+        self._address = address
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self._address, timeout=20)
+
+    def read(self) -> list[Letter]:
+        """All letters so far."""
+        while found := self.handle.take_letters():
+            self.letters += found
+        return self.letters
+
+    def of_kind(self, kind: Kind) -> list[Letter]:
+        return [letter for letter in self.read() if letter[0] == kind]
+
+    def wait(self, done: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < deadline, self.letters[-10:]
+            time.sleep(0.002)
+
+
+@contextmanager
+def lane(**settings: Any) -> Iterator[Peers]:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        listener.setblocking(False)
+        made = Lane(listener.fileno(), LaneSink(), **settings)
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        try:
+            yield Peers(made, listener.getsockname())
+        finally:
+            made.handle.stop()
+            thread.join()
+
+
+def test_letters_tell_of_a_connection_its_frames_and_its_end() -> None:
+    with lane() as peers:
+        with peers.connect() as peer:
+            port = peer.getsockname()[1]
+            peer.sendall(FRAME[:9])
+            time.sleep(0.01)
+            peer.sendall(FRAME[9:] + FRAME)
+            peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 2)
+            number = peers.letters[0][1]
+            peers.handle.write(number, b"to ")
+            peers.handle.write(number, b"you")
+            assert receive(peer, 6) == b"to you"
+        peers.wait(lambda: peers.of_kind(Kind.CLOSED))
+        assert peers.letters == [
+            (Kind.OPENED, number, bytes([127, 0, 0, 1]), port),
+            (Kind.FRAME, number, FRAME, 0),
+            (Kind.FRAME, number, FRAME, 0),
+            (Kind.CLOSED, number, b"", 0),
+        ]
+        assert peers.lane.connections == 0
+
+
+def test_a_loop_that_reads_no_letters_loses_no_frame_and_bounds_them() -> None:
+    many = 500
+    with lane(letters_max=40, letter_bytes_max=20 * len(FRAME)) as peers, peers.connect() as peer:
+        peer.sendall(b"".join(FRAME for _ in range(many)))
+        time.sleep(0.05)
+        held = peers.handle.take_letters()
+        # OPENED, and as many frames as have room.
+        assert len(held) <= 21
+        peers.letters += held
+        peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == many)
+
+
+def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
+    with lane() as peers:
+        with peers.connect():
+            peers.wait(lambda: peers.of_kind(Kind.OPENED))
+            gone = peers.letters[0][1]
+        peers.wait(lambda: peers.of_kind(Kind.CLOSED))
+        with peers.connect() as second:
+            peers.wait(lambda: len(peers.of_kind(Kind.OPENED)) == 2)
+            number = peers.of_kind(Kind.OPENED)[1][1]
+            assert number & 0x7FFFFFFF == gone & 0x7FFFFFFF, "the same place"
+            peers.handle.write(gone, b"not for you")
+            peers.handle.write(number, b"for you")
+            assert receive(second, 7) == b"for you"
+
+
+def test_a_frame_that_is_not_whole_in_time_is_cut() -> None:
+    with lane(frame_timeout_s=0.1, frame_bytes_per_s=1e9) as peers, peers.connect() as peer:
+        peer.sendall(FRAME[:10])
+        assert peer.recv(1) == b""
+        peers.wait(lambda: peers.of_kind(Kind.CLOSED))
+        assert [letter[3] for letter in peers.of_kind(Kind.CUT_LATE)] == [10]
+        assert peers.lane.cut_count == 1
+        assert peers.handle.unfinished_bytes == 0
+
+
+def test_a_frame_is_not_late_while_its_lane_does_not_read() -> None:
+    with lane(frame_timeout_s=0.3, frame_bytes_per_s=1e9) as peers, peers.connect() as peer:
+        peer.sendall(FRAME[:10])
+        peers.wait(lambda: peers.handle.unfinished_bytes)
+        number = peers.read()[0][1]
+        peers.handle.set_reading(number, False)
+        time.sleep(0.8)
+        peer.sendall(FRAME[10:])
+        peers.handle.set_reading(number, True)
+        peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        assert peers.lane.cut_count == 0
+
+
+def test_the_largest_unfinished_frames_are_cut_beyond_the_limit() -> None:
+    frame = RemotingCommand(code=1, body=bytes(4 * MIB)).encode()
+    with lane(unfinished_max=3 * MIB) as peers, peers.connect() as small, peers.connect() as large:
+        small.sendall(FRAME[:10])
+        large.sendall(frame[: 3 * MIB + 100])
+        assert large.recv(1) == b""
+        small.sendall(FRAME[10:])
+        peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        assert len(peers.of_kind(Kind.CUT_LARGE)) == 1
+
+
+def test_an_idle_connection_is_closed() -> None:
+    with lane(idle_s=0.1) as peers, peers.connect() as peer:
+        assert peer.recv(1) == b""
+
+
+def test_bytes_that_are_no_frame_are_told_and_read_no_further() -> None:
+    with lane() as peers, peers.connect() as peer:
+        peer.sendall(bytes(4) + b"GET / HTTP/1.1")
+        peers.wait(lambda: peers.of_kind(Kind.UNFRAMEABLE))
+        assert peers.of_kind(Kind.UNFRAMEABLE)[0][2] == bytes(4) + b"GET "
+        peers.handle.close_connection(peers.letters[0][1], True)
+        assert peer.recv(1) == b""
+
+
+def test_a_peer_that_reads_nothing_is_read_no_more_until_it_reads() -> None:
+    with lane() as peers, peers.connect() as peer:
+        peers.wait(lambda: peers.of_kind(Kind.OPENED))
+        number = peers.letters[0][1]
+        peers.handle.write(number, bytes(16 * MIB))
+        peers.wait(lambda: peers.of_kind(Kind.UNWRITABLE))
+        peer.sendall(FRAME)
+        time.sleep(0.05)
+        assert not peers.of_kind(Kind.FRAME)
+        assert peers.handle.unsent(number, 16 * MIB) > MIB
+        assert len(receive(peer, 16 * MIB)) == 16 * MIB
+        peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        assert len(peers.of_kind(Kind.WRITABLE)) == 1
+        assert peers.handle.unsent(number, 16 * MIB) == 0
+
+
+def test_closing_sends_what_is_left_first() -> None:
+    with lane() as peers, peers.connect() as peer:
+        peers.wait(lambda: peers.of_kind(Kind.OPENED))
+        number = peers.letters[0][1]
+        peers.handle.write(number, bytes(8 * MIB))
+        peers.handle.close_connection(number, False)
+        assert len(receive(peer, 8 * MIB)) == 8 * MIB
+        assert peer.recv(1) == b""
+
+
+def test_a_fence_comes_back_behind_all_letters_before_it() -> None:
+    with lane() as peers, peers.connect() as peer:
+        peer.sendall(FRAME)
+        peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        peers.handle.fence(7)
+        peers.wait(lambda: peers.of_kind(Kind.FENCED))
+        assert peers.letters[-1] == (Kind.FENCED, -1, b"", 7)
+
+
+def test_thousands_of_connections_come_and_go() -> None:
+    with lane() as peers:
+        for _ in range(3):
+            several = [peers.connect() for _ in range(700)]
+            peers.wait(lambda: peers.lane.connections == 700)
+            for peer in several:
+                peer.sendall(FRAME)
+            for peer in several:
+                peer.close()
+            peers.wait(lambda: peers.lane.connections == 0)
+        assert len(peers.of_kind(Kind.FRAME)) == 2100
+
+
+def test_an_empty_mailbox_has_no_letters() -> None:
+    assert len(Mailbox(10, 100)) == 0
