@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,10 +55,18 @@ class ReplaceableBroker:
             self.end("kill")
 
     def create_topics(self, *names: str, queues: int = 2) -> None:
-        """Create topics by mqadmin."""
+        """Create topics by mqadmin; the next broker finds them in topics.json.
+
+        Ours writes that file within a second, from a journal that a Java broker does not read.
+        """
         assert self.broker is not None
         for name in names:
             Cluster(self.namesrv, self.broker).create_topic(self.java, name, queues=queues)
+        file = self.folder / "store/config/topics.json"
+        deadline = time.monotonic() + 60
+        while not all(f'"{name}"' in file.read_text() for name in names):
+            assert time.monotonic() < deadline, f"{file} does not name all of {names}"
+            time.sleep(0.05)
 
     def call(self, do: str, **request: object) -> Json:
         """Ask the Java driver, with this name server."""
