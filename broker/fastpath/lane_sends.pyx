@@ -47,7 +47,6 @@ APPENDED_LETTER = APPENDED
 """Messages were appended, and the flush thread is to look now."""
 NOT_DURABLE_LETTER = NOT_DURABLE
 """Answers whose messages are not confirmed to be on disk; the number says why (LaneCommit)."""
-
 MOVED_LETTER = MOVED
 """More of the log may be durable."""
 

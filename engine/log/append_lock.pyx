@@ -36,8 +36,8 @@ cdef class AppendLock:
         pthread_mutex_unlock(&self.mutex)
 
     cdef int take_with_gil(self) except -1:
-        # Whoever holds the lock never waits for a thread that waits for it with the GIL, and
-        # nobody holds it while waiting for the GIL: hence another try after each wait.
+        # A thread that waits gives up the GIL, because the lock's holder may need the GIL. It takes
+        # the lock with the GIL only, so that no lane waits for this thread's turn: hence the loop.
         while pthread_mutex_trylock(&self.mutex):
             with nogil:
                 pthread_mutex_lock(&self.mutex)
