@@ -10,6 +10,7 @@ from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_files import StateFiles
+from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.broker.metadata.topic_recovery import TopicRecovery
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.clock import Clock
@@ -33,6 +34,9 @@ class Managers:
         self.pieces = Pieces()
         self.metadata = Metadata(config, clock, self.pieces, store.files)
         self.files = StateFiles(config.store, self.metadata, store.files)
+        self.topic_deletion = TopicDeletion(
+            self.metadata.topics, self.metadata.deleted_topics, store
+        )
         self.members = Members(config, self.metadata, clock, self.pieces, monotonic)
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic)
         self.delayed = DelayedMessages(store, clock)
@@ -69,6 +73,7 @@ class Managers:
             return
         await self.delayed.stop()
         await self.transactions.stop()
+        await self.topic_deletion.checkpoints.settled()
         await self.files.close()
 
     def save_offsets(self) -> None:
@@ -78,5 +83,10 @@ class Managers:
 
     def trouble(self) -> str | None:
         """Which files cannot be written, and why; None when all changes are or will be on disk."""
-        files = (*self.files.all, *self.delayed.files, *self.transactions.files)
+        files = (
+            *self.files.all,
+            *self.delayed.files,
+            *self.transactions.files,
+            self.topic_deletion.checkpoints,
+        )
         return "; ".join(file.trouble for file in files if file.trouble is not None) or None

@@ -114,6 +114,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
         TopicAdminProcessor(
             config=config,
             metadata=metadata,
+            deletion=managers.topic_deletion,
             store=store,
             stats=managers.stats,
             pieces=managers.pieces,
@@ -134,6 +135,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
 def _broker_processor(managers: Managers, paths: MessagePaths, guard: ConnectionGuard) -> Processor:
     return BrokerAdminProcessor(
         metadata=managers.metadata,
+        deletion=managers.topic_deletion,
         store=managers.store,
         stats=managers.stats,
         delay_offsets=managers.delayed.levels.wrapper,

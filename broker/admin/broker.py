@@ -1,6 +1,5 @@
 """Administration of the broker itself (RocketMQ: AdminBrokerProcessor)."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -8,8 +7,8 @@ from contextlib import ExitStack
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.deleted_topics import remove_queues
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper, KVTable
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -29,6 +28,7 @@ class BrokerAdminProcessor:
         self,
         *,
         metadata: Metadata,
+        deletion: TopicDeletion,
         store: MessageStore,
         stats: BrokerStats,
         runtime_info: RuntimeInfo,
@@ -37,7 +37,7 @@ class BrokerAdminProcessor:
     ) -> None:
         self._topics = metadata.topics
         self._store = store
-        self._deleted = metadata.deleted_topics
+        self._deletion = deletion
         self._stats = stats
         self._runtime_info = runtime_info
         self._delay_offsets = delay_offsets
@@ -81,21 +81,10 @@ class BrokerAdminProcessor:
             with ExitStack() as stack:
                 for topic in unused:
                     stack.enter_context(self._topics.deleting(topic))
-                await self._remove_queues(unused)
+                await self._deletion.begin(unused)
+                await self._deletion.finish(unused)
         logger.info("queues of %d unused topics removed for %s:%d", len(unused), *connection.peer)
         return request.reply(ResponseCode.SUCCESS)
-
-    async def _remove_queues(self, topics: list[str]) -> None:
-        """Remove queues, and record it, so that a rebuild from the log does not restore them."""
-        await self._deleted.begin(topics)
-        for topic in topics:
-            await remove_queues(self._store, topic)
-            await asyncio.sleep(0)
-        log_end = self._store.log.max_offset
-        await asyncio.to_thread(self._store.checkpoint)
-        if self._store.backend.durable_offset >= log_end:
-            self._deleted.end(topics, log_end)
-        await self._deleted.file.saved()
 
     def view_stats(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """One counter of BrokerStats. Raises RefusedError when it does not exist."""

@@ -1,15 +1,14 @@
 """Administration of topics (RocketMQ: AdminBrokerProcessor)."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.deleted_topics import remove_queues
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
+from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import (
     MessageQueue,
@@ -48,6 +47,7 @@ class TopicAdminProcessor:
         *,
         config: BrokerConfig,
         metadata: Metadata,
+        deletion: TopicDeletion,
         store: MessageStore,
         stats: BrokerStats,
         pieces: Pieces,
@@ -58,7 +58,7 @@ class TopicAdminProcessor:
         self._offsets = metadata.offsets
         self._store = store
         self._stats = stats
-        self._deleted = metadata.deleted_topics
+        self._deletion = deletion
         self._pieces = pieces
         self._all_topics = EncodedUntilChanged(
             pieces, lambda: metadata.topics.data_version, metadata.topics.wrapper
@@ -132,17 +132,13 @@ class TopicAdminProcessor:
             # A topic without messages and offsets leaves nothing for recovery to find.
             noted = topic in self._store.queues or bool(self._offsets.groups_of(topic))
             if noted:
-                await self._deleted.begin([topic])
+                await self._deletion.begin([topic])
             self._topics.delete(topic)
             await self._topics.file.saved()  # after a kill the next start finishes the deletion
-            await remove_queues(self._store, topic)
-            log_end = self._store.log.max_offset
             await self._pieces.run(self._offsets.remove_topic_steps(topic))
             await self._pieces.run(self._stats.forget_topic_steps(topic))
-            await asyncio.to_thread(self._store.checkpoint)
-            if noted and self._store.backend.durable_offset >= log_end:
-                self._deleted.end([topic], log_end)
-            await asyncio.gather(self._offsets.journal.write(), self._deleted.file.saved())
+            await self._deletion.finish([topic])
+            await self._offsets.journal.write()
         logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
         return request.reply(ResponseCode.SUCCESS)
 

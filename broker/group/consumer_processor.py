@@ -46,6 +46,7 @@ class ConsumerManageProcessor:
         memory: int,
         pieces: Pieces,
     ) -> None:
+        self._metadata = metadata
         self._topics = metadata.topics
         self._consumers = members.consumers
         self._offsets = metadata.offsets
@@ -111,6 +112,14 @@ class ConsumerManageProcessor:
         The offset of a one-way request is saved later, with those of pulls.
         """
         header = UpdateConsumerOffsetRequestHeader.read(request)
+        answer = request.reply(ResponseCode.SUCCESS)
+        missing = None if request.is_oneway else self._metadata.missing(topics=(header.topic,))
+        if missing is not None:
+            return self._update_when_saved(missing, header, answer)
+        self._update(header)
+        return answer if request.is_oneway else self._when_durable(header, answer)
+
+    def _update(self, header: UpdateConsumerOffsetRequestHeader) -> None:
         if header.topic not in self._topics.table:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         if not 0 <= header.queue_id < QUEUES_MAX or header.commit_offset < 0:
@@ -121,13 +130,22 @@ class ConsumerManageProcessor:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._offsets.check(group, topic, (queue_id,))
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
-        answer = request.reply(ResponseCode.SUCCESS)
-        if request.is_oneway:
-            return answer
-        self._offsets.acknowledge(group, topic, queue_id)
-        return self._when_saved(answer)
 
-    async def _when_saved(self, answer: RemotingCommand) -> RemotingCommand:
+    async def _update_when_saved(
+        self,
+        missing: Awaitable[object],
+        header: UpdateConsumerOffsetRequestHeader,
+        answer: RemotingCommand,
+    ) -> RemotingCommand:
+        """Commit an offset when its topic is on disk: without the topic it must not stay there."""
+        await missing
+        self._update(header)
+        return await self._when_durable(header, answer)
+
+    async def _when_durable(
+        self, header: UpdateConsumerOffsetRequestHeader, answer: RemotingCommand
+    ) -> RemotingCommand:
+        self._offsets.acknowledge(header.consumer_group, header.topic, header.queue_id)
         await self._offsets.journal.write()
         return answer
 

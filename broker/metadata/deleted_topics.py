@@ -4,7 +4,6 @@ Recovery creates a topic again when it finds messages of it, but none of these; 
 created again after its deletion has no messages of the earlier one.
 """
 
-import asyncio
 import os
 from collections.abc import Iterable
 
@@ -14,7 +13,6 @@ from congreve.broker.metadata.state_writer import Changes
 from congreve.engine.errors import StoreError
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
-from congreve.engine.store import MessageStore
 
 UNDER_WAY = -1
 """The value in place of the log's end while a deletion is running."""
@@ -109,12 +107,3 @@ class DeletedTopics:
 
     def _write(self, table: DeletedTopicTable) -> None:
         self._store.replace(seal(msgspec.json.encode(table)))
-
-
-async def remove_queues(store: MessageStore, topic: str) -> None:
-    """Remove a topic's queues from memory without blocking the loop; a checkpoint must follow.
-
-    Raises StoreError when their files cannot be flushed.
-    """
-    while not store.try_remove_topic(topic):
-        await asyncio.to_thread(store.wait_for_files)

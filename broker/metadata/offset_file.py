@@ -35,12 +35,10 @@ class OffsetFile:
     def append(self, acknowledged: Acknowledged) -> None:
         """Write these offsets to disk. Raises StoreError when that fails."""
         with self._lock:
-            lines = self._offsets.lines(acknowledged)
-            if not lines:
-                return
             if self._file.wants_replace:
+                # After a failure, `acknowledged` lacks what that write should have kept.
                 self._file.replace(self._offsets.file_text())
-            else:
+            elif lines := self._offsets.lines(acknowledged):
                 self._file.append(lines)
 
     def replace(self) -> None:

@@ -35,7 +35,9 @@ class TopicRecovery:
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         # Only when topics.json has it: otherwise a kill would bring back the deleted topic.
-        if config is not None and self._topics.is_saved(topic):
+        if config is None or not self._topics.is_saved(topic):
+            return
+        if not self._topics.is_being_deleted(topic):
             self._deleted.made(topic)
 
     def _end_deletions(self) -> None:

@@ -60,6 +60,7 @@ class TopicConfigManager:
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._deleting: set[str] = set()
+        self._forbidden: set[str] = set()
         self._texts = table_texts(self.table)
         self._changed: set[str] = set()  # since take_changed()
 
@@ -200,7 +201,8 @@ class TopicConfigManager:
 
     def _put(self, config: TopicConfig) -> None:
         name = config.topic_name
-        self._check_not_deleting(name)
+        if self.is_being_deleted(name):
+            raise _being_deleted(name)
         check_entry(name, config, _topics_of)
         known = self.table.get(name)
         self._set(config)
@@ -223,19 +225,25 @@ class TopicConfigManager:
     @contextmanager
     def deleting(self, topic: str) -> Iterator[None]:
         """While its queues and offsets are removed, creating the topic raises RefusedError."""
-        self._check_not_deleting(topic)
+        if topic in self._deleting:
+            raise _being_deleted(topic)
         self._deleting.add(topic)
         try:
             yield
         finally:
             self._deleting.remove(topic)
 
-    def _check_not_deleting(self, topic: str) -> None:
-        if topic in self._deleting:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"topic[{topic}] is being deleted: try again later",
-            )
+    def forbid_creation(self, topic: str) -> None:
+        """Refuse to create a topic until allow_creation(): its deletion is not finished."""
+        self._forbidden.add(topic)
+
+    def allow_creation(self, topic: str) -> None:
+        """End what forbid_creation() began."""
+        self._forbidden.discard(topic)
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether a deletion of the topic has begun and is not finished."""
+        return topic in self._deleting or topic in self._forbidden
 
     def restore(self, queues: Mapping[str, int]) -> list[str]:
         """Create missing topics with these numbers of queues: the log has their messages.
@@ -330,6 +338,12 @@ class TopicConfigManager:
 def reply_topic(config: BrokerConfig) -> str:
     """The name of the cluster's reply topic."""
     return f"{config.broker_cluster_name}_REPLY_TOPIC"
+
+
+def _being_deleted(topic: str) -> RefusedError:
+    return RefusedError(
+        ResponseCode.SYSTEM_ERROR, f"topic[{topic}] is being deleted: try again later"
+    )
 
 
 def _built_in(config: BrokerConfig) -> list[TopicConfig]:

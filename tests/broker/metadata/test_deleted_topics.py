@@ -14,6 +14,7 @@ from harness.wire import GET_MAX_OFFSET, SEND_MESSAGE_V2, Wire, send_fields
 
 from congreve.broker.broker import Broker
 from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
 from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.sealed import seal, unseal
 from congreve.records.message.message import Record
@@ -359,3 +360,34 @@ async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_m
             assert not (tmp_path / "consumequeue" / topic).exists()
             assert not broker.managers.metadata.offsets.groups_of(topic)
     assert min(longest) < 0.005, holds.place
+
+
+def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would find the old queues on disk, and mix the messages of both topics in them."""
+
+    def fails() -> None:
+        raise StoreError("cannot write queues.json: No space left on device")
+
+    with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
+        assert create(wire, 1) == 0
+        for _ in range(9):
+            assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"old").code == 0
+        broker.store.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.store, "checkpoint", fails)
+            answer = wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+            assert answer.code != 0
+            assert "No space left" in answer.remark
+            assert create(wire, 1) != 0
+            assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"new").code != 0
+            assert "queues.json" in (broker.managers.trouble() or "")
+        deadline = time.monotonic() + 30
+        while create(wire, 1) != 0:  # until the checkpoint is retried
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"new").code == 0
+        shutil.copytree(tmp_path, killed := tmp_path.with_name("killed"))
+    with broker_on(killed) as broker, Wire(broker.address) as wire:
+        assert wire.call(GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}).fields["offset"] == "1"

@@ -143,3 +143,18 @@ def test_offsets_go_to_the_whole_file_where_the_journal_cannot_be_written(tmp_pa
     offsets.acknowledge("G", "T", 0)
     file.append(offsets.take_acknowledged())
     assert offset_file(tmp_path)[1].query("G", "T", 0) == 5
+
+
+def test_the_write_after_a_failed_one_has_the_offsets_of_both(tmp_path: Path) -> None:
+    """The second write was once skipped as empty, and counted as a success."""
+    file, offsets = offset_file(tmp_path)
+    acknowledge(file, offsets, "G", 1)
+    file.close()
+    journal = tmp_path / "o" / "journal"
+    journal.unlink()
+    journal.mkdir()
+    with pytest.raises(StoreError):
+        acknowledge(file, offsets, "G", 2)
+    file.append(offsets.take_acknowledged())
+    file.close()
+    assert offset_file(tmp_path)[1].query("G", "T", 0) == 2

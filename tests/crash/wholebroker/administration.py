@@ -190,21 +190,25 @@ class StateRequests(Requests):
         pairs = [
             (
                 self._history.register("offset", SHARED, target, queue_id),
-                self._history.register("offset", SHARED, source, queue_id).settled,
+                self._history.register("offset", SHARED, source, queue_id).allowed(),
             )
             for queue_id in range(QUEUES)
         ]
-        if all(value is ABSENT for _, value in pairs):
+        if all(set(values) == {ABSENT} for _, values in pairs):
             return
-        for register, value in pairs:
-            register.ask(value)
+        if all(ABSENT in values for _, values in pairs):
+            # The source may have no offsets at all, and then the target keeps its own.
+            pairs = [(register, [*values, *register.allowed()]) for register, values in pairs]
+        for register, values in pairs:
+            register.open += values
         fields = {"srcGroup": source, "destGroup": target, "topic": SHARED, "offline": "true"}
         answer = self._session.call("clone offsets", codes.CLONE_GROUP_OFFSET, fields)
-        for register, value in pairs:
+        for register, values in pairs:
             if answer.code == SUCCESS:
-                register.done(value)
+                register.done_as_one_of(values)
             elif self._history.refuses(answer.code):
-                register.refused(value)
+                for value in values:
+                    register.refused(value)
 
     def reset_offsets(self) -> None:
         """Members are told; the table follows when they commit, which these do not."""

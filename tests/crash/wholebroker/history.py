@@ -34,6 +34,10 @@ class Register:
         """The broker answered success: whatever was asked for before is overwritten."""
         self.settled, self.open = value, []
 
+    def done_as_one_of(self, values: list[Value]) -> None:
+        """The broker answered success for one of these values; the client cannot know which."""
+        self.settled, *self.open = values
+
     def refused(self, value: Value) -> None:
         """The broker answered that it did not take the value."""
         self.open.remove(value)
