@@ -39,6 +39,7 @@ def ceiling(size: cases.Size) -> dict[str, float]:
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each broker; the size's default.")
 @click.option("--only", type=click.Choice(KINDS), help="One broker, without a comparison.")
 @click.option("--session", "sessions", type=click.Choice(list(SESSIONS)), multiple=True)
+@click.option("--set", "own", metavar="KEY=VALUE", multiple=True, help="A setting of our broker.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -56,12 +57,14 @@ def main(
     rounds: int | None,
     only: str | None,
     sessions: tuple[str, ...],
+    own: tuple[str, ...],
     data: Path,
     results: Path,
 ) -> None:
     """Congreve and Apache RocketMQ 4.9.4 under the same load, in turns."""
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     chosen = cases.SIZES[size]
+    settings = dict(pair.split("=", 1) for pair in own)
     kinds = [only] if only else list(KINDS)
     if "java" in kinds and (missing := build.missing_tools("java", "mvn")):
         console.print(f"No comparison: not installed: {', '.join(missing)}")
@@ -72,7 +75,7 @@ def main(
     for session in sessions or SESSIONS:
         for number in range(1, (rounds or chosen.rounds) + 1):
             for kind in kinds:
-                found += play(session, kind, chosen, number, data, console.print)
+                found += play(session, kind, chosen, number, data, console.print, settings)
     medians = report.Medians(found)
     console.print(report.table(medians))
     document: dict[str, object] = {
@@ -80,6 +83,7 @@ def main(
         "commit": process.commit(),
         "machine": process.machine(),
         "settings": {"name": size, **msgspec.to_builtins(chosen)},
+        "congreveSettings": settings,
         "generatorAlone": limit,
         "summary": report.summary(medians),
         "results": msgspec.to_builtins(found),

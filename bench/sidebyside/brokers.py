@@ -62,19 +62,7 @@ class Running:
         """Create the topics of the load."""
         with Wire(self.server.address) as wire:
             for name in topic_names(load):
-                fields = {
-                    "topic": name,
-                    "defaultTopic": "TBW102",
-                    "readQueueNums": str(load.queues),
-                    "writeQueueNums": str(load.queues),
-                    "perm": str(PERM_READ_WRITE),
-                    "topicFilterType": "SINGLE_TAG",
-                    "topicSysFlag": "0",
-                    "order": "false",
-                }
-                answer = wire.call(UPDATE_AND_CREATE_TOPIC, fields)
-                if answer.code != 0:
-                    raise RuntimeError(f"topic {name} was not created: {answer.remark}")
+                create_topic(wire, name, load.queues)
 
     def stored(self, load: Load) -> int:
         """Messages in the load's topics, by the broker's own max offsets."""
@@ -161,6 +149,23 @@ class Running:
         return time.monotonic() - begin
 
 
+def create_topic(wire: Wire, name: str, queues: int) -> None:
+    """Create a topic, or change its queues. Raises RuntimeError when the broker refuses it."""
+    fields = {
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": str(PERM_READ_WRITE),
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    answer = wire.call(UPDATE_AND_CREATE_TOPIC, fields)
+    if answer.code != 0:
+        raise RuntimeError(f"topic {name} was not created: {answer.remark}")
+
+
 def topic_names(load: Load) -> list[str]:
     """The generator's names of the topics."""
     if load.topics == 1:
@@ -178,8 +183,11 @@ def _stores(address: str, topic: str) -> bool:
 
 
 @contextmanager
-def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> Iterator[Running]:
-    """A broker with an empty store in the folder, which is removed afterwards."""
+def running(
+    kind: str, folder: Path, *, flush: str, pretouch: bool = True, own: dict[str, str] | None = None
+) -> Iterator[Running]:
+    """A broker with an empty store in the folder, which is removed afterwards; `own` are further
+    settings of a Congreve broker."""
     shutil.rmtree(folder, ignore_errors=True)
     namesrv = servers.namesrv(kind, folder / "namesrv")
     broker = servers.broker(
@@ -192,6 +200,7 @@ def running(kind: str, folder: Path, *, flush: str, pretouch: bool = True) -> It
             "enablePropertyFilter": "true",
             **NEVER_DUE,
             **(SOONEST if kind == "congreve" and flush == "SYNC_FLUSH" else {}),
+            **(own or {} if kind == "congreve" else {}),
         },
         jvm=(*JVM, *(PRETOUCH if pretouch else ())),
         watchdog_millis=0,

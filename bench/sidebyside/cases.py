@@ -33,6 +33,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     waiting: float  # while nothing arrives, behind as long that is not measured
     wake_ups: int  # messages to queues where pulls wait
     pushed_messages: int  # to a push listener, one each 5 ms
+    storm_topics: int  # that GET_ALL_TOPIC_CONFIG answers with
+    storm_clients: int  # that send heartbeats
     fill_page_cache: bool = True
 
 
@@ -57,6 +59,8 @@ SIZES = {
         waiting=8,
         wake_ups=1_000,
         pushed_messages=4_000,
+        storm_topics=2_000,
+        storm_clients=1_000,
     ),
     "short": Size(
         rounds=1,
@@ -78,6 +82,8 @@ SIZES = {
         waiting=8,
         wake_ups=1_000,
         pushed_messages=4_000,
+        storm_topics=2_000,
+        storm_clients=1_000,
     ),
     "small": Size(
         rounds=1,
@@ -99,6 +105,8 @@ SIZES = {
         waiting=0.3,
         wake_ups=40,
         pushed_messages=40,
+        storm_topics=50,
+        storm_clients=40,
         fill_page_cache=False,
     ),
 }
@@ -133,6 +141,25 @@ FILTERED_PULL = msgspec.structs.replace(
     PULLS["pull-32x128B"],
     sql="TAGS IN ('TagA', 'TagB') AND UNIQ_KEY IS NOT NULL AND (price > 5 OR price IS NULL)",
 )
+# Ordinary producers: many connections with little in flight.
+CONNECTIONS = {
+    f"send-{connections}x{inflight}": Load(connections=connections, inflight=inflight)
+    for connections, inflight in ((8, 1), (64, 1), (500, 1), (2_000, 1), (500, 4))
+}
+SINK = "sink"
+PROBE = Load(connections=1, inflight=1)
+PROBE_ALONE = "probe-alone"
+CREATED = "created-topics"
+BEHIND = "behind"
+# Storms that a probe of sends is beside, and what a table calls them.
+STORMS = {
+    "probe-beside-all-topics": "GET_ALL_TOPIC_CONFIG",
+    "probe-beside-runtime-info": "GET_BROKER_RUNTIME_INFO",
+    "probe-beside-changes": "UPDATE_AND_CREATE_TOPIC",
+    "probe-beside-heartbeats": "heartbeats of 1,000 clients",
+    "probe-beside-store-read": "Arrow reads of the store's files",
+    "probe-beside-behind": "a consumer far behind",
+}
 TRANSACTIONS = Load(inflight=16, transaction=True)
 TIMES_SPAN_S = 39 * 86_400
 PENDING = "pending-times"
@@ -142,6 +169,11 @@ WAITING = "waiting"
 PUSHED = "push-listener"
 ONE_QUEUE = "send-128B-1-queue"
 MANY_QUEUES = "send-128B-many-queues"
+
+
+def storm_of(probe: str) -> str:
+    """The name of the storm that a probe was beside."""
+    return probe.replace("probe-beside", "storm")
 
 
 def timed(load: Load, size: Size, topic: str) -> Load:

@@ -48,8 +48,8 @@ Figure = Callable[[Medians, str], float | None]
 class Row(msgspec.Struct, frozen=True):
     """A row of the table: the compared figure, its unit and its bound.
 
-    `least` and `most` bound the ratio of ours to theirs; `limit` bounds ours alone. Ours suffices
-    at `floor`, whatever theirs is.
+    `least` and `most` bound the ratio of ours to theirs; `limit` bounds ours alone, and `floor`
+    from below. With `floor` and `least` one of both suffices.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True):
     def bound(self) -> str:
         """The bound as text."""
         if self.floor is not None:
-            return f">= {self.floor:g} or {self.least:g} x"
+            return f">= {self.floor:g}" + (f" or {self.least:g} x" if self.least else "")
         if self.least is not None:
             return f">= {self.least:g} x"
         if self.most is not None:
@@ -76,8 +76,8 @@ class Row(msgspec.Struct, frozen=True):
             return None
         if self.limit is not None:
             return ours <= self.limit
-        if self.floor is not None and ours >= self.floor:
-            return True
+        if self.floor is not None and (self.least is None or ours >= self.floor):
+            return ours >= self.floor
         if not theirs or (self.least is None and self.most is None):
             return None
         if self.least is not None:
@@ -150,6 +150,51 @@ def _sync_beside_async(medians: Medians, driver: str) -> float | None:
     return medians.get(driver, workload, lambda r: r.rate)
 
 
+def _of_sink(workload: str) -> Figure:
+    """The rate as a share of that of a server that only answers."""
+
+    def share(medians: Medians, driver: str) -> float | None:
+        rate = medians.get(driver, workload, lambda r: r.rate)
+        most = medians.get(cases.SINK, workload, lambda r: r.rate)
+        return None if rate is None or most is None else rate / most
+
+    return share
+
+
+def _over_alone(workload: str) -> Figure:
+    """Ratio of the probe's p99 to that without other work."""
+
+    def ratio(medians: Medians, driver: str) -> float | None:
+        alone = medians.get(driver, cases.PROBE_ALONE, lambda r: r.latency["99"])
+        beside = medians.get(driver, workload, lambda r: r.latency["99"])
+        return None if alone is None or beside is None else beside / alone
+
+    return ratio
+
+
+def _connections(workload: str) -> list[Row]:
+    title = workload.replace("send-", "").replace("x", " connections x ")
+    aimed = workload in ("send-64x1", "send-500x1", "send-2000x1")
+    return [
+        Row(
+            f"send 128 B, {title} in flight", _rate(workload), "msg/s", least=2.5 if aimed else None
+        ),
+        Row(
+            "  of a server that only answers", _of_sink(workload), "x", floor=0.9 if aimed else None
+        ),
+        Row("  broker CPU a message", _cpu(workload), "us", most=0.2 if aimed else None),
+        Row("  p99 of the same", _latency(workload, "99"), "ms"),
+    ]
+
+
+def _beside(workload: str, storm: str) -> list[Row]:
+    return [
+        Row(f"one at a time beside {storm}, p99", _latency(workload, "99"), "ms", most=1),
+        Row("  over that alone", _over_alone(workload), "x", limit=2),
+        Row(f"  {storm}, p50", _latency(cases.storm_of(workload), "50"), "ms"),
+    ]
+
+
 ROWS = [
     Row("send 128 B, ASYNC_FLUSH, 4 x 32 in flight", _rate("send-128B"), "msg/s", least=10),
     Row("  p99 of the same", _latency("send-128B", "99"), "ms", most=0.2),
@@ -193,6 +238,10 @@ ROWS = [
     Row("send 128 B beside a cold read, p99.9", _latency(cases.SEND_BESIDE, "999"), "ms"),
     Row("  over that without the reader", _beside_cold_read, "x", limit=3),
     Row("  the reader, 32 x 1 KiB from disk", _rate(cases.COLD_READ), "msg/s"),
+    *(row for workload in cases.CONNECTIONS for row in _connections(workload)),
+    Row("one at a time alone, p99", _latency(cases.PROBE_ALONE, "99"), "ms"),
+    *(row for workload, storm in cases.STORMS.items() for row in _beside(workload, storm)),
+    Row("2,000 topics created one after the other", _seconds(cases.CREATED), "s", most=0.5),
 ]
 
 

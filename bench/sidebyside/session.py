@@ -19,6 +19,7 @@ from .cases import Size
 from .generator import Load, LoadResult
 from .process import Memory
 from .results import CaseResult, early, quantile, quantiles
+from .storms import Call, storm
 from .waiting import HeldPulls, idle_connections
 
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
@@ -43,16 +44,46 @@ class Session:
         self.stored = 0
         self._tell = tell
 
-    def send(self, name: str, load: Load, *, queues_exist: bool = False) -> None:
-        """Send for a given time to a new topic, and check that all acknowledged messages are
-        stored."""
-        load = cases.timed(load, self.size, name)
+    def send(
+        self, name: str, load: Load, *, topic: str | None = None, queues_exist: bool = False
+    ) -> None:
+        """Send for a given time to a new topic (default: `name`), and check that all acknowledged
+        messages are stored."""
+        load = cases.timed(load, self.size, topic or name)
         self.broker.create_topics(load)
         before = 0
         if queues_exist:
             first = cases.one_each(load, name)
             before = self._count(first, generator.run(self.broker.port, first))
         self._measure(name, load, before)
+
+    def send_to_sink(self, name: str, load: Load) -> None:
+        """Measure the same load at a server that only answers."""
+        load = cases.timed(load, self.size, name)
+        with generator.sink(load.size) as (port, pid):
+            before = process.cpu_seconds(pid)
+            found = generator.run(port, load)
+            self._keep_load(name, load, found, process.cpu_seconds(pid) - before, cases.SINK)
+
+    def create_topics(self, name: str) -> None:
+        """Measure how long it takes to create many topics one after the other."""
+        load = Load(topic=name, topics=self.size.storm_topics)
+        begin = time.monotonic()
+        self.broker.create_topics(load)
+        seconds = time.monotonic() - begin
+        self._keep(self._result(name, messages=load.topics, seconds=seconds))
+        self._tell(f"{load.topics:,} topics in {seconds:.2f} s")
+
+    def beside(self, name: str, call: Call) -> None:
+        """Measure the probe, one send at a time, beside a storm of calls, and the calls."""
+        with storm(call) as seconds:
+            self.send(name, cases.PROBE)
+        levels = {"50": median(seconds) * 1000, "99": quantile(seconds, 0.99) * 1000}
+        result = self._result(
+            cases.storm_of(name), messages=len(seconds), latency=levels, seconds=sum(seconds)
+        )
+        self._keep(result)
+        self._tell(f"{len(seconds) / sum(seconds):,.0f} calls/s  p50 {levels['50']:.3f} ms")
 
     def pull(self, name: str, load: Load) -> None:
         """Fill a topic, then pull it repeatedly from the page cache."""
@@ -66,6 +97,22 @@ class Session:
         load = cases.fill(name, messages, body)
         self.broker.create_topics(load)
         self._count(load, generator.run(self.broker.port, load))
+
+    def fill_cold(self, topic: str) -> Load:
+        """Store messages, and restart the broker without them in memory; returns the load that
+        reads all of them once."""
+        messages = self.size.cold_bytes // cases.COLD_PULL.size
+        filled = cases.fill(topic, messages, cases.COLD_PULL.size, cases.COLD_PULL.queues)
+        self.broker.create_topics(filled)
+        self._count(filled, generator.run(self.broker.port, filled))
+        # The faster the sends, the sooner a message is older than 40 % of the memory; then a pull
+        # gets eight messages of 64 KiB. Both brokers read the same here.
+        self.broker.restart_cold(
+            maxTransferCountOnMessageInDisk=str(cases.COLD_PULL.batch),
+            maxTransferBytesOnMessageInDisk=str(256 << 10),
+        )
+        pulls = max(1, messages // cases.COLD_PULL.batch)
+        return msgspec.structs.replace(cases.COLD_PULL, topic=topic, count=pulls)
 
     def heat(self) -> None:
         """Run load that is not measured: the JIT compiles, caches fill."""
@@ -184,21 +231,9 @@ class Session:
 
     def cold_read(self, load: Load) -> None:
         """Measure sends alone, then during reads of messages that are only on disk."""
-        messages = self.size.cold_bytes // cases.COLD_PULL.size
-        filled = cases.fill(cases.COLD_READ, messages, cases.COLD_PULL.size, cases.COLD_PULL.queues)
-        self.broker.create_topics(filled)
-        self._count(filled, generator.run(self.broker.port, filled))
-        # The faster the sends, the sooner a message is older than 40 % of the memory; then a pull
-        # gets eight messages of 64 KiB. Both brokers read the same here.
-        self.broker.restart_cold(
-            maxTransferCountOnMessageInDisk=str(cases.COLD_PULL.batch),
-            maxTransferBytesOnMessageInDisk=str(256 << 10),
-        )
+        cold = self.fill_cold(cases.COLD_READ)
         self.heat_by(load)
         self.send(cases.SEND_ALONE, load)
-        cold = msgspec.structs.replace(
-            cases.COLD_PULL, topic=cases.COLD_READ, count=max(1, messages // cases.COLD_PULL.batch)
-        )
         beside = cases.timed(load, self.size, cases.SEND_BESIDE)
         beside = msgspec.structs.replace(beside, warmup=0, duration=min(1.0, beside.duration))
         self.broker.create_topics(beside)
@@ -262,8 +297,8 @@ class Session:
         self._keep(self._result(name, seconds=seconds))
         self._tell(f"{seconds:.2f} s")
 
-    def _result(self, name: str, **measured: object) -> CaseResult:
-        fields = {"workload": name, "driver": self.broker.kind, "round": self.round}
+    def _result(self, name: str, driver: str | None = None, **measured: object) -> CaseResult:
+        fields = {"workload": name, "driver": driver or self.broker.kind, "round": self.round}
         return CaseResult(**fields, **measured)  # type: ignore[arg-type]
 
     def _keep(self, result: CaseResult) -> None:
@@ -278,11 +313,14 @@ class Session:
             self._count(load, found, stored)
         self._keep_load(name, load, found, spent)
 
-    def _keep_load(self, name: str, load: Load, found: LoadResult, spent: float) -> None:
+    def _keep_load(
+        self, name: str, load: Load, found: LoadResult, spent: float, driver: str | None = None
+    ) -> None:
         rate = "publish_rate" if load.mode == "send" else "consume_rate"
         levels = found.percentiles_ms(*PERCENTILES.values())
         result = self._result(
             name,
+            driver,
             message_size=load.size,
             topics=load.topics,
             partitions_per_topic=load.queues,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from . import cases, process
+from . import cases, generator, process, storms
 from .brokers import running
 from .cases import Size
 from .generator import Load
@@ -27,6 +27,36 @@ def hot(session: Session) -> None:
     session.memory("memory-after-messages")
     session.send(cases.ONE_QUEUE, Load(queues=1))
     session.send(cases.MANY_QUEUES, cases.many_queues(size), queues_exist=True)
+
+
+def connections(session: Session) -> None:
+    """Sends over many connections, each beside a server that only answers."""
+    session.heat()
+    for name, load in cases.CONNECTIONS.items():
+        if session.broker.kind == "congreve":
+            session.send_to_sink(name, load)
+        session.send(name, load)
+
+
+def beside(session: Session) -> None:
+    """One send at a time, alone and beside other work."""
+    cold = session.fill_cold(cases.BEHIND)
+    session.heat()
+    session.heat_by(cases.PROBE)
+    session.send(cases.PROBE_ALONE, cases.PROBE)
+    broker = session.broker
+    session.beside("probe-beside-behind", lambda: generator.run(broker.port, cold))
+    session.create_topics(cases.CREATED)
+    for name, calls in (
+        ("probe-beside-all-topics", storms.requests(broker, storms.GET_ALL_TOPIC_CONFIG)),
+        ("probe-beside-runtime-info", storms.requests(broker, storms.GET_BROKER_RUNTIME_INFO)),
+        ("probe-beside-changes", storms.changes(broker)),
+        ("probe-beside-heartbeats", storms.heartbeats(broker, session.size.storm_clients)),
+        ("probe-beside-store-read", storms.store_reads(broker, cold)),
+    ):
+        with calls as call:
+            session.beside(name, call)
+    session.send(cases.PROBE_ALONE, cases.PROBE, topic="probe-alone-again")
 
 
 def wait(session: Session) -> None:
@@ -103,18 +133,26 @@ SESSIONS: dict[str, tuple[Callable[[Session], None], str]] = {
     "async": (unsynced, "ASYNC_FLUSH"),
     "sync": (sync, "SYNC_FLUSH"),
     "cold": (cold, "ASYNC_FLUSH"),
+    "connections": (connections, "ASYNC_FLUSH"),
+    "beside": (beside, "ASYNC_FLUSH"),
 }
 
 
 def play(
-    name: str, kind: str, size: Size, number: int, folder: Path, tell: Tell
+    name: str,
+    kind: str,
+    size: Size,
+    number: int,
+    folder: Path,
+    tell: Tell,
+    own: dict[str, str] | None = None,
 ) -> Iterator[CaseResult]:
-    """Run one session at a new broker of that kind."""
+    """Run one session at a new broker of that kind; `own` are settings of a Congreve broker."""
     steps, flush = SESSIONS[name]
     # Touching 4 GiB of heap takes the reference a second that a restart need not pay.
     with (
         process.full_page_cache(folder) if size.fill_page_cache else nullcontext(),
-        running(kind, folder / kind, flush=flush, pretouch=name != "restart") as broker,
+        running(kind, folder / kind, flush=flush, pretouch=name != "restart", own=own) as broker,
     ):
         session = Session(broker, size, number, tell)
         steps(session)

@@ -29,7 +29,7 @@ def test_a_small_run_counts_every_message_and_writes_its_results(tmp_path: Path)
     figures = {row["work"]: row["congreve"] for row in document["summary"]}
     assert len(figures) > 10
     assert [work for work, value in figures.items() if value is None] == []
-    assert {result["driver"] for result in document["results"]} == {"congreve"}
+    assert {result["driver"] for result in document["results"]} == {"congreve", "sink"}
     assert sum(result.get("errors", 0) for result in document["results"]) == 0
     text = json.dumps(document["machine"]) + json.dumps(document["settings"])
     assert str(Path.home()) not in text and os.uname().nodename not in text
