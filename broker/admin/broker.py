@@ -10,13 +10,13 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
-from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper, KVTable
+from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ViewBrokerStatsDataRequestHeader
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +39,8 @@ class BrokerAdminProcessor:
         self._store = store
         self._deletion = deletion
         self._stats = stats
-        self._runtime_info = runtime_info
+        self._runtime_info = EncodedUntilChanged(pieces, runtime_info.version, lambda: runtime_info)
         self._delay_offsets = delay_offsets
-        self._pieces = pieces
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -58,8 +57,7 @@ class BrokerAdminProcessor:
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
         """The table of `mqadmin brokerStatus`."""
-        body = KVTable(table=await self._pieces.run(self._runtime_info.table_steps()))
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await self._runtime_info.get())
 
     def get_delay_offsets(
         self, request: RemotingCommand, connection: Connection

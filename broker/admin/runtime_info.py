@@ -1,15 +1,19 @@
 """The table of `mqadmin brokerStatus` (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo)."""
 
 import shutil
+import time
 from collections.abc import Callable, Generator
 
 from congreve.broker.admin.stats import BrokerStats, Totals
 from congreve.broker.config import BrokerConfig
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
+from congreve.remoting.messages.bodies import KVTable
 from congreve.remoting.messages.codes import VERSION
 
 VERSION_NAME = "V4_9_4"
+AGE_S = 0.1
+"""Seconds for which figures that were collected once are answered again."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POOLS = ("send", "pull", "query")
 
@@ -21,6 +25,7 @@ class RuntimeInfo:
     not wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns
     the next offset and the end of each delay level's queue, `connections` the result of
     ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or None.
+    `monotonic` returns seconds.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class RuntimeInfo:
         delayed: Callable[[], dict[int, tuple[int, int]]],
         connections: Callable[[], dict[str, int]],
         unsaved: Callable[[], str | None],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._store = store
@@ -43,13 +49,20 @@ class RuntimeInfo:
         self._delayed = delayed
         self._connections = connections
         self._unsaved = unsaved
+        self._monotonic = monotonic
         self._boot_ms = clock.now()
 
-    def table_steps(self) -> Generator[None, None, dict[str, str]]:
-        """The table of code 28, in steps."""
+    def version(self) -> object:
+        """Another value when encode_steps() is due again: each AGE_S, and at once when the store
+        or a state file can no longer be written, or can be again."""
+        return int(self._monotonic() / AGE_S), self._store.trouble(), self._unsaved()
+
+    def encode_steps(self) -> Generator[None, None, bytes]:
+        """The body of code 28, in steps."""
         now = yield from self._stats.total_steps()
         sections = (self._general(), self._traffic(now), self._pools(), self._log(), self._disk())
-        return {key: str(value) for section in sections for key, value in section.items()}
+        table = {key: str(value) for section in sections for key, value in section.items()}
+        return KVTable(table=table).encode()
 
     def _general(self) -> dict[str, object]:
         seconds = (self._clock.now() - self._boot_ms) // 1000
