@@ -32,7 +32,7 @@ async def test_what_the_broker_knows_survives_a_restart(tmp_path):
         assert (await tool.send("T")).ext_fields["queueOffset"] == "1"
 
 
-async def test_codes_that_nobody_serves_are_told_so(tmp_path):
+async def test_unknown_request_codes_are_refused(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
         for code in (301, 400, 9999):
             answer = await tool.ask(code)
@@ -96,7 +96,7 @@ async def test_a_second_broker_on_the_same_store_does_not_start(tmp_path):
         assert (await tool.create_topic("T")).code == 0
 
 
-async def test_a_taken_port_is_one_clear_error_and_lets_the_store_go(tmp_path):
+async def test_a_port_in_use_is_one_clear_error_and_releases_the_store(tmp_path):
     async with running(config_of(tmp_path / "a")) as (_, broker):
         with pytest.raises(CongreveError, match=str(broker.port)):
             await Broker(config_of(tmp_path / "b", listen_port=broker.port)).start()
@@ -113,7 +113,7 @@ async def test_a_broker_that_was_started_says_that_it_cannot_be_again(tmp_path):
         await broker.start()
 
 
-async def test_a_disk_without_room_is_told_until_it_has_some(small_disk):
+async def test_a_full_disk_is_reported_until_it_has_room(small_disk):
     disk = small_disk(24 << 20)
     async with running(config_of(disk / "s")) as (tool, _):
         await tool.create_topic("T")

@@ -162,7 +162,7 @@ class Transport(asyncio.Transport):
         return 42
 
 
-async def test_nobody_writes_past_encryption_or_past_what_waits():
+async def test_no_write_bypasses_encryption_or_waiting_data():
     encrypted, plain = (
         Connection(
             *(Dispatcher({}, PeerLog()), CommandSink(), ReadBuffer()),

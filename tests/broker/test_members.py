@@ -8,7 +8,7 @@ from congreve.remoting.messages.command import RemotingCommand
 from .tool import commit, config_of, running
 
 
-async def test_members_are_listed_told_and_asked(tmp_path):
+async def test_members_are_listed_notified_and_asked(tmp_path):
     told: list[RemotingCommand] = []
 
     def remember(request, connection):

@@ -104,7 +104,7 @@ async def test_registers_at_every_name_server_and_takes_itself_off_again() -> No
             assert server.routes.topics().topic_list == []
 
 
-async def test_new_topic_is_told_at_once_and_alone() -> None:
+async def test_a_new_topic_is_registered_at_once_and_alone() -> None:
     async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
         assert set(server.registrations[0].topic_config_table) == set(topics.table)
         topics.update(TopicConfig(topic_name="T"))
@@ -113,7 +113,7 @@ async def test_new_topic_is_told_at_once_and_alone() -> None:
         assert server.registrations[1].data_version == topics.data_version
 
 
-async def test_who_made_a_topic_and_waits_finds_it_at_each_name_server() -> None:
+async def test_a_waiter_for_a_new_topic_finds_it_at_each_name_server() -> None:
     async with (
         NameServer(port=0) as one,
         NameServer(port=0) as two,
@@ -125,7 +125,7 @@ async def test_who_made_a_topic_and_waits_finds_it_at_each_name_server() -> None
             assert all(name in server.routes.topics().topic_list for server in (one, two))
 
 
-async def test_nobody_waits_for_name_servers_that_are_away_or_silent() -> None:
+async def test_a_registration_does_not_wait_for_absent_or_silent_name_servers() -> None:
     silent = Recorder()
     async with silent, registered(broker_config("127.0.0.1:1", silent.address)) as made:
         subject, topics = made
@@ -146,14 +146,14 @@ async def test_deleted_topic_moves_the_data_version() -> None:
         assert server.registrations[2].data_version == topics.data_version
 
 
-async def test_name_server_that_comes_back_is_told_everything() -> None:
+async def test_a_name_server_that_comes_back_gets_all_topics() -> None:
     async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
         server.drop_connections()
         await eventually(lambda: len(server.registrations) == 2)
         assert set(server.registrations[1].topic_config_table) == set(topics.table)
 
 
-async def test_dead_and_refusing_name_servers_disturb_nobody(
+async def test_dead_and_refusing_name_servers_do_not_disturb_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -158,7 +158,7 @@ async def nothing() -> TransactionState:
     raise AssertionError("no work without a message")
 
 
-async def test_no_way_of_sending_lets_through_what_no_broker_takes() -> None:
+async def test_every_way_of_sending_refuses_what_no_broker_takes() -> None:
     async with FakeCluster("a") as cluster:
         cluster.brokers["a"].answers |= {310: stored, 320: stored}
         settings = {"group": "pg", "max_message_size": MAX}
@@ -307,7 +307,7 @@ def test_settings_out_of_their_range_are_named(more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", FlowLimits.__struct_fields__)
 @pytest.mark.parametrize("value", [0, -1, 1.5, "1"])
-def test_a_limit_that_lets_nothing_in_is_refused(name: str, value: Any) -> None:
+def test_a_limit_that_admits_nothing_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidSettingError, match=name):
         FlowLimits(**{name: value})
 

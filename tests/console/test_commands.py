@@ -46,7 +46,7 @@ def orders(namesrv: str) -> str:
         (("-o", "-0", "-e"), range(0)),
     ],
 )
-def test_cat_begins_and_ends_where_it_is_told(
+def test_cat_begins_and_ends_at_its_options(
     orders: str, namesrv: str, arguments: tuple[str, ...], expected: range
 ) -> None:
     # What is on stdin is no message where an option says what to print.
@@ -132,7 +132,7 @@ def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> N
         (("topic", "list", "-n", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_done_is_said_by_name(
+def test_errors_name_what_cannot_be_done(
     orders: str, namesrv: str, arguments: tuple[str, ...], says: str
 ) -> None:
     run = congreve(*arguments, namesrv=namesrv)

@@ -37,7 +37,7 @@ def at(folder: Path) -> tuple[str, str]:
     return "-o", f"storePathRootDir={folder}"
 
 
-def test_systemd_is_told_that_a_daemon_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+def test_systemd_is_notified_that_a_daemon_is_ready_alive_and_stopping(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
@@ -170,7 +170,7 @@ def test_an_address_that_cannot_be_had_leaves_nothing_behind(tmp_path: Path) -> 
     assert not any(tmp_path.iterdir())
 
 
-def test_who_listens_everywhere_tells_clients_where_it_is(tmp_path: Path) -> None:
+def test_a_broker_that_listens_everywhere_registers_a_reachable_address(tmp_path: Path) -> None:
     everywhere = ("--host", "0.0.0.0", "--port", "0", "--namesrv-port", "0")
     daemon = Daemon("run", "--data", str(tmp_path), *everywhere, NOTIFY_SOCKET="/nobody/here")
     assert daemon.ready.startswith(f"ready: broker {local_address()}:")
@@ -192,7 +192,7 @@ def test_a_port_out_of_range_does_not_become_another_port(
     assert not (tmp_path / "d").exists()
 
 
-def test_a_second_broker_on_the_same_store_is_told_who_has_it(tmp_path: Path) -> None:
+def test_the_error_of_a_second_broker_on_a_store_names_the_first(tmp_path: Path) -> None:
     daemon = Daemon(*BROKER, *at(tmp_path / "s"))
     try:
         line = refused(*BROKER, *at(tmp_path / "s"))
@@ -208,13 +208,13 @@ def test_another_segment_size_is_refused_with_both_sizes(tmp_path: Path) -> None
     assert "1048576" in line and "2097152" in line
 
 
-def test_a_full_disk_is_said_and_left_as_it_was(small_disk: Callable[[int], Path]) -> None:
+def test_a_full_disk_is_an_error_and_changes_nothing(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(4 << 20)
     assert "No space left" in refused(*BROKER, *at(disk / "s"))
     assert not any(disk.iterdir())
 
 
-def test_a_read_only_folder_is_said(small_disk: Callable[[int], Path]) -> None:
+def test_a_read_only_folder_is_an_error(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(4 << 20)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert "Read-only" in refused(*BROKER, *at(disk / "s"))

@@ -5,7 +5,7 @@ import logging
 from congreve.console.log_limit import LINES_MAX, WINDOW_S, LogLimit
 
 
-def test_a_line_that_repeats_is_limited_and_its_number_told() -> None:
+def test_a_repeated_line_is_limited_and_counted() -> None:
     now = 0.0
     limit = LogLimit(lambda: now)
 

@@ -114,7 +114,7 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_failed_sync_that_nobody_waited_for_ends_all_writes_too(
+def test_a_failed_sync_without_waiting_sends_ends_all_writes_too(
     tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """With ASYNC_FLUSH messages were answered before: from the failure on they are refused."""

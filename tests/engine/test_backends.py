@@ -137,7 +137,7 @@ def test_auto_with_async_flush_does_not_take_what_was_tuned_for_sync_flush(tmp_p
 
 @pytest.mark.parametrize("name", ["pool", "uring", "mmap", "auto"])
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_async_flush_over_memory_of_the_process_is_said_once_at_the_start(
+def test_async_flush_over_memory_of_the_process_is_logged_once_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, flush: str
 ) -> None:
     settings = {"ioBackend": name, "transientStorePoolLocked": "false"}

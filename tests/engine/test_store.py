@@ -101,7 +101,7 @@ def test_a_store_that_is_not_open_refuses(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_watched_queue_is_told_of_once_for_each_put(tmp_path: Path) -> None:
+def test_a_watched_queue_is_reported_once_for_each_put(tmp_path: Path) -> None:
     told: list[ConsumeQueue] = []
     with MessageStore(config_of(tmp_path), on_arrival=told.append) as store:
         store.put(Record(topic="T", body=b""))
@@ -157,7 +157,7 @@ def test_a_failed_disk_refuses_messages_says_why_and_keeps_the_mark(tmp_path: Pa
     assert (tmp_path / "abort").exists()
 
 
-def test_a_backend_failure_is_seen_without_being_told() -> None:
+def test_a_backend_failure_is_noticed_without_a_report() -> None:
     class FailedBackend:
         failure_errno = 0
 

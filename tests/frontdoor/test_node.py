@@ -102,7 +102,7 @@ def conf(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_broker_conf_is_read_and_what_has_no_effect_is_told(tmp_path: Path) -> None:
+def test_a_broker_conf_is_read_and_keys_without_effect_are_reported(tmp_path: Path) -> None:
     path = conf(tmp_path, "brokerName=a", "haMasterAddress=1.2.3.4", "useEpollNativeSelector=true")
     with congreve.Broker.from_conf(path, brokerName="b") as broker:
         assert broker.unknown_keys == ("haMasterAddress", "useEpollNativeSelector")

@@ -86,7 +86,7 @@ def test_an_empty_pool_refuses_and_works_again_when_the_disk_has_caught_up(
     assert second.append(b"on")
 
 
-def test_a_buffer_that_nobody_holds_is_free(backend: PoolBackend, tmp_path: Path) -> None:
+def test_an_unreferenced_buffer_is_free(backend: PoolBackend, tmp_path: Path) -> None:
     for name in "abcd":
         backend.create(str(tmp_path / name), 0, SIZE)
     assert backend.free_buffers == 2

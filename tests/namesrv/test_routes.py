@@ -83,7 +83,7 @@ def test_slave_adds_its_address_and_not_its_topics(routes: RouteTable) -> None:
     assert routes.route("only-on-slave") is None
 
 
-def test_slave_without_master_is_told_of_none(routes: RouteTable) -> None:
+def test_a_slave_without_a_master_gets_no_master_address(routes: RouteTable) -> None:
     assert register(routes, A_SLAVE, topics()) is None
 
 

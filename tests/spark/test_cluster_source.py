@@ -169,14 +169,14 @@ def test_a_name_server_that_is_down_and_a_topic_that_is_not_there_are_named(
         reader(filled, nameServer=broker).partitions()
 
 
-def test_names_that_no_broker_takes_are_told_by_their_option(filled: Cluster) -> None:
+def test_errors_for_invalid_names_name_the_option(filled: Cluster) -> None:
     with pytest.raises(OptionError, match=r"option group \(or groupIdPrefix\) is 'my group'"):
         reader(filled, group="my group").partitions()
     with pytest.raises(OptionError, match=r"option topic names topic 'two words'"):
         reader(filled, "two words").partitions()
 
 
-def test_a_broker_that_does_not_answer_is_told_with_the_option(
+def test_the_error_for_a_silent_broker_names_the_option(
     filled: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(*_: Any) -> int:

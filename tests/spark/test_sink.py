@@ -137,7 +137,7 @@ def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
             send_all(iter([pa.RecordBatch.from_pylist([row])]), options)
 
 
-def test_what_cannot_be_sent_is_said_before_tasks_start(spark: Any, cluster: Cluster) -> None:
+def test_what_cannot_be_sent_is_an_error_before_tasks_start(spark: Any, cluster: Cluster) -> None:
     frame = spark.range(1)
     for columns, options, message in [
         ("id AS body", {"topic": "out"}, "column body is bigint"),

@@ -120,7 +120,7 @@ def test_sql92_is_evaluated_over_the_files(store: Path) -> None:
     assert [row["queueOffset"] for row in places] == [row["queueOffset"] for row in found]
 
 
-def test_equal_hashes_are_told_apart(tmp_path: Path) -> None:
+def test_tags_with_equal_hashes_are_distinguished(tmp_path: Path) -> None:
     from congreve.records.message.message import Record
 
     with open_store(tmp_path) as written:
@@ -275,7 +275,7 @@ def test_offsets_say_where_to_begin_and_end(store: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_said_before_tasks_start(
+def test_impossible_options_are_errors_before_tasks_start(
     store: Path, options: dict[str, str | None], message: str
 ) -> None:
     given = {"storePath": str(store), "topic": "T", **options}
@@ -322,7 +322,7 @@ def test_a_torn_tail_is_an_error_or_a_row(store: Path, tmp_path: Path) -> None:
     assert len(found) == 1000
 
 
-def test_a_damaged_body_is_told_where_the_crc_is_asked_for(store: Path, tmp_path: Path) -> None:
+def test_a_damaged_body_is_reported_with_verify_crc(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     first = min((tmp_path / "s" / "commitlog").iterdir())
     data = bytearray(first.read_bytes())

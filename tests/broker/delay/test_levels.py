@@ -139,7 +139,7 @@ async def test_an_idle_service_sets_no_timer(bench):
     assert bench.service._timer.is_set
 
 
-async def test_consumers_that_wait_are_told(bench):
+async def test_waiting_consumers_are_notified(bench):
     bench.service.start()
     bench.park(1)
     bench.store.queues.get("T", 0).watched = True

@@ -136,7 +136,7 @@ async def test_a_torn_journal_costs_only_what_was_not_answered(
     assert not caplog.messages
 
 
-async def test_a_damaged_line_is_said_and_the_others_count(
+async def test_a_damaged_line_is_logged_and_the_others_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = await lived(tmp_path)

@@ -107,7 +107,7 @@ async def test_a_filter_of_4_mb_is_refused_and_the_heartbeat_served() -> None:
     assert filters.find("other", "g") is not None
 
 
-async def test_filters_of_gone_groups_give_way_to_others_and_live_ones_are_kept() -> None:
+async def test_filters_of_gone_groups_are_evicted_and_live_ones_are_kept() -> None:
     config = BrokerConfig(max_filter_bytes=20_000)
     filters, _ = manager(config=config)
     for number in range(20):

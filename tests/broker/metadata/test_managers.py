@@ -231,7 +231,7 @@ def queue(queue_id: int) -> MessageQueue:
     return MessageQueue(topic="T", broker_name="b", queue_id=queue_id)
 
 
-def test_who_asked_in_vain_for_a_queue_is_told_when_it_is_free(clock, seconds):
+def test_a_client_that_was_refused_a_queue_is_notified_when_it_is_free(clock, seconds):
     told = []
     locks = RebalanceLockManager(freed=lambda *of: told.append(of), monotonic=seconds)
     locks.lock("G", [queue(0), queue(1), queue(2)], "c1")
@@ -248,7 +248,7 @@ def test_who_asked_in_vain_for_a_queue_is_told_when_it_is_free(clock, seconds):
     assert not locks._groups and not locks._refused
 
 
-def test_who_asked_in_vain_long_ago_is_forgotten(clock, seconds):
+def test_a_refused_client_is_forgotten_after_a_while(clock, seconds):
     told = []
     locks = RebalanceLockManager(freed=lambda *of: told.append(of), monotonic=seconds)
     locks.lock("G", [queue(0)], "c1")
@@ -323,7 +323,7 @@ def test_all_members_hear_of_comings_goings_and_new_topics(connection, another_c
     assert consumers.groups == {} and len(told) == 4
 
 
-def test_a_group_may_ask_not_to_be_told(connection):
+def test_a_group_may_decline_notifications(connection):
     told: list[object] = []
     consumers = ConsumerManager(BrokerConfig(), lambda *call: told.append(call))
     consumers.register(heartbeat(T=1), client(connection), notify=False)

@@ -71,7 +71,7 @@ def test_acknowledged_offsets_are_there_after_any_kill(
     file.close()
 
 
-def test_a_damaged_journal_of_offsets_is_said_and_its_other_lines_count(
+def test_a_damaged_journal_of_offsets_is_logged_and_its_other_lines_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, offsets = offset_file(tmp_path)

@@ -150,7 +150,7 @@ async def test_changes_that_failed_are_tried_again_by_themselves(
     assert (written, heard, changes.trouble) == ([7], [1], None)
 
 
-async def test_those_who_wait_for_one_file_go_on_in_their_order() -> None:
+async def test_waiters_for_one_file_resume_in_order() -> None:
     order: list[int] = []
     changes = Changes("f", lambda: None, lambda _: None, lambda number: order.append(-number))
 

@@ -70,7 +70,7 @@ async def test_a_place_that_the_log_no_longer_has_is_not_waited_for(connection):
     assert len(disk.pulls) == 0
 
 
-async def test_who_has_gone_meanwhile_is_not_answered(connection, turn):
+async def test_a_closed_connection_gets_no_answer(connection, turn):
     disk = Disk()
     disk.pulls.suspend(Pull(connection), 0)
     connection.closed = True
@@ -80,7 +80,7 @@ async def test_who_has_gone_meanwhile_is_not_answered(connection, turn):
     assert len(disk.pulls) == 0
 
 
-async def test_a_stopping_broker_dismisses_who_waits(connection, turn):
+async def test_a_stopping_broker_dismisses_waiting_pulls(connection, turn):
     disk = Disk()
     pull = Pull(connection)
     disk.pulls.suspend(pull, 0)

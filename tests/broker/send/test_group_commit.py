@@ -56,7 +56,7 @@ async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
     group_commit.stop()
 
 
-async def test_one_who_sends_alone_is_answered_at_once(
+async def test_a_lone_sender_is_answered_at_once(
     connection, another_connection, fake_backend, turn
 ):
     group_commit = started(GroupCommit(fake_backend, PATIENT))
@@ -105,7 +105,7 @@ async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend)
     group_commit.stop()
 
 
-async def test_who_was_just_answered_shares_the_next_write(
+async def test_a_sender_that_was_just_answered_shares_the_next_write(
     connection, another_connection, fake_backend, turn
 ):
     group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: 0.0))
@@ -121,7 +121,7 @@ async def test_who_was_just_answered_shares_the_next_write(
     group_commit.stop()
 
 
-async def test_who_does_not_send_again_keeps_nobody_waiting_for_long(
+async def test_a_sender_that_does_not_send_again_delays_the_others_only_briefly(
     connection, another_connection, fake_backend, turn
 ):
     now = [0.0]
@@ -190,7 +190,7 @@ async def test_a_failed_disk_turns_every_yes_into_a_no(connection, fake_backend)
     group_commit.stop()
 
 
-async def test_a_slow_disk_is_told_apart_from_a_stored_message(connection, fake_backend):
+async def test_a_flush_timeout_has_its_own_code(connection, fake_backend):
     group_commit = started(GroupCommit(fake_backend, StoreConfig(sync_flush_timeout=20)))
     group_commit.send_when_durable(connection, answers(1), 100)
     await asyncio.sleep(0.1)

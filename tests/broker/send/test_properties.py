@@ -40,7 +40,7 @@ def test_messages_with_a_rule_of_their_own_are_left_to_python(special: str) -> N
     assert stored(f"KEYS\x01k\x02{special}\x02TAGS\x01t".encode()) is None
 
 
-def test_who_does_not_wait_for_the_disk_does_not_wait_with_others() -> None:
+def test_a_send_without_wait_does_not_wait_for_the_group() -> None:
     assert stored(b"WAIT\x01false", sync_flush=True) is None
     assert stored(b"WAIT\x01false") == (b"", 0)
 

@@ -101,7 +101,7 @@ def taken(request: RemotingCommand) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("code", [324, 325])
-def test_a_reply_reaches_who_asked_and_is_stored(bench, another_connection, code: int) -> None:
+def test_a_reply_reaches_the_requester_and_is_stored(bench, another_connection, code: int) -> None:
     another_connection.answer = taken
     bench.asker(another_connection)
     answer = bench.reply(code)
@@ -126,7 +126,7 @@ def test_a_reply_reaches_who_asked_and_is_stored(bench, another_connection, code
     assert (record.sys_flag, record.properties) == (1, REPLY)
 
 
-def test_a_reply_to_somebody_who_has_gone_is_stored_and_its_sender_told(bench) -> None:
+def test_a_reply_to_a_gone_requester_is_stored_and_its_sender_gets_a_remark(bench) -> None:
     answer = bench.reply()
     assert (answer.code, answer.remark) == (
         1,
@@ -144,13 +144,13 @@ def test_a_reply_to_a_closed_connection_is_not_pushed(bench, another_connection)
     assert bench.producers.find("asker") is None
 
 
-def test_a_reply_that_names_nobody_is_stored_and_its_sender_told(bench) -> None:
+def test_a_reply_without_a_requester_is_stored_and_its_sender_gets_a_remark(bench) -> None:
     answer = bench.reply(properties="MSG_TYPE\x01reply")
     assert (answer.code, answer.remark) == (1, "reply message properties[REPLY_TO_CLIENT] is null")
     assert bench.stored() == [b"the reply"]
 
 
-def test_who_asked_may_refuse_or_be_silent(bench, another_connection) -> None:
+def test_a_requester_may_refuse_or_be_silent(bench, another_connection) -> None:
     bench.asker(another_connection)
     another_connection.answer = lambda request: request.reply(1, "not mine")
     assert bench.reply().remark == "push reply message to asker fail. not mine"

@@ -86,7 +86,7 @@ def test_d21_a_check_does_not_write_the_half_message_again(bench) -> None:
     assert bench.store.log.max_offset == end
 
 
-def test_a_message_that_nobody_ends_is_kept_aside_after_so_many_checks(bench) -> None:
+def test_a_half_message_without_an_end_is_kept_aside_after_so_many_checks(bench) -> None:
     bench.producer(bench.connection)
     bench.send_half(b"stuck")
     bench.send_half(b"fine")

@@ -75,7 +75,7 @@ async def test_new_group_begins_at_the_end_by_default() -> None:
         assert await take(consumer, 3) == [b"5", b"6", b"7"]
 
 
-async def test_joining_and_leaving_are_told() -> None:
+async def test_joining_and_leaving_are_reported_to_the_broker() -> None:
     group = Group()
     async with member(group, tags="A || B") as consumer:
         data = HeartbeatData.decode(group.asked(HEART_BEAT)[0].body)

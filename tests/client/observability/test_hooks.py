@@ -142,7 +142,7 @@ async def test_traces_are_messages_with_the_ids_as_keys_and_failures_are_not_tra
         assert fields[11:] == ["0", sent.offset_message_id, "true"]
 
 
-async def test_traces_that_nobody_takes_are_dropped_not_kept() -> None:
+async def test_unsent_traces_are_dropped_and_not_kept() -> None:
     dispatcher = TraceDispatcher("127.0.0.1:1", "pg", "PRODUCE")
     for number in range(1500):
         dispatcher.add(f"{number}", ())

@@ -21,7 +21,7 @@ def test_records_have_text_and_fields(caplog: pytest.LogCaptureFixture) -> None:
     assert (record.event, record.fields) == ("pull failed", {"queue": 3, "error": error})
 
 
-def test_values_are_not_even_printed_where_nobody_listens() -> None:
+def test_values_are_not_formatted_if_the_level_is_off() -> None:
     class Unprintable:
         def __str__(self) -> str:
             raise AssertionError

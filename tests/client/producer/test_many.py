@@ -151,7 +151,7 @@ async def test_results_are_in_order_and_go_round_the_queues() -> None:
         assert len({one.queue for one in results}) == 4
 
 
-async def test_what_is_stored_is_told_when_a_batch_fails() -> None:
+async def test_the_error_of_a_failed_batch_lists_what_is_stored() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         broker = cluster.brokers["a"]
 

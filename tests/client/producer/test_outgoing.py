@@ -46,7 +46,7 @@ def test_system_properties_are_added_and_the_message_is_left_alone() -> None:
     assert message.properties == {"ü": "v"}
 
 
-def test_not_waiting_is_said() -> None:
+def test_not_waiting_is_a_property() -> None:
     outgoing = prepare(Message(topic="T", body=b"x", wait=False), "ID", compress_from=4096)
     assert properties(outgoing.properties)["WAIT"] == "false"
 

@@ -37,7 +37,7 @@ def pushed(correlation_id: str, body: bytes, sys_flag: int = 0) -> RemotingComma
 
 
 @pytest.mark.parametrize(("sys_flag", "packed"), [(0, b"answer"), (1, zlib.compress(b"answer"))])
-async def test_the_reply_goes_to_who_asked(sys_flag: int, packed: bytes) -> None:
+async def test_the_reply_goes_to_the_requester(sys_flag: int, packed: bytes) -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         broker = cluster.brokers["a"]
         asked: list[dict[str, str]] = []

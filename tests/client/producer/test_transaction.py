@@ -27,7 +27,7 @@ async def ends(broker: FakeBroker, count: int) -> list[RemotingCommand]:
 
 
 @pytest.mark.parametrize("state", list(STATES))
-async def test_the_broker_is_told_how_the_work_ended(state: TransactionState) -> None:
+async def test_the_broker_learns_how_the_local_work_ended(state: TransactionState) -> None:
     async with (
         FakeCluster("a") as cluster,
         TransactionProducer(cluster.address, group="pg", check=never) as producer,

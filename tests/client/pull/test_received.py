@@ -56,7 +56,7 @@ def test_views_agree_with_the_decoder(records: list[Record]) -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))
-def test_the_first_undone_is_the_first_that_was_not_told(order: list[int]) -> None:
+def test_first_undone_is_the_first_message_not_marked_done(order: list[int]) -> None:
     records = PulledRecords(b"".join(record(100 + i) for i in range(10)))
     messages = records.messages(QUEUE)
     told: set[int] = set()

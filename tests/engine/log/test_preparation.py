@@ -201,7 +201,7 @@ def test_a_segment_whose_name_is_not_durable_is_none(
     preparation.close()
 
 
-def test_an_empty_segment_behind_the_end_is_not_told_as_torn(
+def test_an_empty_segment_behind_the_end_is_not_reported_as_torn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = StoreConfig(

@@ -150,7 +150,7 @@ def test_reports_are_bounded(store: Path) -> None:
     assert (len(report.problems), report.more_problems) == (2, 1)
 
 
-def test_no_store_and_no_segment_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_store_and_missing_segments_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a store"):
         StoreExaminer(str(tmp_path))
     (tmp_path / "commitlog").mkdir()

@@ -62,7 +62,7 @@ def test_an_empty_queue_has_no_message(shelf: Shelf) -> None:
     assert (found.status, found.next_offset) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0)
 
 
-def test_offsets_beyond_the_end_are_told_apart(shelf: Shelf) -> None:
+def test_offsets_beyond_the_end_are_distinguished(shelf: Shelf) -> None:
     shelf.put(b"only")
     at_end = shelf.reader.get(shelf.queue, 1, 32)
     behind = shelf.reader.get(shelf.queue, 2, 32)

@@ -169,7 +169,7 @@ def test_a_queue_that_was_deleted_and_made_anew_keeps_the_new_messages(tmp_path:
     assert (queue.max, queue[0][0]) == (2, len(old))
 
 
-def test_thousands_of_queues_are_told_apart(tmp_path: Path) -> None:
+def test_thousands_of_queues_are_distinguished(tmp_path: Path) -> None:
     position = 0
     parts = []
     for i in range(600):

@@ -98,7 +98,7 @@ def test_two_stores_do_not_share_a_log(tmp_path: Path) -> None:
         pass
 
 
-def test_where_no_lock_can_be_made_it_is_said(tmp_path: Path) -> None:
+def test_an_impossible_lock_is_an_error_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot open the store's lock"):
         StoreLock(str(tmp_path / "file" / "lock")).acquire()

@@ -62,7 +62,7 @@ def test_a_damaged_file_does_not_push_the_good_backup_away(tmp_path: Path) -> No
     assert load(path) == 2
 
 
-def test_who_only_reads_renames_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_reader_renames_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "a.json.bak").write_text("1")
     file = StateFile(str(tmp_path / "a.json"), read_only=True)
@@ -75,7 +75,7 @@ def test_who_only_reads_renames_and_writes_nothing(tmp_path: Path) -> None:
     }
 
 
-def test_damage_without_a_backup_is_told_and_kept_aside(
+def test_a_damaged_file_without_a_backup_is_reported_and_kept_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(12):

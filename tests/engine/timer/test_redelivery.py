@@ -146,7 +146,7 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
     queue.truncate_to(4)
 
 
-def test_queues_that_somebody_waits_for_are_told(store):
+def test_queues_with_held_pulls_are_notified(store):
     for number in range(3):
         store.put(parked(number))
     store.queues.get("orders", 1).watched = True

@@ -141,7 +141,7 @@ def test_an_unknown_group_is_named_in_the_refusal(
         assert wire.call(PULL_MESSAGE, pull).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
-def test_a_group_that_nobody_made_is_refused_where_none_may_appear(
+def test_an_unknown_group_is_refused_where_groups_are_not_made_on_first_use(
     cluster: Cluster, java: Driver, filled: str
 ) -> None:
     group = f"nobody-{uuid.uuid4().hex[:8]}"

@@ -168,7 +168,7 @@ def test_the_slowest_group_is_found_for_correction(consumed: Group) -> None:
     assert re.search(rb"0:1[,}]", answer.body), answer.body
 
 
-def test_the_monitor_is_told_of_lag_members_and_lost_offsets(consumed: Group) -> None:
+def test_the_monitor_reports_lag_members_and_lost_offsets(consumed: Group) -> None:
     consumed.send(3)
     behind = {"consumerGroup": "behind", "commitOffset": str(SENT)}
     with Wire(consumed.cluster.broker.address) as wire:

@@ -80,7 +80,7 @@ def test_a_reply_that_its_sender_compressed_arrives_whole(asking: Asking) -> Non
     assert body(reply) == b"re: long" + b"x" * 50_000
 
 
-def test_a_requester_that_gave_up_and_went_away_is_told_to_the_responder(asking: Asking) -> None:
+def test_the_responder_learns_that_its_requester_has_gone(asking: Asking) -> None:
     asking.responder(holdMs=60_000)
     (given_up,) = asking.ask("late", timeout_ms=2_000)
     assert "timeout" in given_up, given_up

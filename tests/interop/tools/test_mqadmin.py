@@ -182,7 +182,7 @@ def test_consumer_progress(mqadmin: Console, filled: Json) -> None:
     assert row[:3] == [filled["topic"], filled["group"], "0"]
 
 
-def test_consumer_connection_shows_what_the_heartbeat_said(
+def test_consumer_connection_shows_the_fields_of_the_heartbeat(
     mqadmin: Console, topic: str, consumer: str
 ) -> None:
     out = mqadmin.members(consumer, topic)

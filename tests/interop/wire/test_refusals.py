@@ -49,7 +49,7 @@ def refused(
         ("RMQ_SYS_TRANS_HALF_TOPIC", NO_PERMISSION, "RMQ_SYS_TRANS_HALF_TOPIC"),
     ],
 )
-def test_a_topic_that_nobody_may_send_to(
+def test_a_send_to_a_forbidden_topic_is_refused(
     cluster: Cluster, topic: str, code: int, said: str
 ) -> None:
     got, remark = refused(cluster, SEND_MESSAGE_V2, send_fields(topic, 0, {}))

@@ -32,7 +32,7 @@ def test_the_log_is_larger_than_the_window_and_old_views_stay_right(
     assert b"".join(Path(segment.path).read_bytes() for segment in segments) == data
 
 
-def test_who_reads_while_the_window_moves_on_finds_every_byte(
+def test_a_reader_finds_every_byte_while_the_window_moves_on(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     backend.start(0)

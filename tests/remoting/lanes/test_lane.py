@@ -157,7 +157,7 @@ def test_an_idle_connection_is_closed() -> None:
         assert peer.recv(1) == b""
 
 
-def test_bytes_that_are_no_frame_are_told_and_read_no_further() -> None:
+def test_bytes_that_are_no_frame_are_reported_and_reading_stops() -> None:
     with lane() as peers, peers.connect() as peer:
         peer.sendall(bytes(4) + b"GET / HTTP/1.1")
         peers.wait(lambda: peers.of_kind(Kind.UNFRAMEABLE))

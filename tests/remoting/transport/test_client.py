@@ -130,7 +130,7 @@ def test_a_lost_connection_fails_what_waits_and_is_made_anew():
     run(scenario())
 
 
-def test_nobody_listening_is_told_and_tried_anew():
+def test_a_refused_connection_is_an_error_and_is_tried_again():
     async def scenario():
         async with plain_server(never_answer) as address:
             pass

@@ -55,7 +55,7 @@ async def test_a_result_of_several_pieces_comes_in_a_turn_of_its_own() -> None:
     assert ended == [1]
 
 
-async def test_work_that_fails_lets_others_go_on() -> None:
+async def test_work_that_fails_does_not_stop_other_work() -> None:
     work = Work()
     failed, done = await asyncio.gather(
         work.pieces.run(work.busy(0.005, fails=True)),
@@ -66,7 +66,7 @@ async def test_work_that_fails_lets_others_go_on() -> None:
     assert done == "done"
 
 
-async def test_cancelled_work_lets_others_go_on() -> None:
+async def test_cancelled_work_does_not_stop_other_work() -> None:
     work = Work()
     endless = asyncio.create_task(work.pieces.run(work.busy(60)))
     await asyncio.sleep(0)

@@ -350,7 +350,7 @@ def test_stop_does_not_wait_for_ever(run):
     run(scenario())
 
 
-def test_a_port_that_is_taken_is_told(run):
+def test_a_port_in_use_is_an_error_with_the_address(run):
     async def scenario():
         async with serving() as server:
             with pytest.raises(ConnectError, match=f"{server.port}"):

@@ -15,7 +15,7 @@ def compute(seconds: float) -> None:
         pass
 
 
-async def test_a_callback_that_computes_is_told_once_with_its_place() -> None:
+async def test_a_callback_that_computes_is_logged_once_with_its_place() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()
@@ -27,7 +27,7 @@ async def test_a_callback_that_computes_is_told_once_with_its_place() -> None:
     assert "compute (test_watchdog.py" in told[0][1]
 
 
-async def test_a_callback_that_keeps_the_gil_is_told() -> None:
+async def test_a_callback_that_keeps_the_gil_is_logged() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()
@@ -50,7 +50,7 @@ async def test_many_turns_are_not_one_that_is_long() -> None:
     assert told == []
 
 
-async def test_a_callback_that_only_waits_is_not_told() -> None:
+async def test_a_callback_that_only_waits_is_not_logged() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()

@@ -274,7 +274,7 @@ def test_a_stream_is_split_alike_wherever_it_is_cut():
         (8).to_bytes(4, "big") + b"\x02\x00\x00\x04",
     ],
 )
-def test_what_can_be_no_frame_is_told_from_its_first_bytes(head):
+def test_a_stream_without_frames_is_recognised_from_its_first_bytes(head):
     good = RemotingCommand(code=1).encode()
     assert frame.split(good + head) == ([good], len(good), True)
 
