@@ -97,8 +97,38 @@ class Housekeeping:
         self._next_clean = 0.0
         self._wake.set()
 
-    def unlink_soon(self) -> None:
-        """Unlink the files of a removed topic in the next round."""
+    def remove_topic(self, topic: str) -> int:
+        """Remove a topic's queues; returns their number. A later round unlinks the files."""
+        with self.maintenance:
+            self._checkpointer.note_newest(self._queues.of_topic(topic))
+            removed = self._queues.remove_topic(topic)
+            self._unlink_soon()
+        return removed
+
+    def try_remove_topic(self, topic: str) -> bool:
+        """remove_topic(), but return False at once while another thread has `maintenance`."""
+        if not self.maintenance.acquire(blocking=False):
+            return False
+        try:
+            self.remove_topic(topic)
+        finally:
+            self.maintenance.release()
+        return True
+
+    def drop_queues_before(self, topic: str, log_end: int) -> int:
+        """Empty a topic's queues with records only before `log_end`; returns their number."""
+        with self.maintenance:
+            queues = [
+                queue
+                for queue in self._queues.queues_of(topic)
+                if 0 < queue.max_physical_offset <= log_end
+            ]
+            self._checkpointer.note_newest(queues)
+            for queue in queues:
+                queue.destroy()
+        return len(queues)
+
+    def _unlink_soon(self) -> None:
         self._has_removed = True
         self._wake.set()
 
@@ -142,7 +172,7 @@ class Housekeeping:
             for done, _ in enumerate(work, 1):
                 if self._stopping.is_set() or done >= UNLINKED_A_ROUND:
                     self._unlinking = work
-                    self.unlink_soon()
+                    self._unlink_soon()
                     return
         except (BackendError, StoreError, OSError):
             self._has_removed = True

@@ -1,40 +1,34 @@
 """The message store: it appends messages to one folder on disk and reads them."""
 
 import logging
-import os
-from collections.abc import Callable, Container, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable
 from types import TracebackType
 from typing import Self
 
 from congreve.engine.backends import make_backend
 from congreve.engine.clock import Clock
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import DamagedEntryError, MessageIllegalError, StoreError
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.errors import MessageIllegalError, StoreError
 from congreve.engine.health import Health
 from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.index.index import KeyIndex
 from congreve.engine.log.cold_reads import ColdReads
 from congreve.engine.log.commit_log import AppendResult, CommitLog
 from congreve.engine.log.flush_policy import FlushTimer
-from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.gather import Limits
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.reader import GetResult, Reader
 from congreve.engine.queue.repair import LateChecks, QueueRepair
 from congreve.engine.queue.repair_thread import RepairThread
+from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
-from congreve.engine.results import PutResult, PutStatus, QueryResult, StoreStats
+from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
-from congreve.engine.state.lock import FolderLock, StoreLock
+from congreve.engine.state.store_folder import StoreFolder
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.disk import used_share
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.errors import RecordError
-from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import encode_properties
@@ -43,14 +37,14 @@ from congreve.records.message.topics import (
     NEVER_UNUSED,
     PARKED,
 )
-from congreve.records.record import decode_record, offset_message_id
+from congreve.records.record import offset_message_id
 
 __all__ = ["Backend", "MessageStore", "PutResult", "PutStatus", "StoreStats"]
 
 logger = logging.getLogger(__name__)
 
 
-class MessageStore:
+class MessageStore(ReadableStore):
     """One store folder (RocketMQ: DefaultMessageStore).
 
     One thread makes all appends (put, put_batch, delete_topic, direct use of `log`); any thread may
@@ -78,14 +72,14 @@ class MessageStore:
         """The file layer of all files but the log's segments, which `backend` has."""
         self.backend = make_backend(config, files) if backend is None else backend
         self.on_arrival = on_arrival
-        self.queues = QueueTable(
+        queues = QueueTable(
             config.consume_queue_dir,
             config.mapped_file_size_consume_queue,
             writable_limit=config.max_mapped_queues,
             removed_folder=config.removed_queues_dir,
             files=files,
         )
-        self.log = CommitLog(
+        log = CommitLog(
             config.commit_log_dir,
             config.mapped_file_size_commit_log,
             self.backend,
@@ -93,31 +87,28 @@ class MessageStore:
             files,
         )
         self.health = Health(self.backend)
-        self.index = (
-            KeyIndex(config, self.log, self.health, files) if config.message_index_enable else None
-        )
+        index = KeyIndex(config, log, self.health, files) if config.message_index_enable else None
         self.recovery: RecoveryReport | None = None
-        self.cold_reads = ColdReads(self.log)
+        self.cold_reads = ColdReads(log)
         self._disk_use = disk_use
-        self._lock = StoreLock(config.lock_path, files)
-        self._log_lock = FolderLock(config.commit_log_dir, files)
+        self._folder = StoreFolder(config, files)
         self._checkpointer = Checkpointer(
             config,
             self.backend,
-            self.queues,
-            log_begin=lambda: self.log.min_offset,
+            queues,
+            log_begin=lambda: log.min_offset,
             store_time=self._store_time_of,
             files=files,
         )
-        self.repair = QueueRepair(self.log, self._checkpointer.parking)
-        self.repairs = RepairThread(self.repair)
-        self._late_checks = LateChecks(self.repair, [])
-        self._reader = Reader(config, self.log, self.repair.repair)
+        repair = QueueRepair(log, self._checkpointer.parking)
+        super().__init__(config, log, queues, index, repair)
+        self.repairs = RepairThread(repair)
+        self._late_checks = LateChecks(repair, [])
         self._housekeeping = Housekeeping(
             config,
-            commit_log=self.log,
-            queues=self.queues,
-            index=self.index,
+            commit_log=log,
+            queues=queues,
+            index=index,
             checkpointer=self._checkpointer,
             health=self.health,
             clock=self.clock,
@@ -125,7 +116,7 @@ class MessageStore:
         )
         self.flush_timer = FlushTimer(
             config,
-            written=lambda: self.log.max_offset,
+            written=lambda: log.max_offset,
             durable=lambda: self.backend.durable_offset,
             request=self.backend.request,
         )
@@ -141,10 +132,10 @@ class MessageStore:
         StoreError if there are queues but no log (its folder is not mounted, or was moved), and
         StoreError or BackendError if a file or the disk fails.
         """
-        self._lock.acquire()
+        self._folder.acquire()
         try:
             self._load()
-            self._mark_running()
+            self._folder.mark_running()
         except (StoreError, BackendError):
             self._retreat()
             raise
@@ -158,9 +149,8 @@ class MessageStore:
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self) -> None:
-        clean = not self.files.exists(self.config.abort_path)
-        self._demand_log()
-        self._log_lock.acquire()
+        clean = self._folder.clean
+        self._folder.acquire_log(self.queues)
         self.log.load()
         known = self._checkpointer.load()
         if known is None:
@@ -195,25 +185,6 @@ class MessageStore:
         if known is None or self.recovery.records:
             self._housekeeping.checkpoint()
 
-    def _demand_log(self) -> None:
-        folder, queues = self.config.commit_log_dir, self.queues.folder
-        try:
-            without_log = not has_segments(self.files, folder) and self.queues.has_files()
-        except OSError as error:
-            raise StoreError(f"cannot list {error.filename}: {error.strerror}") from error
-        if without_log:
-            raise StoreError(
-                f"{folder} holds no log, but {queues} holds its queues: restore the log's "
-                f"folder, or remove {queues} to start with an empty store"
-            )
-
-    def _mark_running(self) -> None:
-        try:
-            self.files.open(self.config.abort_path, os.O_WRONLY | os.O_CREAT).close()
-            self.files.sync_folder(self.config.root_dir)
-        except OSError as error:
-            raise StoreError(f"cannot write {self.config.abort_path}: {error.strerror}") from error
-
     def _retreat(self) -> None:
         """Undo a failed start: stop the threads, release the lock, remove new files."""
         if self.index is not None:
@@ -223,14 +194,7 @@ class MessageStore:
         except BackendError as error:
             logger.warning("%s: the next start removes it", error)
         self.backend.stop()
-        self._log_lock.release()
-        if not self._lock.is_new:
-            self._lock.release()
-            return
-        for folder in (self.config.commit_log_dir, self.config.own_dir):
-            with suppress(OSError):
-                self.files.remove_folder(folder)
-        self._lock.remove()
+        self._folder.undo()
 
     def close(self) -> None:
         """Make everything durable, write the checkpoints, release the lock; idempotent.
@@ -257,12 +221,8 @@ class MessageStore:
             healthy = False
         self.backend.stop()
         if healthy and not self.health.failed:
-            try:
-                self.files.remove(self.config.abort_path)
-            except OSError as error:
-                logger.warning("the next start recovers the log: %s", error)
-        self._log_lock.release()
-        self._lock.release()
+            self._folder.mark_stopped()
+        self._folder.release()
 
     def __enter__(self) -> Self:
         self.start()
@@ -375,126 +335,9 @@ class MessageStore:
             return None
         return self.config.parking.entry_time(record.topic, record.properties, self.clock.now())
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of one get()."""
-        return self._reader.limits
-
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
         """Wait until `upto` is durable; False after a timeout or failure."""
         return self.backend.wait_durable(upto, timeout_s)
-
-    # --- reads
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        tag_codes: frozenset[int] | None = None,
-        records: RecordFilter | None = None,
-        *,
-        repair: bool = True,
-    ) -> GetResult:
-        """Messages of a queue from `offset` on (RocketMQ: getMessage).
-
-        It repairs a damaged entry, which may take a second; without `repair` it returns the status
-        DAMAGED, and the caller passes the entry at `next_offset` to `repairs`.
-        """
-        queue = self.queues.get(topic, queue_id)
-        return self._reader.get(queue, offset, max_count, tag_codes, records, repair)
-
-    def read(self, physical_offset: int) -> memoryview | None:
-        """The record that begins at this offset; None if there is no valid one."""
-        return self.log.read(physical_offset)
-
-    def record_at(self, physical_offset: int, *, repair: bool = True) -> memoryview | None:
-        """read(), but only for a record that its consume queue leads to.
-
-        For offsets from a client: a message's body may hold bytes that look like a record.
-        A damaged entry is treated as in place_of().
-        """
-        found = self.log.read(physical_offset)
-        if found is None:
-            return None
-        record = decode_record(found, verify_crc=False)
-        queue = self.queues.find(record.topic, record.queue_id)
-        if queue is None:
-            return None
-        place = self.place_of(queue, record.queue_offset, repair=repair)
-        return found if place == physical_offset else None
-
-    def place_of(self, queue: ConsumeQueue, offset: int, *, repair: bool = True) -> int | None:
-        """The physical offset of the record of a queue's entry; None without one.
-
-        It repairs a damaged entry, which may take a second; without `repair` it raises
-        DamagedEntryError, and the caller passes that entry to `repairs`.
-        """
-        if not queue.min <= offset < queue.max:
-            return None
-        if queue[offset][1] == FILLER_SIZE:
-            return None  # a repair has found no record for it
-        if not self.repair.leads(queue, offset):
-            if not repair:
-                raise DamagedEntryError(queue, offset)
-            self.repair.repair(queue, offset, offset + 1)
-        place, size, _ = queue[offset]
-        return None if size == FILLER_SIZE else place
-
-    def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
-    ) -> QueryResult:
-        """Records with this key, stored in [begin, end] (RocketMQ: queryMessage)."""
-        if self.index is None:
-            return QueryResult()
-        return self.index.query(topic, key, max_count, begin_ms, end_ms)
-
-    def query_steps(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
-    ) -> Generator[None, None, QueryResult]:
-        """query() as a generator: its caller may do other work between two steps."""
-        if self.index is None:
-            return QueryResult()
-        found: QueryResult = yield from self.index.query_steps(
-            topic, key, max_count, begin_ms, end_ms
-        )
-        return found
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """First readable offset; -1 if the queue does not exist (getMinOffsetInQueue)."""
-        queue = self.queues.find(topic, queue_id)
-        return -1 if queue is None else queue.min
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Offset of the next message; 0 if the queue does not exist (getMaxOffsetInQueue)."""
-        queue = self.queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max
-
-    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The offset stored at a time (RocketMQ: getOffsetInQueueByTime)."""
-        queue = self.queues.find(topic, queue_id)
-        return 0 if queue is None else queue.offset_at_time(timestamp_ms, self._store_time_of)
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time of one message in ms; -1 without one."""
-        queue = self.queues.find(topic, queue_id)
-        if queue is None or not queue.min <= offset < queue.max:
-            return -1
-        physical_offset, size, _ = queue[offset]
-        return self._store_time_of(physical_offset, size)
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Store time of a queue's first message, -1 without one."""
-        return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
-
-    def earliest_message_time(self) -> int:
-        """Store time of the log's first record, -1 without one."""
-        return self._store_time_of(self.log.min_offset, 0)
-
-    def _store_time_of(self, physical_offset: int, _size: int) -> int:
-        record = self.log.read(physical_offset)
-        return -1 if record is None else decode_record(record, verify_crc=False).store_timestamp
 
     # --- topics, cleaning, figures
 
@@ -506,45 +349,23 @@ class MessageStore:
 
     def remove_topic(self, topic: str) -> int:
         """delete_topic() without the checkpoint, which the caller writes afterwards."""
-        with self._housekeeping.maintenance:
-            return self._remove_topic(topic)
+        return self._housekeeping.remove_topic(topic)
 
     def try_remove_topic(self, topic: str) -> bool:
         """remove_topic(), but return False at once while wait_for_files() would wait."""
-        if not self._housekeeping.maintenance.acquire(blocking=False):
-            return False
-        try:
-            self._remove_topic(topic)
-        finally:
-            self._housekeeping.maintenance.release()
-        return True
+        return self._housekeeping.try_remove_topic(topic)
 
     def wait_for_files(self) -> None:
         """Wait until no thread flushes or removes files; for any thread."""
         with self._housekeeping.maintenance:
             pass
 
-    def _remove_topic(self, topic: str) -> int:
-        self._checkpointer.note_newest(self.queues.of_topic(topic))
-        removed = self.queues.remove_topic(topic)
-        self._housekeeping.unlink_soon()
-        return removed
-
     def drop_queues_before(self, topic: str, log_end: int) -> int:
         """Empty a topic's queues with records only before `log_end`; returns their number.
 
         The caller writes a checkpoint afterwards.
         """
-        with self._housekeeping.maintenance:
-            queues = [
-                queue
-                for queue in self.queues.queues_of(topic)
-                if 0 < queue.max_physical_offset <= log_end
-            ]
-            self._checkpointer.note_newest(queues)
-            for queue in queues:
-                queue.destroy()
-        return len(queues)
+        return self._housekeeping.drop_queues_before(topic, log_end)
 
     def checkpoint(self) -> None:
         """Flush and write the checkpoint; for any thread. Raises BackendError, StoreError."""
