@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes is the machine's business: a busy one fails no test.
+# No deadline for an example: a busy machine must not fail a test.
 settings.register_profile("congreve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("congreve")
 
@@ -42,7 +42,7 @@ COUNTS = pytest.StashKey[Counter[str]]()
 
 @pytest.fixture
 def campaign(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
-    """Counts what a crash test went through; the table stands at the end of the run."""
+    """Counts the rounds of crash tests; the end of the run prints the table."""
     counts = request.config.stash.setdefault(COUNTS, Counter())
 
     def count(name: str, times: int) -> None:
@@ -55,7 +55,7 @@ NOT_INSTALLED = re.compile(r"not installed: (.+)")
 
 
 def left_out(skipped: list[pytest.TestReport]) -> str:
-    """One line on the tests that lacked a program or a library; empty where none did."""
+    """One line about the tests that lacked a program or a library; empty if none did."""
     reasons = (str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple))
     counts = Counter(found[1] for reason in reasons if (found := NOT_INSTALLED.search(reason)))
     if not counts:
@@ -109,7 +109,7 @@ def holds() -> Holds:
 def image_folder() -> Iterator[Path]:
     """For images of crashed stores, in memory where there is a file system in it.
 
-    What a power cut left is in the image: no sync of its recovery can be tried by it.
+    The image holds what a power cut left; syncs of its recovery cannot be tested with it.
     """
     memory = Path("/dev/shm")
     in_memory = memory.is_dir() and os.access(memory, os.W_OK)

@@ -1,4 +1,4 @@
-"""The client's figures: that they run, are held to the right bounds, and are kept."""
+"""The benchmark of the client runs, checks the right bounds, and saves its figures."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The load generator's requests, read by a JSON parser, and its counts against rude servers."""
+"""The load generator's requests, read by a JSON parser, and its counts with misbehaving servers."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The README's picture shows what the kept run measured, and so does its text."""
+"""The README's picture and its text show the figures of the saved run."""
 
 import re
 from pathlib import Path

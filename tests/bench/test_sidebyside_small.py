@@ -1,4 +1,4 @@
-"""The whole comparison in seconds, on ours alone: that it runs and counts, not what it measures."""
+"""The whole comparison in seconds, with Congreve alone: it runs and counts correctly."""
 
 import json
 import os

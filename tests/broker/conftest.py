@@ -1,4 +1,4 @@
-"""Stand-ins for what a network would bring."""
+"""Stand-ins for connections and the disk."""
 
 import asyncio
 import gc
@@ -137,8 +137,8 @@ def turn() -> Callable[[], object]:
 
 @pytest.fixture(autouse=True)
 def unheld_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails a test whose broker holds its event loop for HELD_S; what the test itself does there
-    is its own affair, and so are collections of garbage in all that pytest keeps."""
+    """Fails a test whose broker holds its event loop for HELD_S. The test's own work there does not
+    count, nor do collections of the garbage that pytest keeps."""
     holds: list[str] = []
     made = Broker.__init__
 

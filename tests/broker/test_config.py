@@ -1,4 +1,4 @@
-"""RocketMQ's own broker.conf is taken as it is, and bad values are named."""
+"""The broker accepts RocketMQ's own broker.conf, and names invalid values."""
 
 from pathlib import Path
 

@@ -206,7 +206,7 @@ class Member:
 
 
 def fill(broker: Broker) -> None:
-    """State as if a big cluster had used it: put into the tables, without the requests."""
+    """The state of a broker in a big cluster, written into the tables without requests."""
     managers = broker.managers
     for number in range(TOPICS):
         managers.metadata.topics._set(

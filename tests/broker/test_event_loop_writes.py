@@ -1,4 +1,4 @@
-"""How long the writing of a big broker's state may hold the event loop, or keep the interpreter."""
+"""How long writing a big broker's state may hold the event loop or the GIL."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Answers that the kernel sends from the log's own pages: the same bytes for every way to read."""
+"""Answers that the kernel sends from the log's pages: the same bytes for every way to read."""
 
 import asyncio
 import os
@@ -139,7 +139,7 @@ async def test_a_file_that_ends_too_soon_ends_the_connection_and_sends_no_wrong_
 
 
 class Transport(asyncio.Transport):
-    """Knows only what a connection asks of it before it lets anybody write to its socket."""
+    """A transport with only the methods that a connection needs to decide about direct writes."""
 
     def __init__(self, context: object) -> None:
         self.known = {"socket": self, "sslcontext": context, "peername": ("127.0.0.1", 1)}

@@ -1,5 +1,5 @@
-"""A broker process under storms of ten times what is sensible: each is refused, its other clients
-are served meanwhile, and afterwards it holds no more than before."""
+"""A broker process under storms of ten times a sensible load: it refuses each, serves its other
+clients meanwhile, and uses no more resources afterwards than before."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Damage that comes to queues while a broker runs: repaired behind the event loop, nothing lost."""
+"""Damage to queues while a broker runs: a thread repairs it, and no message is lost."""
 
 import asyncio
 import time
@@ -136,7 +136,7 @@ async def test_a_look_by_offset_at_a_damaged_queue_file_does_not_hold_the_event_
 async def test_a_flipped_tags_code_hides_no_message_before_its_file_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    """A start checks 80 MB of queue files; the thread that checks the others has not come there."""
+    """A start checks 80 MB of queue files; the thread that checks the others has not begun."""
     monkeypatch.setattr("congreve.engine.recovery.recovery.CHECKED_AT_START", 0)
     monkeypatch.setattr(LateChecks, "start", lambda self: None)
     store = StoreConfig(

@@ -1,4 +1,4 @@
-"""Registration at name servers: ours, and ones that misbehave."""
+"""Registration at name servers, some of which misbehave."""
 
 import asyncio
 import logging
@@ -51,7 +51,7 @@ async def registered(
 
 
 class Recorder:
-    """A name server that keeps what it was told; `answer_code` is what it says."""
+    """A name server that records registrations; `answer_code` is the code of its answers."""
 
     def __init__(self) -> None:
         self.registrations: list[TopicConfigSerializeWrapper] = []

@@ -1,4 +1,4 @@
-"""What clients fill has a length: one more is refused, and what is there goes on."""
+"""Tables that clients fill have a limit: one more entry is refused, and the others stay."""
 
 import asyncio
 import logging

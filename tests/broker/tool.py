@@ -1,4 +1,4 @@
-"""A broker over TCP and a client that asks it as tools and consumers do."""
+"""A broker over TCP, and a client that sends the requests of tools and consumers."""
 
 from contextlib import asynccontextmanager
 from pathlib import Path

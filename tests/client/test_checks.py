@@ -1,4 +1,4 @@
-"""What no broker takes is refused before anything is sent."""
+"""The client refuses what no broker accepts before it sends anything."""
 
 import asyncio
 import math

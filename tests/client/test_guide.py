@@ -53,7 +53,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Encrypted:
-    """Takes TLS connections and passes what they bring on to a server that knows no TLS."""
+    """Accepts TLS connections and forwards their bytes to a server without TLS."""
 
     def __init__(self, certificate: Path, port: int) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -78,7 +78,7 @@ class Encrypted:
 class Servers:
     """A name server and a broker on a thread of their own: an example may block.
 
-    With a certificate they are reached by TLS alone; the broker is known by another address then.
+    With a certificate they accept only TLS; the broker then registers another address.
     """
 
     def __init__(self, folder: Path, certificate: Path | None = None) -> None:

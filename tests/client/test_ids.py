@@ -1,4 +1,4 @@
-"""Unique ids have the layout that Java's tools take apart."""
+"""Unique ids have the layout that Java's tools decode."""
 
 import os
 import time

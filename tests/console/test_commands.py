@@ -1,4 +1,4 @@
-"""The commands of a user against a broker that runs."""
+"""The commands of a user with a running broker."""
 
 import json
 import subprocess
@@ -49,7 +49,7 @@ def orders(namesrv: str) -> str:
 def test_cat_begins_and_ends_at_its_options(
     orders: str, namesrv: str, arguments: tuple[str, ...], expected: range
 ) -> None:
-    # What is on stdin is no message where an option says what to print.
+    # With an option that chooses what to print, stdin is not read as messages.
     shown = congreve("cat", "-t", orders, *arguments, stdin="not to be sent\n", namesrv=namesrv)
     assert shown.stdout.splitlines() == [f"message {i}" for i in expected], shown.stderr
 

@@ -1,4 +1,4 @@
-"""The daemons' log stays readable, and small, whatever repeats itself."""
+"""The daemons' log stays readable and small, even if lines repeat."""
 
 import logging
 

@@ -1,8 +1,8 @@
 """Every step of persistence: the process ends before or after it, or the step fails.
 
-The store's process is real and so are its files. Calls on the log's segments meet
-failpoints/failpoints.c between the process and the C library; those on all other files meet a
-FaultyFileSystem in the process.
+The store's process and its files are real. failpoints/failpoints.c, between the process and the C
+library, makes calls on the log's segments fail; a FaultyFileSystem in the process makes calls on
+all other files fail.
 """
 
 import errno
@@ -52,7 +52,7 @@ def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Life:
-    """A store whose processes meet failpoints one after the other."""
+    """A store on which one process after the other runs into a failpoint."""
 
     def __init__(self, root: Path, backend: str, library: Path) -> None:
         if backend == "uring" and (refusal := uring_refusal(str(root))) is not None:
@@ -95,7 +95,7 @@ class Life:
         return done.returncode
 
     def check(self) -> None:
-        """Without a fault the store opens, serves all that was acknowledged, and is whole."""
+        """Without a fault the store opens, serves all acknowledged messages, and is undamaged."""
         backend = writer.backend_of(self.backend)
         with MessageStore(
             writer.config_of(str(self.root)), backend=backend, disk_use=lambda _: 0.5
@@ -124,7 +124,7 @@ class Life:
 def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
-    """1,000 rounds meet each failpoint three times."""
+    """1,000 rounds reach each failpoint three times."""
     life = Life(tmp_path, backend, preloaded)
     dice = random.Random(36)
     points = [*product(STEPS, SIDES)]
@@ -132,7 +132,7 @@ def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
     reached = set()
     for number in range(max(4, kill_rounds // 9)):
         (call, file), side = points[number % len(points)]
-        # The first pass takes the first call, in which a store is made or recovered.
+        # The first pass uses the first call, which creates or recovers a store.
         nth = 1 if number < len(points) else dice.randrange(1, 12)
         if life.run(call, file, nth, side) == EXITED:
             reached.add((call, file, side))

@@ -1,4 +1,4 @@
-"""Disks that fail by plan: what is not safe is not acknowledged, what was safe is served."""
+"""Injected disk faults: only durable messages are acknowledged, and all of those are served."""
 
 import errno
 import random
@@ -55,7 +55,7 @@ def body_of(number: int) -> bytes:
 
 
 def store_of(config: StoreConfig, backend: Backend | None = None) -> MessageStore:
-    """How full the machine's disk is must not end the test."""
+    """A full disk of the machine must not end the test."""
     return MessageStore(config, backend=backend, disk_use=lambda _: 0.5)
 
 
@@ -99,7 +99,7 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
             assert faulty.groups == failing + 1
             durable = store.backend.durable_offset
             assert durable < end
-            # The next sync would succeed: the pages count as clean. Nobody may ask for it.
+            # The next sync would succeed, because the pages count as clean. No thread may call it.
             assert store.check_writable() is not None
             assert "disk failed" in store.check_writable()
             assert put(store, safe + 1) == -1
@@ -117,7 +117,7 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
 def test_a_failed_sync_without_waiting_sends_ends_all_writes_too(
     tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
-    """With ASYNC_FLUSH messages were answered before: from the failure on they are refused."""
+    """With ASYNC_FLUSH earlier messages were acknowledged; after the failure all are refused."""
     for round_ in range(max(3, kill_rounds // 20)):
         failing = random.Random(round_).randrange(4)
         root = tmp_path / str(round_)

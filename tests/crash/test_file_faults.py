@@ -56,7 +56,7 @@ def put(store: MessageStore, topic: str, number: int) -> tuple[int, bytes] | Non
 
 
 def live(store: MessageStore, acknowledged: Acknowledged) -> None:
-    """A store's life: messages, new segments and files, checkpoints, a topic that goes, a stop.
+    """One run of a store: messages, new segments and files, checkpoints, a deleted topic, a stop.
 
     Raises StoreError or BackendError where the store does not start.
     """
@@ -75,7 +75,7 @@ def live(store: MessageStore, acknowledged: Acknowledged) -> None:
 
 
 def missing(root: Path, acknowledged: Acknowledged) -> list[str]:
-    """What a store without faults does not have of what was acknowledged, or has damaged."""
+    """The acknowledged messages that a store without faults lacks or has damaged."""
     found = []
     with store_on(root) as store:
         for (queue_id, offset), body in acknowledged.items():

@@ -1,4 +1,4 @@
-"""A disk that fills up: messages are refused, not lost, and taken again when there is room."""
+"""A full disk: messages are refused, not lost, and accepted again when there is room."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def body_of(number: int) -> bytes:
 
 
 def fill(store: MessageStore, acknowledged: dict[int, int]) -> PutStatus:
-    """Put until the store says no; what it acknowledged is durable. number -> queue offset."""
+    """Put until the store refuses; acknowledged messages are durable. number -> queue offset."""
     while True:
         number = len(acknowledged)
         put = store.put(Record(topic=TOPIC, body=body_of(number), properties={"KEYS": f"{number}"}))

@@ -27,7 +27,7 @@ Count = Callable[[str, int], None]
 
 
 class FullDisk(InterceptedFileSystem):
-    """From the n-th call on that needs room, after fill_at(n), there is none until free()."""
+    """After fill_at(n), the n-th call that needs room and all later ones fail until free()."""
 
     def __init__(self) -> None:
         super().__init__(DISK)

@@ -1,4 +1,4 @@
-"""The checker finds each kind of broken promise: one that cannot fail would be a defect."""
+"""The checker finds each kind of violation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ def told() -> History:
 
 
 def kept(*numbers: int, late_ms: int = DUE_MS) -> Found:
-    """A broker that kept all promises, with these messages in one queue."""
+    """A broker without violations, with these messages in one queue."""
     found = Found(
         values={
             ("topic", TOPIC): (4, 4, 6),
@@ -183,7 +183,7 @@ def forget(kind: str) -> Seed:
 
 @pytest.mark.crash
 def test_faults_in_what_a_real_broker_answered_are_found(tmp_path: Path) -> None:
-    """A broker that is not killed keeps all; each fault seeded into its state is found."""
+    """A broker that is not killed has no violations; the checker finds each injected fault."""
     seeds: list[Seed] = [drop, double, spoil, forget("topic"), forget("offset")]
     with Lives(tmp_path, "mmap", "SYNC_FLUSH", seed=1) as lives:
         lives.use(1.0).join()

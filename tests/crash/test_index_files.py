@@ -1,7 +1,7 @@
-"""What a disk or a hand may do to the key index: flipped bits, cut files.
+"""Damage to the key index: flipped bits, truncated files.
 
-After a clean stop the files are held against their checksums, and made anew from the log from the
-first one that is not as it was left: a query by key finds every message again, and no other.
+After a clean stop a start compares the files with their checksums, and rebuilds them from the log
+beginning with the first that differs: a query by key finds every message again, and no other.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""kill -9 at random moments: what was acknowledged is there, and nothing wrong is served.
+"""kill -9 at random moments: every acknowledged message is served, and nothing else.
 
-Run as a program, this file is the writer that gets killed.
+Run as a program, this file is the writer that is killed.
 """
 
 import random
@@ -61,15 +61,15 @@ def backend_of(name: str) -> Backend:
 
 
 def opened(config: StoreConfig, backend: str) -> MessageStore:
-    """How full the machine's disk is must not end the test."""
+    """A full disk of the machine must not end the test."""
     return MessageStore(config, backend=backend_of(backend), disk_use=lambda _: 0.5)
 
 
 def write_until_killed(root: str, number: int, backend: str, policy: str) -> None:
-    """Prints a line for each message that may be called safe, after the disk said so.
+    """Prints a line for each acknowledged message, after it is durable.
 
-    With ASYNC_FLUSH nobody asks the disk but the flush timer; of mmap the kernel has every byte at
-    once, and only a power cut could take it.
+    With ASYNC_FLUSH only the flush timer syncs. With mmap the kernel has every byte at once, and
+    only a power cut could lose it.
     """
     with opened(config_of(root, policy), backend) as store:
         print("ready", flush=True)
@@ -96,7 +96,7 @@ def write_until_killed(root: str, number: int, backend: str, policy: str) -> Non
 
 
 def kept(store: MessageStore, end: int, backend: str, policy: str) -> bool:
-    """Whether all below `end` outlives this process, in the way of the policy."""
+    """Whether all bytes below `end` survive a kill of this process, under the flush policy."""
     if policy == "SYNC_FLUSH":
         return store.wait_durable(end, DISK_S)
     deadline = time.monotonic() + DISK_S
@@ -139,7 +139,7 @@ def keys_found(store: MessageStore, key: str) -> list[bytes]:
 
 
 def check(root: Path, acknowledged: list[Acknowledged], backend: str) -> int:
-    """All promises after a kill; the number that the next round may begin with."""
+    """Check the store after a kill; returns the number with which the next round may begin."""
     highest = -1
     with opened(config_of(str(root)), backend) as store:
         for queue_id, queue_offset, physical_offset, number in acknowledged:

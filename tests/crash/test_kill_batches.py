@@ -1,4 +1,4 @@
-"""kill -9 under batches: what was acknowledged is there, and no batch is there in part."""
+"""kill -9 under batches: every acknowledged batch is stored, and no batch is stored in part."""
 
 import random
 import struct
@@ -34,7 +34,7 @@ def batch_of(bodies: list[bytes]) -> bytes:
 
 
 def members(batch: str, chance: random.Random) -> list[bytes]:
-    """Bodies that say which batch they are of, where they stand in it and how many there are."""
+    """Bodies that contain the number of their batch, their place in it and its length."""
     count = chance.randrange(1, MEMBERS_MAX)
     return [
         f"{batch}|{number}|{count}|".encode() + chance.randbytes(chance.randrange(900))
@@ -73,7 +73,7 @@ def await_more(acknowledged: Acknowledged, than: int) -> None:
 
 
 def assert_none_in_part(bodies: list[bytes]) -> None:
-    """Each batch of a queue is there from its first member to its last, one behind the other."""
+    """Each batch of a queue is complete, with its members one after the other."""
     for batch, found in groupby((body.split(b"|", 3) for body in bodies), lambda parts: parts[0]):
         parts = list(found)
         count = int(parts[0][2])

@@ -1,6 +1,6 @@
-"""kill -9 of a whole broker under requests of every kind: no promise is broken.
+"""kill -9 of a whole broker under requests of every kind: its state matches its answers.
 
-With `pytest -s` each broken promise is printed when it is found.
+With `pytest -s` each violation is printed when it is found.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""kill -9 right after an answer: what it promised of topics, groups and offsets is still so.
+"""kill -9 right after an answer: acknowledged changes of topics, groups and offsets survive.
 
-State files are written late here, so that an answer that does not wait for them comes before them.
+State files are written late here, so that an answer that does not wait for them is too early.
 """
 
 import json
@@ -31,7 +31,7 @@ QUEUES = 4  # of each: the log alone would bring it back with one
 EVERY_WRITE = 1 << 30
 
 SETTINGS = {
-    # The log survives a killed process anyway: its answers come the sooner.
+    # The log survives a killed process anyway; without SYNC_FLUSH answers are faster.
     "flushDiskType": "ASYNC_FLUSH",
     "ioBackend": "mmap",
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -59,7 +59,7 @@ def offset_fields(group: str, topic: str, offset: int | None = None) -> dict[str
 
 
 def slow(broker: servers.BrokerServer, file: str) -> list[str]:
-    """The command of the broker that writes late to each file of which the path has a text."""
+    """The command of a broker that writes late to each file whose path contains the text."""
     failpoint = Failpoint("write", file, "slow", times=EVERY_WRITE)
     return faulty_broker.command(failpoint, broker.config, broker.namesrv)
 
@@ -118,7 +118,7 @@ def test_what_an_answer_promised_survives_a_kill_right_after_it(
     kill_rounds: int,
     campaign: Callable[[str, int], None],
 ) -> None:
-    """Each change is answered, then the broker is killed, then it is asked."""
+    """Each change is answered, then the broker is killed, and then asked for the change."""
     broker.command = slow(broker, ".j")  # each .json, and the .journal
     broker.start()
     for number in range(max(1, kill_rounds // 50)):

@@ -1,7 +1,7 @@
 """kill -9 in the middle of transactions: none forgotten, none delivered twice or too early.
 
-A message's number says how its transaction ends: even ones are committed, odd ones rolled back;
-most of each at once, the others only when the broker asks.
+A message's number determines how its transaction ends: even ones are committed, odd ones rolled
+back; most of each at once, the others only when the broker asks.
 """
 
 import json
@@ -34,7 +34,7 @@ PRODUCERS = 2
 IN_FLIGHT = 16
 COMMIT, ROLLBACK = "8", "12"
 ASKED_FOR = (
-    16  # two of so many messages: a long campaign leaves millions, none of them asked in vain
+    16  # two of so many messages: a long campaign leaves millions
 )
 ROUNDS_SHARE = 10  # of --kill-rounds
 STUCK_S = 90
@@ -50,7 +50,7 @@ SETTINGS = {
 
 
 class Ledger:
-    """What all producers know together."""
+    """The shared records of all producers."""
 
     def __init__(self) -> None:
         self.numbers = count()
@@ -84,12 +84,12 @@ class Producer:
                 {"UNIQ_KEY": f"key-{number}", "TRAN_MSG": "true", "PGROUP": GROUP},
             )
             text = b"%d|" % number + self._chance.randbytes(self._chance.randrange(3000))
-            # Prepared, and born now: what is older than the log keeps is given up unasked.
+            # Prepared, and born now: the broker does not check messages older than the log.
             fields |= {"f": "4", "g": str(time.time_ns() // 1_000_000)}
             self._waiting[self._wire.send(SEND_MESSAGE_V2, fields, text)] = number
 
     def take(self) -> None:
-        """Act on the next thing that the broker says."""
+        """Handle the next frame of the broker."""
         frame = self._wire.receive()
         if frame.code == CHECK_TRANSACTION_STATE and not frame.flag & 1:
             ((_, text),) = record_bodies(frame.body)
@@ -142,14 +142,14 @@ def await_more(ledger: Ledger, than: int) -> None:
 
 
 class Topic:
-    """What a consumer of the topic gets: how often each number, so far."""
+    """How often a consumer of the topic has received each number so far."""
 
     def __init__(self) -> None:
         self.seen: Counter[int] = Counter()
         self._next = [0] * QUEUES
 
     def look(self, address: str) -> Counter[int]:
-        """Takes what is new."""
+        """Read the new messages."""
         with Wire(address) as wire:
             for queue_id in range(QUEUES):
                 while self._take(wire, queue_id):

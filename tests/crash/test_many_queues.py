@@ -1,4 +1,4 @@
-"""Brokers of many queues: a clean end, and kills while idle queues give their mappings back."""
+"""Brokers with many queues: a clean stop, and kills while idle queues are unmapped."""
 
 import random
 import threading
@@ -101,7 +101,7 @@ def test_a_broker_of_many_queues_ends_cleanly(
 
 
 class Traffic:
-    """Sends to all queues, and pulls of what was acknowledged, until the broker is gone."""
+    """Send to all queues, and pull acknowledged messages, until the broker is killed."""
 
     def __init__(self, address: str, queues: list[Queue]) -> None:
         self.acknowledged: dict[tuple[Queue, int], bytes] = {}

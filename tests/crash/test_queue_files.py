@@ -1,7 +1,7 @@
-"""What a disk or a hand may do to consume queues: flipped bits, cut files, holes, swapped names.
+"""Damage to consume queues: flipped bits, truncated files, holes, swapped names.
 
-An image is a store after a clean stop. The log is the truth: whatever a queue's files say, every
-message is served at its offset, nothing else is, and the next message gets the next offset.
+An image is a store after a clean stop. Whatever a queue's files contain, the store serves every
+message of the log at its offset and nothing else, and the next message gets the next offset.
 """
 
 import random
@@ -46,7 +46,7 @@ def config_of(root: Path) -> StoreConfig:
 
 
 def store_of(root: Path) -> MessageStore:
-    """How full the machine's disk is must not end the test."""
+    """A full disk of the machine must not end the test."""
     return MessageStore(config_of(root), disk_use=lambda _: 0.5)
 
 
@@ -89,7 +89,7 @@ def copy(image: Image, image_folder: Path) -> Path:
 
 
 def served(store: MessageStore, tag: str | None = None) -> Messages:
-    """Everything that pulls bring, of one tag or all."""
+    """Everything that pulls return, of one tag or all."""
     found: Messages = {}
     codes = None if tag is None else frozenset({string_hash(tag)})
     for topic, queue_id in QUEUES:
@@ -123,7 +123,7 @@ def demand_all(image: Image, folder: Path, *, tags: bool = True) -> None:
 
 @contextmanager
 def damaged(folder: Path, path: Path, data: bytes) -> Iterator[None]:
-    """One file of the image holds something else for a while; what the store did is undone."""
+    """Replace the content of one file of the image; undo the changes of the store."""
     files = {
         found: found.read_bytes()
         for found in folder.rglob("*")
@@ -291,7 +291,7 @@ def test_harm_to_queue_files_costs_no_message(
 
 
 def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
-    """The damage comes when the store runs already: a pull finds it, not the start."""
+    """The damage occurs while the store runs: a pull finds it, not the start."""
     with store_of(copy) as store:
         path = copy / image.queue("A", 0, 0)
         with path.open("r+b") as file:
@@ -304,7 +304,7 @@ def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
 
 
 def test_a_kill_behind_the_checkpoint_keeps_what_came_between(image: Image, copy: Path) -> None:
-    """What a queue has behind its checkpoint is taken from the log, not from its files."""
+    """Entries of a queue behind its checkpoint are read from the log, not from its files."""
     killed = copy.with_name("queues-killed")
     shutil.rmtree(killed, ignore_errors=True)
     with store_of(copy) as store:

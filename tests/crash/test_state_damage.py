@@ -1,4 +1,4 @@
-"""Each state file of a broker spoilt in every way: it starts, serves the log, and says so once."""
+"""Each state file of a broker, damaged in every way: it starts, serves and logs the damage once."""
 
 import logging
 import random
@@ -61,7 +61,7 @@ TUNED = b'{"ioBackend":"mmap","flushDiskType":"SYNC_FLUSH","reason":"a test"}'
 
 
 class Lived(NamedTuple):
-    """A broker that stopped, and what its clients were told."""
+    """A stopped broker, and the history of its clients."""
 
     folder: Path
     history: History
@@ -88,7 +88,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
 
 
 def fill_every_file(lives: Lives) -> None:
-    """A busy machine's clients may not have come to what few of their requests do."""
+    """Makes rare requests, which the clients may not have sent on a busy machine."""
     with Session(lives.broker.address, lives.history) as session:
         common = (session, lives.history, random.Random(1), "filling", ["Own-filling"])
         messages, state = MessageRequests(*common), StateRequests(*common)
@@ -157,14 +157,14 @@ def write_offsets(store: Path) -> None:
 
 
 class Spoilt:
-    """Copies of that broker's store, one after the other, each with one file spoilt."""
+    """Copies of that broker's store, one after the other, each with one damaged file."""
 
     def __init__(self, lived: Lived, folder: Path) -> None:
         self._lived = lived
         self.store = folder / "store"
 
     def start(self, name: str, text: bytes, *, both: bool) -> Found:
-        """Spoil it (its backup, too) and read what a broker makes of the store."""
+        """Damage the file (and its backup), start a broker on the store and read its state."""
         self.copy()
         (self.store / name).write_bytes(text)
         if both:
@@ -173,7 +173,7 @@ class Spoilt:
             return read_broker(broker.address, self._lived.history)
 
     def copy(self) -> None:
-        """Have the store as it was."""
+        """Restore the store."""
         shutil.rmtree(self.store, ignore_errors=True)
         shutil.copytree(self._lived.folder / "store", self.store)
 
@@ -242,7 +242,7 @@ def test_a_spoilt_state_file_stops_no_start_and_loses_no_message(
 def test_a_spoilt_broker_conf_is_refused_in_one_line_or_taken(
     lived: Lived, tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
-    """It says where the store is: a broker that goes on without it would be another one."""
+    """The file says where the store is: without it the broker would open another store."""
     original = (lived.folder / CONFIG).read_bytes()
     path = tmp_path / CONFIG
     for way, text in damages(CONFIG, original, random.Random(CONFIG), kill_rounds):

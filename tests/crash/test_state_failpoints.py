@@ -78,7 +78,7 @@ def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
 def test_state_that_cannot_be_written_is_not_promised(
     tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
-    """Once, or for as long as the broker lives; it is killed or stopped afterwards."""
+    """The fault occurs once, or until the broker ends; then the broker is killed or stopped."""
     dice = random.Random(28)
     steps = list(FAILING)
     dice.shuffle(steps)

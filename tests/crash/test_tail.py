@@ -1,8 +1,7 @@
-"""What a crash may leave at the log's end: cut, torn, flipped or stale bytes.
+"""Possible damage at the log's end after a crash: cut, torn, flipped or stale bytes.
 
-An image is a store as a power cut leaves it: everything below the checkpoint is on disk, what was
-written behind it may be there or not, whole or torn. Each image is opened, read, written to and
-examined.
+An image is a store as a power cut leaves it: everything below the checkpoint is on disk; later
+bytes may be present or missing, complete or torn. The tests open, read, write and check each image.
 """
 
 import random
@@ -48,12 +47,12 @@ def config_of(root: Path) -> StoreConfig:
 
 
 def store_of(config: StoreConfig) -> MessageStore:
-    """How full the machine's disk is must not end the test."""
+    """A full disk of the machine must not end the test."""
     return MessageStore(config, disk_use=lambda _: 0.5)
 
 
 class Image:
-    """A store in the middle of its life, copied as a crash would leave it."""
+    """A running store, copied as a crash would leave it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "image"
@@ -110,7 +109,7 @@ def opened(image: Image, folder: Path, log: bytes) -> Iterator[MessageStore]:
 
 
 def served(store: MessageStore) -> Messages:
-    """Everything that pulls bring."""
+    """Everything that pulls return."""
     found: Messages = {}
     for queue_id in range(QUEUES):
         offset = store.min_offset(TOPIC, queue_id)
@@ -125,7 +124,7 @@ def served(store: MessageStore) -> Messages:
 
 
 def goes_on(store: MessageStore) -> None:
-    """It takes, keeps and serves a message behind what was recovered."""
+    """The store accepts, keeps and serves a message behind the recovered ones."""
     put = store.put(Record(topic=TOPIC, body=b"after the crash", queue_id=0))
     assert put.status is PutStatus.PUT_OK
     assert store.wait_durable(put.end, 10)
@@ -134,7 +133,7 @@ def goes_on(store: MessageStore) -> None:
 
 
 def assert_consistent(image: Image, folder: Path, log: bytes, whole: set[tuple[int, int]]) -> None:
-    """Exactly the whole messages are served, each as it was, and the store lives on."""
+    """The store serves exactly the complete messages, unchanged, and accepts new ones."""
     with opened(image, folder, log) as store:
         found = served(store)
         assert found == {message: image.messages[message] for message in whole}
@@ -186,7 +185,7 @@ def test_sectors_that_never_reached_the_disk_end_the_log(
 def assert_bodies_are_right(
     image: Image, folder: Path, log: bytes, kept: set[tuple[int, int]]
 ) -> None:
-    """What is kept is served; nothing is served that is not as it was given.
+    """The remaining messages are served, and none with changed content.
 
     A record's CRC covers its body alone: a flipped bit of its queue id or offset may place it
     elsewhere, as it would with the reference.

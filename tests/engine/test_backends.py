@@ -49,7 +49,7 @@ def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
 def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
     tmp_path: Path,
 ) -> None:
-    """Nobody else asks the disk: the flush of ASYNC_FLUSH is an hour away."""
+    """No other flush happens: that of ASYNC_FLUSH is an hour away."""
     hour = "3600000"
     config = config_of(
         tmp_path,

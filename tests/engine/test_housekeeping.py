@@ -1,4 +1,4 @@
-"""Checkpoints, cleaning and the disk's watch in a living store."""
+"""Checkpoints, cleaning and disk checks in a running store."""
 
 import os
 import time
@@ -139,7 +139,7 @@ def resident(folder: Path) -> int:
 
 
 def test_a_large_log_is_no_large_memory(tmp_path: Path) -> None:
-    """Neither what was written, behind the writer, nor what was read, after a while."""
+    """Written bytes leave memory behind the writer, and bytes that were read after a while."""
     config = config_of(tmp_path, mapped_file_size_commit_log=256 << 20, io_backend="mmap")
     with MessageStore(config) as store:
         body = bytes(1 << 20)

@@ -1,4 +1,4 @@
-"""Which segments go, and when puts are refused."""
+"""Which segments are deleted, and when puts are refused."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A store that meets a shortage refuses, says so, tries again, and is what it was afterwards."""
+"""During a shortage a store refuses messages, reports it and retries; then it works as before."""
 
 import contextlib
 import logging

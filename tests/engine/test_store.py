@@ -1,4 +1,4 @@
-"""The facade: what users of a store see, and how it behaves when the disk does not play along."""
+"""The public class of a store, also with a failing disk."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A store against a dict: whatever is done to it, it holds what a dict would."""
+"""A store compared with a dict: after any operations both hold the same messages."""
 
 import shutil
 import struct
@@ -82,7 +82,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """What kill -9 leaves: the files as they are, and nobody who closes them."""
+        """A kill -9: the files stay as they are, and are not closed."""
         left = self.root()
         self.generation += 1
         copy_running(left, self.root())

@@ -136,7 +136,7 @@ def test_a_damaged_message_is_an_error_and_verify_tells_where(tmp_path: Path) ->
 def test_a_store_is_read_and_verified_while_a_broker_writes_it(
     backend: str, tmp_path: Path
 ) -> None:
-    """What is counted grows, and what arrives meanwhile is no damage."""
+    """The counts grow, and messages that arrive meanwhile do not count as damage."""
     settings = {"mappedFileSizeCommitLog": 256 << 10, "flushDiskType": "ASYNC_FLUSH"}
     with congreve.serve(tmp_path, ioBackend=backend, **settings) as node:
         done = threading.Event()

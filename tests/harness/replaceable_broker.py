@@ -1,4 +1,4 @@
-"""A store that brokers of both kinds have in turns."""
+"""A store that brokers of both kinds open in turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .drivers import Driver, Json
 
 @dataclass
 class ReplaceableBroker:
-    """One store, and the broker that has it at the moment, always at the same address.
+    """One store and its current broker, always at the same address.
 
     A subclass gives `SETTINGS`, which every broker on the store gets.
     """

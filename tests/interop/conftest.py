@@ -1,8 +1,8 @@
 """A name server, a broker and the official clients for every test here.
 
-The suites run on ours, and on the reference too where a module says KINDS: those of our client do.
-INTEROP_SERVER=java in the environment runs all on the reference, which proves the tests themselves;
-INTEROP_SERVER=both does one after the other.
+The tests run with Congreve, and also with the reference if a module has KINDS, as those of the
+Python client do. INTEROP_SERVER=java in the environment runs all tests with the reference, which
+proves the tests themselves; INTEROP_SERVER=both runs them with one after the other.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def cluster(
 def fragile(
     request: pytest.FixtureRequest, kind: str, namesrv: servers.Server, tmp_path: Path
 ) -> Iterator[Cluster]:
-    """A broker of the test's own, which may be ended.
+    """A broker for one test, which may stop or kill it.
 
-    A module may say WATCHDOG_MILLIS, where turns of its event loop are long by right.
+    A module may set WATCHDOG_MILLIS if long turns of the event loop are expected.
     """
     broker = servers.broker(
         *(kind, tmp_path, namesrv.address),

@@ -1,4 +1,4 @@
-"""Mapped files: sizes that lie, views that outlive the object, tails that must be zero."""
+"""Mapped files: wrong sizes, views that outlive the object, tails that must be zero."""
 
 import gc
 from pathlib import Path

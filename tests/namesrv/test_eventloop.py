@@ -61,7 +61,7 @@ def registration(version: int) -> bytes:
 
 
 async def fill(server: NameServer) -> None:
-    """State as if a big cluster had used it: put into the tables, without the requests."""
+    """The state of a name server of a big cluster, written into the tables without requests."""
     for number, name in enumerate("ab"):
         identity = BrokerIdentity("C", name, 0, f"127.0.0.1:{number}")
         server.routes.register(identity, wrapper(0), [], Channel())

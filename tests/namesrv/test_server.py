@@ -1,4 +1,4 @@
-"""The name server over its socket, asked as Java clients and mqadmin ask."""
+"""The name server over its socket, with the requests of Java clients and mqadmin."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Settings of the name server, asked for and changed as mqadmin does."""
+"""Settings of the name server, read and changed as by mqadmin."""
 
 import json
 from collections.abc import Callable

@@ -34,7 +34,7 @@ def pip(*arguments: str | Path, **environment: str) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the checkout, compiled with -O0: what is in it matters, not how fast it is."""
+    """The wheel of the checkout, compiled with -O0, because only its content is tested."""
     folder = tmp_path_factory.mktemp("wheel")
     # A build folder of its own: `make wheel` ships no module that was compiled here.
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def repaired(wheel: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(repaired: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment into which pip installed the wheel and what it asks for."""
+    """The `bin` of an environment into which pip installed the wheel and its dependencies."""
     environment = tmp_path_factory.mktemp("empty") / "venv"
     venv.create(environment, symlinks=True)
     pip("--python", environment / "bin" / "python", "install", "--no-compile", repaired)

@@ -102,7 +102,7 @@ def instruction(name: str) -> str:
 
 
 def test_the_commands_of_the_container(environment: Installed, tmp_path: Path) -> None:
-    """No image is built: its commands run here, with free ports and a folder of the test's own."""
+    """The commands of the image, run without it, with free ports and a temporary folder."""
     command = json.loads(instruction("ENTRYPOINT")) + json.loads(instruction("CMD"))
     check = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
     assert DATA in command and instruction("VOLUME") == DATA == instruction("WORKDIR")

@@ -40,7 +40,7 @@ from .messages import RECORDS
 from .parser import Parser, field_names, text
 
 FILE_SLOWNESS = 10
-"""Files are opened, and what is wrong with them is logged."""
+"""The parser opens files, and logs errors in them."""
 
 
 FOLDER = Path(tempfile.mkdtemp(prefix="congreve-parsers-"))

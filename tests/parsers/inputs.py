@@ -1,4 +1,4 @@
-"""Inputs that are made to be costly, and a mutator of those that are not."""
+"""Costly inputs, and a mutator of ordinary ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MEMORY_AT_ALL = 1 << 20
 SECONDS_A_BYTE = 1e-6
 SECONDS_AT_ALL = 1e-3
 TRIES = 6
-"""One sample that another process has spoilt says nothing; of a slow parser all are slow."""
+"""A single sample may be slow because of another process; all samples of a slow parser are slow."""
 
 
 class Excess(AssertionError):  # noqa: N818 - what is exceeded, for the report of a test
@@ -42,7 +42,7 @@ def check(
 
 
 def min_seconds(parse: Parse, data: bytes, refusals: Refusals, enough: float) -> float:
-    """Of the quickest try; the first that took no more than `enough` is the last."""
+    """The CPU of the fastest attempt; the first one within `enough` is the last."""
     best = float("inf")
     for _ in range(TRIES):
         started = time.thread_time()
@@ -50,7 +50,7 @@ def min_seconds(parse: Parse, data: bytes, refusals: Refusals, enough: float) ->
         best = min(best, time.thread_time() - started)
         if best <= enough:
             break
-        # What an earlier try left to be collected is none of this one's.
+        # Garbage of an earlier attempt must not count.
         gc.collect()
     return best
 

@@ -56,4 +56,4 @@ ELSEWHERE: dict[str, str] = {
     "spark/sink.py": _NO_PARSER,
     "spark/store_source.py": _HANDS_ON,
 }
-"""Modules that look like parsers but are none, or are tried by others: why."""
+"""Modules that look like parsers but are none, or that other entries cover, with the reason."""

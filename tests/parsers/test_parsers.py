@@ -1,4 +1,4 @@
-"""No input costs a parser more than in proportion to its length, or fails in a way of its own."""
+"""The cost of parsing is proportional to the input's length, and only expected errors occur."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ READS_BYTES = re.compile(
     r"|RemotingCommand\.(decode|read)|\b(load_i32|load_i64|get_i32|get_i64)\(",
     re.MULTILINE,
 )
-"""What a module that reads bytes or text of others cannot do without."""
+"""Names that every module that parses foreign bytes or text uses."""
 
 
 def test_every_module_that_reads_bytes_is_in_the_table() -> None:

@@ -1,4 +1,4 @@
-"""The record layout against Java's bytes; and nothing that lies gets through."""
+"""The record layout compared with Java's bytes, and rejection of inconsistent records."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""A parked record becomes what was sent: against what the 4.9.4 broker made of the same records."""
+"""A parked record becomes the sent message, as the 4.9.4 broker restores the same records."""
 
 import json
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_a_committed_message_names_its_half() -> None:
 
 @pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
 def test_a_deliver_time_goes_once_it_has_come_and_nothing_like_it(name: str) -> None:
-    """A consumer that sends the message on does not want it to wait again."""
+    """A consumer that forwards the message does not want it to be delayed again."""
     times = {"TIMER_OUT_MS": "17", name: "17", "TIMER_OUT": "mine"}
     timed = msgspec.structs.replace(PARKED, properties={**PARKED.properties, **times})
     delivered = restore.restored(encode_record(timed), restore.TIMED)

@@ -147,7 +147,7 @@ class Cluster:
         self._loop.run(send())
 
     def committed(self, group: str, topic: str) -> list[int | None]:
-        """Where a group goes on, by queue."""
+        """The offsets at which a group continues, by queue."""
 
         async def ask() -> list[int | None]:
             async with PullConsumer(self.address, group=group) as consumer:

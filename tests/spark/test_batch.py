@@ -1,4 +1,4 @@
-"""What a user of Spark writes, through Spark."""
+"""Queries of a Spark user, run by Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an option is said before anything starts, with its name and value."""
+"""An invalid option is an error with its name and value before anything starts."""
 
 from __future__ import annotations
 

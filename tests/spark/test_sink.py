@@ -1,4 +1,4 @@
-"""Rows as messages: each arrives with all its columns, and what is no message is named."""
+"""Rows as messages: each arrives with all its columns; an error names a row that is no message."""
 
 from __future__ import annotations
 

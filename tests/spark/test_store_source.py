@@ -1,4 +1,4 @@
-"""Stores read without Spark: each row against 4.9.4's own bytes, and what was not touched."""
+"""Stores read without Spark: each row compared with 4.9.4's bytes, and the bytes not read."""
 
 from __future__ import annotations
 

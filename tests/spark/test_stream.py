@@ -1,4 +1,4 @@
-"""Streams: every message once across restarts, within limits, as queues come and messages go."""
+"""Streams: every message once across restarts and limits, with new queues and expired messages."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def batch(way: dict[str, str], **options: str) -> list[Row]:
 
 
 def streamed(way: dict[str, str], **options: str) -> list[Row]:
-    """All that is there, in micro-batches as the options limit them."""
+    """All messages, in micro-batches with the limits of the options."""
     if not any(name.startswith("starting") for name in options):
         options["startingOffsets"] = "earliest"
     reader = StreamReader(*options_of(way, options, streaming=True))

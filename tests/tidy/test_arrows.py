@@ -30,11 +30,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "spark": frozenset({"engine", "client", "records"}),
     "console": EVERYTHING,
 }
-# The front door is everybody's: the version, the root of all errors, tables of settings.
+# Every package may import these: the version, the root of all errors, tables of settings.
 FRONT_DOOR = frozenset({"congreve", "congreve.errors", "congreve.settings", "congreve.__version__"})
 # Modules of the front door that import the packages behind it.
 DOORS = frozenset({"name_server", "node", "store_reader"})
-# spark reads stores, it writes none: these modules of the engine append or delete.
+# spark reads stores and writes none: these modules of the engine append or delete.
 WRITE_SIDE = frozenset({"engine.store", "engine.log.commit_log", "engine.retention"})
 
 FROM_CIMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+(?:cimport|import)\s+\(?([\w,\s]*)", re.MULTILINE)

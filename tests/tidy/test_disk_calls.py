@@ -1,4 +1,4 @@
-"""What reaches files goes through the file layer: io_backends/files (docs/decisions)."""
+"""Every access to files goes through the file layer: io_backends/files (docs/decisions)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def sources() -> Iterator[Path]:
 
 
 def texts(path: Path) -> Iterator[str]:
-    """What the module spells as text, less docstrings."""
+    """The texts of the module, without docstrings."""
     source = path.read_text()
     if path.suffix != ".py":
         yield from (found[1] for found in TEXT.finditer(source) if found[1])

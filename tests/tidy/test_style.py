@@ -1,4 +1,4 @@
-"""What no linter looks at: sizes, stubs beside compiled modules, prints, paths of a machine."""
+"""Checks that no linter does: sizes, stubs of compiled modules, prints, paths of a machine."""
 
 from __future__ import annotations
 

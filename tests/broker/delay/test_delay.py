@@ -1,4 +1,4 @@
-"""What is parked until when, and which times are refused."""
+"""Which messages are parked until when, and which times are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What delayOffset.json says is believed when its checksum is right, or the reference wrote it."""
+"""The broker uses delayOffset.json if its checksum is right, or if the reference wrote it."""
 
 import pytest
 

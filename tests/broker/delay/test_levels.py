@@ -19,7 +19,7 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
 class Bench:
-    """A store and the service on it, opened and left as a broker does, or as a crash does."""
+    """A store with the delay service, opened and closed as by a broker, or left as by a crash."""
 
     def __init__(self, root: Path, levels: str = "1s 5s 10s") -> None:
         self.clock = ManualClock(NOW)
@@ -81,7 +81,7 @@ def bench(tmp_path: Path):
 
 
 def rounds(bench: Bench) -> float | None:
-    """As the timer would, but without waiting; what the last round said."""
+    """Deliver as the timer would, without waiting; returns the result of the last round."""
     wait = 0.0
     while wait == 0.0:
         wait = bench.service.deliver_due()
@@ -226,7 +226,7 @@ async def test_a_statement_about_a_log_that_lost_its_tail_is_not_believed(bench)
 
 
 async def test_offsets_of_the_reference_count_as_they_are(bench):
-    """They name no end of the log, and it may have delivered again what it had delivered."""
+    """Its files name no end of the log, and it may have delivered messages again."""
     bench.service.start()
     bench.park(1, 4)
     bench.clock.advance(1_000)

@@ -1,4 +1,4 @@
-"""Messages with a time of their own: delivered then, not before, and once across every restart."""
+"""Messages with their own delivery time: delivered at it and once, across every restart."""
 
 import asyncio
 from pathlib import Path
@@ -185,7 +185,7 @@ async def test_the_timer_wakes_it_without_being_asked(tmp_path):
 async def test_a_timed_message_behind_a_damaged_entry_comes_once_and_in_time(
     bench, at: int, value: int, restart: bool
 ):
-    """Beside those that are due: they do not wait for its repair."""
+    """The other due messages do not wait for its repair."""
     await bench.open()
     bench.send(100, *[10_000] * 9)
     with open(bench.store.queues.get("rmq_sys_wheel_timer", 0).files[0], "r+b") as file:

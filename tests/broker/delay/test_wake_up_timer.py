@@ -1,4 +1,4 @@
-"""Wake-ups, on the event loop of asyncio and on uvloop's, which differ in what they promise."""
+"""Wake-ups on the event loops of asyncio and of uvloop, which give different guarantees."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""Compiled sends and pulls do what the Python handlers do: the main port against the VIP port,
-which has the handlers alone."""
+"""Compiled sends and pulls do the same as the Python handlers: the main port is compared with the
+VIP port, which has only the handlers."""
 
 import asyncio
 import re
@@ -56,7 +56,7 @@ def batch_body(*members: tuple[bytes, bytes]) -> bytes:
 
 
 PARKED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
-# What test_twins.py does not generate: limits, and answers that depend on what came before.
+# Requests that test_twins.py does not generate: limits, and answers that depend on earlier ones.
 SENDS = {
     "long names": (10, LONG, b"body"),
     "any queue": (310, SHORT | {"e": "-1"}, b"body"),

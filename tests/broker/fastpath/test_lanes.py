@@ -1,4 +1,4 @@
-"""Lanes beside the event loop: order, waits, and what the loop cannot hold up."""
+"""Lanes beside the event loop: order, waits, and independence from a blocked loop."""
 
 from __future__ import annotations
 

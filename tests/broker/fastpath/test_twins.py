@@ -1,7 +1,7 @@
-"""Generated requests: compiled code stores and answers byte for byte what the Python handlers do.
+"""Generated requests: compiled code stores and answers the same bytes as the Python handlers.
 
-The main port has compiled code in front of the handlers, the VIP port has the handlers alone (and
-no pulls). The clock stands still, so that stored times are equal.
+The main port has compiled code in front of the handlers; the VIP port has only the handlers (and
+no pulls). The clock is stopped, so that stored times are equal.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def is_plain(properties: str) -> bool:
 
 
 class Twins(Ports):
-    """Asks by either port; what differs between any two equal requests is left out."""
+    """Sends requests to both ports; leaves out what differs between any two equal requests."""
 
     def records(self, start: int, exact: bool) -> list[tuple[object, ...]]:
         """What was appended from `start` on, with the tags codes of its entries.
@@ -207,7 +207,7 @@ class Twins(Ports):
     async def outcome(
         self, code: int, fields: dict[str, str], body: bytes, vip: bool, encoding: SerializeType
     ) -> tuple[RemotingCommand, tuple[object, ...]]:
-        """The answer; all of it and of what was stored that has to be the same by both ports."""
+        """The answer and the stored bytes, as far as they must be the same on both ports."""
         start = self.broker.store.log.max_offset
         exact = is_plain(fields.get("properties", fields.get("i", "")))
         answer = await self.ask(code, fields, body, vip=vip, serialize_type=encoding)
@@ -229,7 +229,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 @contextmanager
 def twins(root: Path, lanes: int = 0) -> Iterator[tuple[Run, Twins]]:
-    """A broker whose clock stands still, on a loop of its own; `run` waits for what runs there."""
+    """A broker with a stopped clock, on its own loop; `run` runs a coroutine there."""
     config = config_of(root, lanes=lanes)
     config.store.message_delay_level = "10m 20m 30m 1h"
     loop = asyncio.new_event_loop()

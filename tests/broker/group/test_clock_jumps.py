@@ -1,4 +1,4 @@
-"""Leases and silence go by a clock that nobody sets; the reference's go by the system's."""
+"""Leases and timeouts use the monotonic clock; the reference's use the system's clock."""
 
 from pathlib import Path
 from typing import Any

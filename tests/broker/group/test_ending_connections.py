@@ -1,4 +1,4 @@
-"""What a connection leaves behind is cleared away in pieces, however many end together."""
+"""The broker removes the members of closed connections in pieces, however many end together."""
 
 import itertools
 from pathlib import Path

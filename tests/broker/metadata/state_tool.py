@@ -72,7 +72,7 @@ def heartbeat(group: str) -> bytes:
 
 
 class Tool:
-    """A client of one broker, each request over its own connection's turn."""
+    """A client of one broker, with one connection."""
 
     def __init__(self, broker: Broker, client: RemotingClient) -> None:
         self.broker = broker

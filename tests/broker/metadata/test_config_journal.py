@@ -35,7 +35,7 @@ class Table:
         self.found = self.file.load()
 
     async def make(self, topic: str, queues: int = 1) -> None:
-        """Make or change a topic, as an answer would wait for it."""
+        """Create or change a topic, and wait for the file as an answer does."""
         self.topics.update(TopicConfig(topic_name=topic, write_queue_nums=queues))
         await self.file.changes.saved()
 
@@ -156,7 +156,7 @@ async def test_without_its_journal_the_file_says_what_it_holds(tmp_path: Path) -
 
 
 async def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
-    """A Java broker went on with the store: what it wrote is newer."""
+    """A Java broker has used the store since: the file that it wrote is newer."""
     await lived(tmp_path)
     path = tmp_path / "topics.json"
     stored = json.loads(path.read_text())

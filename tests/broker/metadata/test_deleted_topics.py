@@ -1,4 +1,4 @@
-"""A deleted topic stays deleted, whatever a kill leaves of its deletion."""
+"""A deleted topic stays deleted, also if a kill interrupts the deletion."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def noted(root: Path) -> list[str]:
 def test_the_disk_knows_of_a_deletion_before_anything_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a kill in between makes the topic anew of its messages, with other queues."""
+    """Otherwise a kill in between would bring the topic back, with other queues."""
     known: list[list[str]] = []
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 3) == 0

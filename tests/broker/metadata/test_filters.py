@@ -1,4 +1,4 @@
-"""Stored filters: the reference's file, versions, and when they die."""
+"""Stored filters: the reference's file, versions, and expiry."""
 
 import time
 from pathlib import Path

@@ -107,7 +107,7 @@ def test_a_torn_end_of_the_journal_of_offsets_is_no_damage(
 
 
 def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
-    """A Java broker went on with the store: what it wrote is newer."""
+    """A Java broker has used the store since: the file that it wrote is newer."""
     file, offsets = offset_file(tmp_path)
     acknowledge(file, offsets, "G", 1)
     file.replace()
@@ -146,7 +146,7 @@ def test_offsets_go_to_the_whole_file_where_the_journal_cannot_be_written(tmp_pa
 
 
 def test_the_write_after_a_failed_one_has_the_offsets_of_both(tmp_path: Path) -> None:
-    """The second write was once skipped as empty, and counted as a success."""
+    """An earlier version skipped the second write as empty, and counted it as a success."""
     file, offsets = offset_file(tmp_path)
     acknowledge(file, offsets, "G", 1)
     file.close()

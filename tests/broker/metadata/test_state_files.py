@@ -1,5 +1,5 @@
-"""What an answer promises is on disk before it leaves; what cannot be written is refused, kept,
-written later, and survives clean stops."""
+"""An acknowledged change is on disk before its answer leaves; a change that cannot be written is
+refused, kept, written later, and survives clean stops."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A bench of the processors."""
+"""Processors without a network."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pulls of what only the disk has: fetched by a thread, answered whole, in pieces where it must."""
+"""Pulls of messages that are not in memory: a thread reads them, and the answer is complete."""
 
 import asyncio
 import gc

@@ -17,7 +17,7 @@ from congreve.steps import at_once
 
 
 class Watch:
-    """What a pull processor would do, written down; `resumed` are those that were answered."""
+    """Records what a pull processor would do; `resumed` are the answered pulls."""
 
     def __init__(self) -> None:
         self.matching: set[HeldPull] = set()

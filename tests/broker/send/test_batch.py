@@ -1,4 +1,4 @@
-"""Batches: what a member may ask for, and that nothing is stored of one that breaks a rule."""
+"""Batches: what a member may contain; the broker stores nothing of a batch that breaks a rule."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def bench(tmp_path, connection):
 
 
 def refused(bench: Bench, body: bytes, **fields) -> RemotingCommand:
-    """The answer to a batch of which nothing may be stored."""
+    """The answer to a batch that the broker must not store."""
     end = bench.store.log.max_offset
     answer = bench.send(body, code=320, batch=True, **fields)
     assert bench.store.log.max_offset == end

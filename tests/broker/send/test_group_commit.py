@@ -1,4 +1,4 @@
-"""No answer says yes before its message is on disk."""
+"""No send succeeds before its message is on disk."""
 
 import asyncio
 import errno

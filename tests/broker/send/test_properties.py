@@ -1,4 +1,4 @@
-"""The compiled look at a send's properties against the codec that the Python handlers use."""
+"""The compiled check of a send's properties, compared with the codec of the Python handlers."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Replies: pushed to who asked, stored, and answered by what became of them."""
+"""Replies: pushed to the requester, stored, and answered with the result."""
 
 import asyncio
 from pathlib import Path

@@ -47,7 +47,7 @@ ENDS: dict[str, dict[str, str | None]] = {
 
 
 class TransactionPorts(Ports):
-    """Asks for transactions by either port."""
+    """Sends requests of transactions to both ports."""
 
     async def half(self, properties: str = PLAIN, body: bytes = b"body", **how) -> RemotingCommand:
         fields = {**SHORT, "i": properties, "f": "4" if "TRAN_MSG" in properties else "0"}
@@ -107,7 +107,7 @@ async def test_a_half_message_forged_inside_a_body_is_not_committed(tmp_path: Pa
 
 
 def told(answer: RemotingCommand) -> tuple[object, ...]:
-    """What must be the same by both ports."""
+    """What must be the same on both ports."""
     fields = {k: v for k, v in answer.ext_fields.items() if k not in ("msgId", "queueOffset")}
     return answer.code, re.sub(r"\d+", "N", answer.remark or ""), fields
 
@@ -166,7 +166,7 @@ async def test_a_committed_delay_and_a_copy_are_for_python(tmp_path: Path) -> No
 
 
 async def test_transactions_cross_segments_and_queue_files(tmp_path: Path) -> None:
-    """Small files, so that final message and op record meet every border."""
+    """Small files, so that final messages and op records cross every file boundary."""
     config = config_of(tmp_path)
     config.store.mapped_file_size_commit_log = 16 << 10
     config.store.mapped_file_size_consume_queue = 20 * 10

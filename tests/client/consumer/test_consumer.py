@@ -1,4 +1,4 @@
-"""The pull consumer, and what it makes of records."""
+"""The pull consumer and the messages that it returns."""
 
 import asyncio
 import zlib

@@ -1,4 +1,4 @@
-"""Listeners: what they get, what comes of what they return, in threads and in the event loop."""
+"""Listeners: their messages and the effects of their results, in threads and in the event loop."""
 
 import asyncio
 import contextvars
@@ -26,7 +26,7 @@ from congreve.remoting.messages.command import RemotingCommand
 
 
 class Seen:
-    """A listener that notes what it gets, and does as `then` says with it."""
+    """A listener that records its messages, and returns the result of `then`."""
 
     def __init__(self, then: Callable[[ReceivedMessage], ConsumeResult | None] | None = None):
         self.offsets: list[int] = []
@@ -125,7 +125,7 @@ async def test_what_cannot_be_sent_back_is_sent_anew_or_comes_again_here() -> No
 
 
 async def test_a_committed_message_that_is_sent_anew_is_no_half_message() -> None:
-    """Nobody would end it: it would be lost. The Java client drops TRAN_MSG, too."""
+    """No producer would end it, so it would be lost. The Java client drops TRAN_MSG, too."""
 
     def then(message: ReceivedMessage) -> None:
         raise RuntimeError("work failed")

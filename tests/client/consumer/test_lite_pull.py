@@ -1,4 +1,4 @@
-"""Polling: what was polled is done with at the next poll, and seeking goes where it is told."""
+"""Polling: a poll completes the messages of the previous one, and seek() sets the next offset."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Offsets that are kept twice at once: the newer ones stay."""
+"""Concurrent saves of offsets: the newer ones stay."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ class KilledError(Exception):
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """The next change of a name ends it, after so many that are made."""
+    """The process ends at the next rename after so many."""
     left = iter(range(step))
 
     def or_killed(change: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""A member of a group against a broker that answers as told."""
+"""A member of a group with a fake broker."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Log records: text for people, fields for programs, and no work where nobody listens."""
+"""Log records: text for people, fields for programs, and no work if the level is off."""
 
 import logging
 

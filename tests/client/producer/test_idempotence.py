@@ -12,7 +12,7 @@ from congreve.client.producer.idempotence import ClaimStore, Idempotence, RedisC
 
 
 class Redis:
-    """What RedisClaims needs of a client; its clock stands still."""
+    """The part of a client that RedisClaims needs; its clock is stopped."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}

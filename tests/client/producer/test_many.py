@@ -1,4 +1,4 @@
-"""send_many against brokers that answer as told; batches are taken apart by hand."""
+"""send_many with fake brokers; the test decodes batches by itself."""
 
 import struct
 from collections.abc import Iterator

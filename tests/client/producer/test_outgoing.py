@@ -1,4 +1,4 @@
-"""What is sent, taken apart by hand."""
+"""Outgoing messages, decoded by the test itself."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""The producer against brokers that answer as told."""
+"""The producer with fake brokers."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Requests and replies against a broker that relays as told."""
+"""Requests and replies with a fake broker that relays them."""
 
 import asyncio
 import zlib

@@ -1,4 +1,4 @@
-"""Transactions against a broker that answers as told."""
+"""Transactions with a fake broker."""
 
 import asyncio
 from collections.abc import Callable

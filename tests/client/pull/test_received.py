@@ -1,4 +1,4 @@
-"""Lazy messages say what the eager decoder says of the same bytes."""
+"""Lazy messages have the same fields as those of the eager decoder."""
 
 import zlib
 

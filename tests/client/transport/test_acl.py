@@ -1,4 +1,4 @@
-"""Signatures, computed a second time by hand."""
+"""Signatures, compared with values of openssl."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The latency table against the reference's numbers."""
+"""The latency table, compared with the reference's numbers."""
 
 import pytest
 from harness.fake_cluster import FakeCluster, refused, stored

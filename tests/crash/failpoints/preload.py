@@ -17,7 +17,7 @@ def compiled(folder: Path) -> Path:
 def environment(
     library: Path, root: Path, call: str, file: str, nth: int, does: str, times: int = 1
 ) -> dict[str, str]:
-    """What failpoints.c reads; its first lines say what each means."""
+    """The environment for failpoints.c, whose first lines explain each variable."""
     return {
         "LD_PRELOAD": str(library),
         "FAILPOINT_ROOT": str(root),

@@ -1,10 +1,10 @@
-"""A store's life in one process: put, flush, roll, stop.
+"""A store in one process: put, flush, roll, stop.
 
-It meets failpoints.c where that is preloaded, else the Failpoint of its last argument (JSON).
+failpoints.c injects faults if it is preloaded, else the Failpoint of the last argument (JSON) does.
 
-Prints `queue, queue offset, physical offset, number` of what may be called safe, and `state` with a
-number when a state file was replaced. Exits with 0 at its end, 3 when the store refused (and all
-that was acknowledged here is still served), 4 when it did not start, both with the reason.
+Prints `queue, queue offset, physical offset, number` of each acknowledged message, and `state` with
+a number when a state file was replaced. Exits with 0 at its end, 3 when the store refused a message
+(and still serves all acknowledged ones), 4 when it did not start, both with the reason.
 """
 
 import os
@@ -36,7 +36,7 @@ Line = tuple[int, int, int, int]
 
 
 def config_of(root: str) -> StoreConfig:
-    """Small files, quick checkpoints and queue flushes: every step comes often."""
+    """Small files, frequent checkpoints and queue flushes, so that every step happens often."""
     return StoreConfig(
         root_dir=root,
         mapped_file_size_commit_log=64 << 10,
@@ -104,7 +104,7 @@ def live(store: MessageStore, state: StateFile, first: int) -> str | None:
             assert_served(store, acknowledged)
             reason = store.check_writable()
             if reason is not None:
-                # For good: what the disk has is not known, so a second try must not succeed.
+                # Final: what is on disk is unknown, so a second attempt must not succeed.
                 assert put_some(store, number, 1) == []
                 return reason
         number += count
@@ -122,7 +122,7 @@ def main(root: str, first: int, backend: str, failpoint: str | None = None) -> i
         files = FaultyFileSystem(DISK, point, end=partial(os._exit, 9))
     state = StateFile(str(Path(root) / "config" / "state.json"), files=files)
     try:
-        # How full the machine's disk is must not end a run.
+        # A full disk of the machine must not end a run.
         with MessageStore(
             config_of(root), backend=backend_of(backend), files=files, disk_use=lambda _: 0.5
         ) as store:

@@ -1,4 +1,4 @@
-"""Requests that change what a broker and a name server know besides messages."""
+"""Requests that change the state of a broker and a name server, except messages."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class StateRequests(Requests):
             self._members.append(group)
 
     def join_with_filter(self) -> None:
-        """A heartbeat with SQL92; names that are none are the broker's to refuse or to keep."""
+        """A heartbeat with SQL92; the broker may refuse or keep invalid names."""
         group = self._hostile() if self._chance.random() < 0.5 else f"Filter-{self._name}"
         topic = self._hostile() if self._chance.random() < 0.5 else SHARED
         subscription = {
@@ -211,7 +211,7 @@ class StateRequests(Requests):
                     register.refused(value)
 
     def reset_offsets(self) -> None:
-        """Members are told; the table follows when they commit, which these do not."""
+        """The broker notifies members; its table changes when they commit, which these do not."""
         if not self._members:
             return
         group = self._chance.choice(self._members)
@@ -221,7 +221,7 @@ class StateRequests(Requests):
         self._session.call("reset offsets", codes.INVOKE_BROKER_TO_RESET_OFFSET, fields)
 
     def lock(self) -> None:
-        """Locks are of one life; whether it holds this one is checked at once."""
+        """A restart drops locks, so the test checks at once whether the client holds this one."""
         queue = {"topic": SHARED, "brokerName": "broker-a", "queueId": 0}
         body = {"consumerGroup": f"Lock-{self._name}", "clientId": self._name, "mqSet": [queue]}
         answer = self._session.call("lock", codes.LOCK_BATCH_MQ, {}, json.dumps(body).encode())

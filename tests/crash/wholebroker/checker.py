@@ -1,4 +1,4 @@
-"""Holds what a broker has after a kill against what its clients were told before."""
+"""Compares a broker's state after a kill with the answers that its clients got before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stored:
 
 @dataclass
 class Found:
-    """A broker's state as it answers for it; `records` by topic, each queue in order."""
+    """A broker's state, read by requests; `records` by topic, each queue in order."""
 
     values: dict[Key, Value] = field(default_factory=dict)
     records: dict[str, list[Stored]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Found:
 
 
 def broken(history: History, found: Found, *, final: bool = False) -> list[str]:
-    """Promises that were broken, in words; `final` when all that was to come later has come."""
+    """The violations, as text; `final` after all later deliveries have happened."""
     wrong = [*history.faults, *found.faults]
     wrong += _gaps(found)
     for key, register in history.registers.items():
@@ -65,7 +65,7 @@ def broken(history: History, found: Found, *, final: bool = False) -> list[str]:
 
 
 def _is_of_a_deleted_topic(key: Key, history: History, found: Found) -> bool:
-    """Whether it is an offset that a half-done deletion left: a new topic would begin there."""
+    """Whether an unfinished deletion left this offset: a new topic would begin there."""
     if key[0] != "offset":
         return False
     topic = ("topic", str(key[1]))
@@ -104,7 +104,7 @@ def _gaps(found: Found) -> list[str]:
 
 
 def take_over(history: History, found: Found) -> None:
-    """What got no answer was done or not: from now on it is what was found."""
+    """A request without an answer may be done or not: from now on the found state counts."""
     for key, register in list(history.registers.items()):
         gone = key[0] == "topic" and found.values.get(key, ABSENT) is ABSENT
         if gone and register.settled is not ABSENT:

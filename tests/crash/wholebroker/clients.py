@@ -1,4 +1,4 @@
-"""Clients that do anything at random until their broker is gone."""
+"""Clients that send random requests until their broker has gone."""
 
 from __future__ import annotations
 

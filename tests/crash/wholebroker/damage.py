@@ -1,4 +1,4 @@
-"""Ways to spoil a state file: cut, flipped bits, texts that nothing here ever writes."""
+"""Ways to damage a state file: cuts, flipped bits, texts that no program here writes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def flipped(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[st
 def damages(
     name: str, text: bytes, chance: random.Random, times: int
 ) -> Iterator[tuple[str, bytes]]:
-    """What happens to one file: all texts, and so many cuts and bits."""
+    """The damages of one file: all texts, and so many cuts and bits."""
     yield from TEXTS.items()
     yield from shaped(name)
     yield from cut(text, chance, times)

@@ -1,4 +1,4 @@
-"""What clients asked a broker for and what it answered: the promises that a kill must not break.
+"""The requests of clients and the broker's answers, to which its state after a kill must conform.
 
 Each name of a thing and each number of a message belongs to one client, so nothing here is locked.
 """
@@ -22,7 +22,7 @@ Value = tuple[int, ...] | int | str | None
 
 @dataclass
 class Register:
-    """One value of the broker's state, and what it may have become."""
+    """One value of the broker's state, and its possible values."""
 
     settled: Value = ABSENT
     open: list[Value] = field(default_factory=list)  # asked for, without an answer so far
@@ -71,7 +71,7 @@ class Copies:
 
 
 class History:
-    """All that clients of one broker and its name server were told."""
+    """All answers to the clients of one broker and its name server."""
 
     def __init__(self) -> None:
         self.registers: dict[Key, Register] = {}

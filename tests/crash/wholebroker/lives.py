@@ -1,4 +1,4 @@
-"""A broker and its name server as processes, which end in all the ways that processes do."""
+"""A broker and its name server as processes, which end in different ways."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INTERVALS = {
 
 
 class Lives:
-    """The lives of one broker, on one store, and all that its clients were told."""
+    """The successive processes of one broker on one store, and the history of its clients."""
 
     def __init__(self, folder: Path, backend: str, policy: str, seed: int) -> None:
         self.history = History()
@@ -160,7 +160,7 @@ class Lives:
         return read_all(self.broker.address, self.namesrv.address, self.history)
 
     def start_and_check(self) -> list[str]:
-        """The promises that are broken; the next check goes on from what is found now."""
+        """The violations; the next check starts from the state that is found now."""
         self.broker.start()
         found = self.read()
         wrong = broken(self.history, found)
@@ -170,7 +170,7 @@ class Lives:
         return wrong
 
     def settle_and_stop(self) -> list[str]:
-        """Everything that is to come has come; then a clean stop, and a store that is whole."""
+        """Wait for all deliveries, stop the broker, and verify the store."""
         self._wait_for_all()
         found = self.read()
         wrong = broken(self.history, found, final=True)

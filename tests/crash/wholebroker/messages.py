@@ -1,4 +1,4 @@
-"""Requests that put messages into a broker's log, in every way that there is."""
+"""Requests that store messages in a broker's log, in every possible way."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def unique_key(number: int) -> str:
 
 
 def serve(history: History, wire: Wire, request: Answer) -> None:
-    """What a client does when the broker asks: end a transaction, take a reply."""
+    """Answers requests of the broker: ends a transaction, receives a reply."""
     if request.code == CHECK_TRANSACTION_STATE:
         ((_, body),) = record_bodies(request.body)
         fields = request.fields
@@ -135,7 +135,7 @@ class MessageRequests(Requests):
         self._send_all("send that makes a topic", topic, self._chance.randrange(1, 4))
 
     def send_to_own_topic(self) -> None:
-        """Of a topic that may be gone, and is made by no send."""
+        """To a topic that may be deleted, and that no send creates."""
         topic = self._chance.choice(self._own_topics)
         self._send_all("send to a topic of its own", topic, 3, template="no-template", queues=1)
 
@@ -312,7 +312,7 @@ class MessageRequests(Requests):
             copies.at_once = True
 
     def reply(self) -> None:
-        """To itself: a reply is pushed to who asked, and stored."""
+        """To itself: the broker pushes a reply to the requester, and stores it."""
         number = self._history.next_number()
         copies = self._history.message(REPLY_TOPIC, number)
         copies.ask()
@@ -328,7 +328,7 @@ class MessageRequests(Requests):
     # --- reading
 
     def pull(self) -> None:
-        """Held for a while where there is nothing; what comes must be what was sent."""
+        """The broker may hold it for a while; the received messages must be the sent ones."""
         queue_id = self._chance.randrange(QUEUES)
         group = f"Pull-{self._name}"
         committed = self._history.register("offset", SHARED, group, queue_id)

@@ -22,7 +22,7 @@ INDEX_CATCHES_UP_S = 60
 
 
 def read_all(broker: str, namesrv: str, history: History) -> Found:
-    """What the broker and its name server answer for everything that clients asked for."""
+    """Read the broker's and the name server's state of everything that clients changed."""
     found = read_broker(broker, history)
     with Wire(namesrv, timeout_s=30) as wire:
         answer = wire.call(codes.GET_KVLIST_BY_NAMESPACE, {"namespace": NAMESPACE})

@@ -1,4 +1,4 @@
-"""A connection that notes answers and serves what the broker asks for in between."""
+"""A connection that records answers and serves requests of the broker in between."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Session:
         return [answers[opaque] for opaque in opaques]
 
     def serve_for(self, seconds: float) -> None:
-        """Only do what the broker asks for."""
+        """Only serve requests of the broker."""
         self.wire.set_timeout(seconds)
         try:
             while True:

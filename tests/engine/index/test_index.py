@@ -1,4 +1,4 @@
-"""The key index: files byte for byte as the reference writes them, and what is found by key."""
+"""The key index: the same bytes as the reference's files, and queries by key."""
 
 import json
 import time
@@ -229,7 +229,7 @@ def test_a_missing_index_is_built_from_the_log(tmp_path: Path) -> None:
 
 
 def test_every_message_is_indexed_while_the_log_grows(shelf: Shelf) -> None:
-    """The thread meets the writer in the middle of a segment, again and again."""
+    """The thread catches up with the writer in the middle of a segment, again and again."""
     for i in range(5_000):
         shelf.put(b"x", KEYS=f"key{i}")
         if i % 500 == 0:
@@ -319,7 +319,7 @@ def test_a_file_finds_what_a_look_at_all_puts_finds(
     begin: int,
     length: int,
 ) -> None:
-    """Whatever clocks do and however keys share slots: no entry is missed, none of other keys."""
+    """For any clocks and shared slots, queries find every entry, and none of other keys."""
     path = tmp_path_factory.mktemp("index") / "20231114221320456"
     file = IndexFile(str(path), 3, 50, create=True)
     for number, (hashed, when) in enumerate(puts):

@@ -1,4 +1,4 @@
-"""Opening a log that something happened to, and cutting it where recovery says."""
+"""Opening a damaged log, and truncating it where recovery says."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""When ASYNC_FLUSH goes to the disk."""
+"""When ASYNC_FLUSH flushes."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Segments made ahead, and expired ones that become new: old bytes never come back."""
+"""Segments created ahead, and recycled ones: old bytes never come back."""
 
 import logging
 import os
@@ -112,7 +112,7 @@ def test_a_segment_cannot_replace_one_of_the_log(tmp_path: Path) -> None:
 
 
 def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -> None:
-    """To sync a folder takes as long as the disk wants: not the appending thread's time."""
+    """A sync of a folder may take long, so the appending thread must not do it."""
     (tmp_path / "commitlog").mkdir()
     path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
     preparation = preparation_in(tmp_path)
@@ -124,7 +124,7 @@ def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -
 
 
 def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
-    """A segment is full before zeros that began at its half are there."""
+    """A segment is full before the zeros that were requested at its half are written."""
     size = 64 << 20
     log = CommitLog(str(tmp_path / "commitlog"), size, MmapBackend(prewrites=True), ManualClock(1))
     log.load()
@@ -135,7 +135,7 @@ def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> 
 
 
 class SlowSegment:
-    """Whoever closes the preparation does so while the first zeros are on their way."""
+    """The preparation is closed while the first zeros are being written."""
 
     def __init__(self) -> None:
         self.preparation: SegmentPreparation | None = None
@@ -227,7 +227,7 @@ def test_an_empty_segment_behind_the_end_is_not_reported_as_torn(
 
 
 def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> None:
-    """Ten times round, killed in between: what recovery finds is what was written last."""
+    """Ten rounds of recycling, with kills in between: recovery finds the latest bytes."""
     config = StoreConfig(
         root_dir=str(tmp_path / "store"),
         mapped_file_size_commit_log=SEGMENT,

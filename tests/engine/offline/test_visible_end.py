@@ -1,4 +1,4 @@
-"""What a reader sees of a store that a broker is writing: whole messages, and no holes."""
+"""A reader of a store that a broker is writing sees complete messages, and no holes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_records_that_are_still_to_be_written_are_not_there_yet(
     lock.acquire()
     assert ends(store) == [60, 60]
     lock.release()
-    assert ends(store) == [100, 100]  # nobody is going to write them: readers say so
+    assert ends(store) == [100, 100]  # no broker is going to write them: readers report it
 
 
 def test_a_write_that_ended_before_the_one_in_front_of_it_is_waited_for(store: Path) -> None:

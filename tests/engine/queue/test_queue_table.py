@@ -123,7 +123,7 @@ def test_loading_keeps_no_file_mapped(tmp_path):
 
 
 def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
-    """Ten thousand syncs one by one took a stop seconds."""
+    """With ten thousand single syncs a stop took seconds."""
     table = QueueTable(tmp_path, 4000)
     for queue_id in range(GROUP_SYNC_AT + 1):
         table.get("T", queue_id).append(0, 100 * queue_id, 100, 1)
@@ -137,7 +137,7 @@ def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
 
 
 def test_queues_beyond_the_budget_give_their_mapping_back(tmp_path: Path) -> None:
-    """65,536 queues that keep theirs are all that a process may map."""
+    """65,536 mapped queues would use every mapping that a process may have."""
     before = maps_in_use()
     table = QueueTable(tmp_path, 4000, mapping_limit=10, writable_limit=20)
     for turn in range(3):

@@ -1,4 +1,4 @@
-"""Looks into a queue: each status of the reference, limits, filters, what is never served."""
+"""Reads from a queue: each status of the reference, limits, filters, what is never served."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_tags_choose_and_a_queue_without_them_says_so(shelf: Shelf) -> None:
 
 
 def test_a_rare_tag_among_thousands_costs_one_look(shelf: Shelf) -> None:
-    """D20: the reference looks at 800 entries of one file and asks to come again."""
+    """D20: the reference reads 800 entries of one file and makes the client pull again."""
     for i in range(3_000):
         shelf.put(b"%d" % i, "rare" if i == 2_999 else "common")
     found = shelf.reader.get(shelf.queue, 0, 32, frozenset({string_hash("rare")}))
@@ -143,7 +143,7 @@ def test_entries_of_a_deleted_segment_are_skipped(shelf: Shelf) -> None:
 
 
 def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
-    """One header that does not match its entry must not skip what the log still has behind it."""
+    """A header that does not match its entry must not skip the messages behind it."""
     for i in range(6):
         shelf.put(b"%d" % i)
     with Path(shelf.log.segments[0].path).open("r+b") as log:
@@ -154,7 +154,7 @@ def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
 
 
 def test_a_gap_in_the_queue_offsets_costs_no_message(shelf: Shelf) -> None:
-    """D8: a gap is filled, and its filler names physical offset 0, where the log may still be."""
+    """D8: a gap has filler entries with physical offset 0, which may still be in the log."""
     shelf.put(b"0")
     shelf.queue.fill_to(5)
     shelf.put(b"1")

@@ -1,4 +1,4 @@
-"""What a store is after stops of every kind, and after damage."""
+"""A store after stops of every kind, and after damage."""
 
 import json
 import logging
@@ -258,7 +258,7 @@ def test_queues_ahead_of_the_log_are_cut_back(tmp_path: Path) -> None:
 def test_queues_without_their_log_keep_the_store_from_starting(
     tmp_path: Path, is_made_anew: bool
 ) -> None:
-    """Its folder may not be mounted: the queues of what is in there must not be deleted."""
+    """The log's folder may not be mounted: its queues must not be deleted."""
     bodies = fill(tmp_path, 30)
     log = tmp_path / "commitlog"
     log.rename(tmp_path / "away")

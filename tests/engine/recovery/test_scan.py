@@ -1,4 +1,4 @@
-"""The walk over the log, against a store whose files the reference confirmed byte for byte."""
+"""The scan of the log, compared with a store whose files the reference confirmed byte for byte."""
 
 import json
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def test_resync_finds_the_next_record_that_names_its_own_place() -> None:
     log = bytearray(records(b"a", b"b", b"c").ljust(SEGMENT, b"\0"))
     size = len(records(b"a"))
     log[10] ^= 1
-    copy = bytes(log[size : 2 * size])  # a record of elsewhere in a body is no record here
+    copy = bytes(log[size : 2 * size])  # a record from elsewhere inside a body is not a record
     log[3 * size : 4 * size] = copy
     scanner = LogScanner()
     assert scanner.scan(log, 0, 0) == scan.BAD

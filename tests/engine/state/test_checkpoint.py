@@ -1,4 +1,4 @@
-"""Checkpoints, in the reference's form and in ours."""
+"""Checkpoints, in the reference's format and in Congreve's."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was dealt with is known exactly, also where the clock goes back."""
+"""The cursor knows exactly which entries are done, also if the clock goes back."""
 
 import numpy
 from hypothesis import given

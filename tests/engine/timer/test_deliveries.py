@@ -1,4 +1,4 @@
-"""What was delivered is read from the log: exactly that, whatever else lies there."""
+"""The deliveries are read from the log: exactly those, whatever else it contains."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs and memory come out as one sorted stream, whatever the blocks and pauses."""
+"""Runs and memory are merged into one sorted stream, for any blocks and pauses."""
 
 import numpy
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which timed messages are due survives everything: runs, merges, crashes, a clock set back."""
+"""The index of timed messages survives runs, merges, crashes, and a clock that is set back."""
 
 import random
 import shutil
@@ -59,7 +59,7 @@ class Bench:
         self.store.close()
 
     def crash(self) -> None:
-        """The process is gone: what it wrote is there, what it had to say is not."""
+        """The process was killed: its written files remain, its state in memory does not."""
         self.store.close()
 
     def park(self, *delays: int) -> list[tuple[int, int]]:
@@ -76,7 +76,7 @@ class Bench:
             self.index.work_now()
 
     def take(self, limit: int = 1_000_000, dealt_with: int | None = None) -> list[tuple[int, int]]:
-        """Due entries, all or some of which are dealt with."""
+        """Due entries, of which all or some are marked as done."""
         self.ingest()
         rows = self.index.take(self.clock.now(), limit)
         count = len(rows) if dealt_with is None else min(dealt_with, len(rows))

@@ -1,4 +1,4 @@
-"""Parked messages move to their queues: in order, whole, once, and past whatever is damaged."""
+"""Parked messages move to their queues: in order, complete, once, and damaged ones are skipped."""
 
 import shutil
 from array import array

@@ -10,7 +10,7 @@ from harness.drivers import Driver, Json, body
 
 
 def received(java: Driver, cluster: Cluster, topic: str, count: int) -> list[Json]:
-    """The topic's messages as the Java client sees them, as soon as they are so many."""
+    """The topic's messages as the Java client reads them, once there are so many."""
     deadline = time.monotonic() + 60
     while True:
         got = java.call("drain", namesrv=cluster.namesrv.address, topics=[topic])["messages"]
@@ -49,7 +49,7 @@ def test_two_go_consumers_share_a_topic(
 ) -> None:
     where = {"namesrv": cluster.namesrv.address, "topic": topic}
     go.call("consumerStart", id=topic, group=f"group-{topic}", instances=2, **where)
-    # The Go client tells nobody what it holds: the broker is asked who is there.
+    # The Go client does not report its queues, so the test asks the broker for the members.
     deadline = time.monotonic() + 60
     while (
         java.mqadmin(
@@ -64,7 +64,7 @@ def test_two_go_consumers_share_a_topic(
     seen = go.call("consumerWait", id=topic, expected=200, timeoutMs=60_000, quietMs=1500)
     go.call("consumerStop", id=topic)
     assert seen["distinct"] == 200, seen
-    # At least once: a message may come twice while the two settle who has which queue.
+    # At least once: a message may come twice while the two divide the queues.
     assert seen["total"] >= 400, seen
 
 

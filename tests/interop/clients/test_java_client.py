@@ -176,7 +176,7 @@ def test_long_polling_answers_at_once_and_not_before(
         **{"rounds": 10, "pauseMs": 60},
     )
     assert got["early"] == 0
-    # The reference looks into held pulls each 5 s: without wake-ups by arrivals most wait so long.
+    # The reference checks held pulls every 5 s: without wake-ups by arrivals most wait so long.
     assert median(got["latenciesMs"]) < 4_000
 
 

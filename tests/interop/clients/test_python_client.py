@@ -207,7 +207,7 @@ async def test_members_share_the_queues_and_lose_nothing(cluster: Cluster, topic
         await eaters.ended()
         assert sorted(eaters.bodies()) == sorted([*(b"%d" % i for i in range(200)), b"last"])
         assert len({consumer for consumer, _ in eaters.eaten}) == 2
-        # All of it was committed: a new member finds nothing left.
+        # All offsets were committed: a new member finds no message.
         async with PushConsumer(namesrv, **settings) as again:
             for queue in queues_of(again, topic):
                 assert await again.committed(queue) == await again.max_offset(queue)
@@ -229,7 +229,7 @@ async def test_python_and_java_members_share_one_group(
     settings = {"group": group, "topics": {topic: "*"}, "consume_from": ConsumeFrom.FIRST_OFFSET}
     try:
         async with PushConsumer(namesrv, **settings) as python, asyncio.timeout(2 * EVENTUALLY_S):
-            # The shares change hands one queue at a time: they must be seen to rest.
+            # The shares change one queue at a time: wait until they are stable.
             rested = 0
             while rested < 10:
                 ours = [queue.queue_id for queue in queues_of(python, topic)]

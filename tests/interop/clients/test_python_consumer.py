@@ -1,4 +1,4 @@
-"""Our consumers beside those of Java and Go, asked by mqadmin, on brokers that come and go."""
+"""The Python consumers with those of Java and Go, with mqadmin, and with brokers that restart."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_java_and_go_and_python_share_one_group(
             ours = {queue.queue_id for queue in python.assigned if queue.topic == topic}
             return bool(held and ours) and not ours & set(held) and len(ours) + len(held) < 4
 
-        # The Go client tells nobody what it holds: it has the rest when the others are at rest.
+        # The Go client does not report its queues: it has the rest once the others are stable.
         rested = 0
         async with asyncio.timeout(EVENTUALLY_S):
             while rested < 20:
@@ -154,7 +154,7 @@ async def test_java_and_go_and_python_share_one_group(
 
         await eventually(all_are_there)
         await asyncio.sleep(0.5)
-        # Before anybody leaves: queues that change hands may bring a message twice.
+        # Before a member leaves: a queue that changes its member may deliver a message twice.
         totals = [await asyncio.to_thread(taken_elsewhere), counted.bodies.total()]
     reports = [driver.call("consumerStop", id=group) for driver in (java, go)]
     assert all(int(each["total"]) for each in reports), reports

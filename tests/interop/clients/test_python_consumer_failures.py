@@ -1,6 +1,6 @@
-"""Our consumers while brokers and name servers restart, hang or die, and members come and go.
+"""The Python consumers while servers restart, hang or are killed, and members join and leave.
 
-At least once: whatever was acknowledged to a producer comes to the group, however often.
+At least once: each acknowledged message reaches the group, perhaps several times.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rig:
         self.topic = ""
 
     def new_topic(self) -> None:
-        """From now on a topic that nobody has used."""
+        """Use a new topic from now on."""
         self.topic = f"rig-{uuid.uuid4().hex[:8]}"
         asyncio.run(self._create_topic())
 
@@ -96,7 +96,7 @@ def rig(started: Rig) -> Rig:
 
 
 class Traffic:
-    """Sends without end until told, and counts what was acknowledged and what came."""
+    """Sends until it is stopped, and counts acknowledged and received messages."""
 
     def __init__(self, rig: Rig, pause_s: float = 0.002) -> None:
         self._rig = rig

@@ -1,7 +1,7 @@
-"""Our clients where one of two brokers refuses everything or hangs; the other is a real one.
+"""The Python clients if one of two brokers refuses everything or hangs; the other is a real one.
 
-The moody one is registered at the name server like any other, so that half of all messages and
-half of all queues are its.
+The moody one is registered at the name server like any other, so half of all messages and queues
+belong to it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUICK = ConsumerSettings(pause_after_error_s=0.05, rebalance_s=0.5, commit_s=0.3
 
 
 class Moody:
-    """Refuses sends and pulls with `code`, and offsets where that is told; None: says nothing."""
+    """Refuses sends and pulls with `code`, and offsets if chosen; None: it does not answer."""
 
     def __init__(self) -> None:
         self.code: int | None = 0
@@ -73,7 +73,7 @@ class Scene:
         self.topic = topic
 
     async def read(self, expected: int) -> Counter[bytes]:
-        """What a new group reads, when so many different bodies came."""
+        """Everything that a new group reads, once it has so many different bodies."""
         came: Counter[bytes] = Counter()
 
         async def listener(message: ReceivedMessage) -> None:

@@ -1,4 +1,4 @@
-"""Our producer with both brokers; what it sent is read by the Java client and mqadmin."""
+"""The Python producer with both brokers; the Java client and mqadmin read its messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHECKS = {"transactionCheckInterval": "500", "transactionTimeOut": "300"}
 
 @dataclass
 class Place:
-    """A broker with a topic on it, and who looks at what is there."""
+    """A broker with a topic, and the tools that read it."""
 
     cluster: Cluster
     java: Driver
@@ -60,7 +60,7 @@ class Place:
         return messages
 
     async def drain_until(self, count: int, topic: str | None = None) -> list[Json]:
-        """What is there, as soon as it is so many messages."""
+        """The messages, once there are so many."""
         deadline = time.monotonic() + EVENTUALLY_S
         while len(found := self.drain(topic)) < count and time.monotonic() < deadline:
             await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""What is refused to consumers, with the reference's codes, and what their requests may hold."""
+"""Refused requests of consumers, with the reference's codes, and the limits of requests."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_body_that_cannot_be_read_leaves_the_connection_as_it_was(
 def test_counts_and_times_that_make_no_sense_do_no_harm(
     kind: str, cluster: Cluster, filled: str
 ) -> None:
-    # At these two the reference throws.
+    # For these two the reference throws an exception.
     thrown_at = ("-1", str(2**31 - 1)) if kind == "congreve" else ()
     with Wire(cluster.broker.address) as wire:
         for count in ("0", "10000", *thrown_at):

@@ -1,4 +1,4 @@
-"""A broker that goes in the middle of each kind of consuming, and comes back."""
+"""A broker that ends during each kind of consuming, and comes back."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_after_a_kill_every_kind_of_consumer_goes_on_and_what_was_sent_back_come
 
 
 def await_all_members(client: Driver, consumers: str, count: int) -> None:
-    """Until each has so many: the first to have all of them is no sign that the other has."""
+    """Wait until each member has so many."""
     now: Json = {"expected": 0, "timeoutMs": 0, "quietMs": 0}
 
     def each_has_enough() -> str:
@@ -72,7 +72,7 @@ def await_all_members(client: Driver, consumers: str, count: int) -> None:
 
 
 def send_back(fragile: Cluster, java: Driver) -> str:
-    """Four messages that a consumer did not take wait for their first retry; its id."""
+    """Four messages that a consumer refused wait for their first retry; the consumer's id."""
     topic = f"returned-{uuid.uuid4().hex[:8]}"
     fragile.create_topic(java, topic, queues=4)
     where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}

@@ -21,7 +21,7 @@ WAIT: Json = {"timeoutMs": 60_000, "quietMs": 200}
 
 @dataclass
 class Group:
-    """A group of one topic, and what can be done with it."""
+    """A group of one topic, with its operations."""
 
     java: Driver
     cluster: Cluster
@@ -70,7 +70,7 @@ def group(java: Driver, cluster: Cluster, topic: str) -> Group:
 
 @pytest.fixture
 def consumed(group: Group) -> Group:
-    """SENT messages, all consumed; nobody is there now."""
+    """SENT messages, all consumed; the group has no members now."""
     group.send()
     group.start()
     assert group.wait()["distinct"] == SENT
@@ -80,7 +80,7 @@ def consumed(group: Group) -> Group:
 
 @pytest.fixture
 def online(group: Group) -> Iterator[Group]:
-    """SENT messages, all consumed by the one member that is there."""
+    """SENT messages, all consumed by the only member."""
     group.send()
     group.start(hasty=True)
     assert group.wait()["distinct"] == SENT

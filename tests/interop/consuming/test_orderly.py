@@ -20,7 +20,7 @@ QUEUES = 4
 ROUNDS_SHARE = 15  # of --kill-rounds: a round takes seconds
 SEND_PAUSE_S = 0.01
 END_LIMIT_S = 120.0
-# The reference's own times, shorter: a member believes in its locks for half of their life.
+# Shorter times than the reference's: a member relies on a lock for half of its lifetime.
 LEASE_MS = 4_000
 MEMBER_TIMES = (
     "-Drocketmq.client.rebalance.lockInterval=500",
@@ -32,7 +32,7 @@ BROKER_TIME = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LEASE_MS}"
 
 
 class Sender(threading.Thread):
-    """Numbers 0, 1, 2... into each queue, as long as it is wanted."""
+    """Sends the numbers 0, 1, 2... to each queue until it is stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         super().__init__()

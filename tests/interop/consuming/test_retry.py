@@ -24,7 +24,7 @@ QUIET_MS = 1_500
 def quick(
     kind: str, namesrv: servers.Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """A broker whose retries do not take hours."""
+    """A broker with short retries."""
     broker = servers.broker(
         *(kind, tmp_path_factory.mktemp("retries"), namesrv.address),
         broker_name="broker-retries",
@@ -64,7 +64,7 @@ def dead_letters(java: Driver, quick: Cluster, group: str, count: int) -> list[J
 
 
 def assert_retried(attempts: list[Json], topic: str, number: int) -> None:
-    """Every attempt of one message under its own topic, and each as late as its level says."""
+    """Every attempt of one message has its own topic, and arrives after the delay of its level."""
     mine = [one for one in attempts if one["number"] == number]
     assert [one["reconsumeTimes"] for one in mine] == list(range(ATTEMPTS))
     for one in mine:

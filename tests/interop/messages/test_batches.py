@@ -1,4 +1,4 @@
-"""Batches: what a broker takes of them, and what is left of one when it goes away meanwhile."""
+"""Batches: which ones a broker accepts, and what it stores of one if it is stopped meanwhile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MALFORMED = {
     "a negative length": GOOD[:16] + b"\xff" * 4 + GOOD[20:],
     "a body over the member": GOOD[:16] + struct.pack(">i", 1 << 20) + GOOD[20:],
 }
-# The reference's broker would store these: it looks at no size, and leaves the rules to clients.
+# The reference's broker would store these: it checks no size, and leaves the rules to clients.
 SPOILT = {
     "a size over the body's": b"\x7f" + GOOD[1:],
     "a negative size": b"\xff" * 4 + GOOD[4:],

@@ -32,7 +32,7 @@ class Delays(ReplaceableBroker):
     topic: str = field(default_factory=lambda: f"delays-{uuid.uuid4().hex[:8]}")
 
     def send(self, levels: list[int], first: int = 0) -> list[Json]:
-        """One message for each level; what was sent with what its sender was told."""
+        """Send one message for each level; returns the messages and the answers."""
         messages = [
             message(
                 self.topic,
@@ -50,7 +50,7 @@ class Delays(ReplaceableBroker):
         return [{**sent, **result} for sent, result in zip(messages, results, strict=True)]
 
     def delivered(self, wanted: int, timeout_s: float = 90.0) -> list[Json]:
-        """What the topic holds once it holds so many."""
+        """The messages of the topic, once there are so many."""
         deadline = time.monotonic() + timeout_s
         while True:
             found: list[Json] = self.call("drain", topics=[self.topic])["messages"]
@@ -77,7 +77,7 @@ def number_of(one: Json) -> int:
 
 
 def assert_whole(sent: list[Json], delivered: list[Json], *, doubles: bool = False) -> None:
-    """Each came with all that it was sent with, and not before its time."""
+    """Each message arrived with all its fields, and not before its time."""
     by_number = {number_of(one): one for one in sent}
     numbers = [number_of(one) for one in delivered]
     assert set(numbers) == set(by_number)
@@ -98,7 +98,7 @@ def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays:
     delays.start(kind)
     delays.create_topics(delays.topic)
     chance = random.Random(5)
-    # Level 99 is taken for the highest there is.
+    # Level 99 counts as the highest level.
     sent = delays.send([chance.choice((1, 2, 3, 99)) for _ in range(120)])
     delivered = delays.delivered(120)
     assert_whole(sent, delivered)
@@ -152,7 +152,7 @@ def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Dela
     delays.send([2, 2, 4])
     delays.end("stop")
     delays.start(kind, messageDelayLevel="1s 1s")
-    # Of two queues: which of the two comes first is the client's chance.
+    # They are in two queues, so they may arrive in any order.
     assert sorted(number_of(one) for one in delays.delivered(2)) == [0, 1]
     time.sleep(2.5)
     assert len(delays.delivered(2)) == 2

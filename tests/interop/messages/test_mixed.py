@@ -1,4 +1,4 @@
-"""Half of a cluster is ours: the Java broker with our name server, our broker with Java's."""
+"""Mixed clusters: Java broker with Congreve's name server, and Congreve's broker with Java's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_broker_registers_at_the_other_name_server(
             "load", namesrv=namesrv.address, topic="mixed", mode="sync", count=40, size=20
         )
         assert sent["ok"] == 40
-        # A topic that nobody created: made from the template, and registered at once.
+        # A topic that does not exist: created from the template, and registered at once.
         java.call("load", namesrv=namesrv.address, topic="automatic", mode="sync", count=4, size=9)
         got = java.call("drain", namesrv=namesrv.address, topics=["mixed", "automatic"])
         assert len(got["messages"]) == 44

@@ -1,7 +1,7 @@
-"""What a consumer gets is field by field what it gets from 4.9.4, whatever way the message went.
+"""A consumer gets the same fields as from 4.9.4, for every kind of message.
 
-The same requests go to a broker of each kind. Ids, times and addresses are left out of the
-comparison, or named by what they stand for.
+The tests send the same requests to a broker of each kind. The comparison leaves out ids, times and
+addresses, or replaces them by placeholders.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Stage:
         assert answer.code == 0, answer
 
     def join(self) -> None:
-        """As a producer, who is asked about transactions and gets replies."""
+        """Register as a producer, which gets checks of transactions and replies."""
         groups = [{"groupName": self.group}]
         client = {"clientID": self.group, "consumerDataSet": [], "producerDataSet": groups}
         assert self.wire.call(HEART_BEAT, {}, json.dumps(client).encode()).code == 0
@@ -205,7 +205,7 @@ def dead_at_once(stage: Stage) -> list[Fields]:
 
 
 def sent_to_the_retry_topic(stage: Stage) -> list[Fields]:
-    """As a Java client does that fails to send back, and one that consumes in order."""
+    """Send a message to the retry topic, as a Java client does after a failed send-back."""
     stage.send(SENT)
     stage.send_back(stage.pulled(1)[0])
     topic = f"%RETRY%{stage.group}"

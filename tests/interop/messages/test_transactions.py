@@ -22,7 +22,7 @@ GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 @dataclass
 class Transacting(ReplaceableBroker):
-    """A topic, the broker that has it, and producers of one group."""
+    """A topic, its broker, and producers of one group."""
 
     SETTINGS: ClassVar = {"transactionCheckInterval": "700", "transactionTimeOut": "500"}
 
@@ -164,7 +164,7 @@ def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, ki
 
 
 def half_by_wire(wire: Wire, topic: str, age_s: int = 0) -> dict[str, str]:
-    """What END_TRANSACTION has to say of a new half message to commit it."""
+    """The header of END_TRANSACTION that commits a new half message."""
     properties = {"UNIQ_KEY": f"key-{age_s}", "TRAN_MSG": "true", "PGROUP": "by-wire"}
     born = str((int(time.time()) - age_s) * 1_000)
     fields = send_fields(topic, 1, properties) | {"f": "4", "g": born}
@@ -256,7 +256,7 @@ def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
 def test_open_transactions_go_on_under_the_next_broker(
     transacting: Transacting, kind: str, direction: str, how: str
 ) -> None:
-    """The same broker comes back, or the other one continues the store, and gives it back."""
+    """The same broker comes back, or the other one opens the store for a while."""
     other = kind if direction == "same" else OTHER[kind]
     writer, reader = (other, kind) if direction == "to-server" else (kind, other)
     transacting.start(writer)

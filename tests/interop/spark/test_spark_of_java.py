@@ -1,4 +1,4 @@
-"""A Java broker's messages as rows: out of its files while it writes them, and by pulls."""
+"""A Java broker's messages as rows: from its files while it writes them, and by pulls."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_files_and_pulls_of_a_java_broker_give_the_same_rows(
     broker = java_cluster.broker
     files = {"storePath": str(broker.store), "brokerName": broker.broker_name, "topic": topic}
     java.call("send", messages=messages[:200], namesrv=name_server)
-    rows(**files, verifyCrc="true")  # in the middle: as many as there are, all of them whole
+    rows(**files, verifyCrc="true")  # while it writes: all messages so far, each complete
     java.call("send", messages=messages[200:], namesrv=name_server)
     wait_for(COUNT, **files)
     for chosen in FILTERS:

@@ -1,4 +1,4 @@
-"""kill -9 under load: what a SYNC_FLUSH broker acknowledged is there when it comes back."""
+"""kill -9 under load: a SYNC_FLUSH broker has every acknowledged message after its restart."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Sent:
 
 
 def send_others_until_killed(address: str, topic: str) -> None:
-    """What is sent beside them: the log's tail is theirs, and of the pool not on disk."""
+    """Other sends meanwhile: they are the log's tail, which with the pool is not on disk."""
     try:
         with Wire(address) as wire:
             while True:
@@ -49,7 +49,7 @@ def send_others_until_killed(address: str, topic: str) -> None:
 
 
 def send_until_killed(address: str, topic: str, seed: int, sent: Sent) -> None:
-    """Delay levels and times of their own, in turns at random; sync flush, a few in flight."""
+    """Random delay levels and delivery times; SYNC_FLUSH, a few in flight."""
     chance = random.Random(seed)
     waiting: dict[int, tuple[int, int]] = {}
     try:

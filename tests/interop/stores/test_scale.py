@@ -51,7 +51,7 @@ def test_a_thousand_groups_on_five_hundred_connections_keep_their_offsets(
             assert wire.call(HEART_BEAT, {}, heartbeat(topic, *mine)).code == 0
         for number, name in enumerate(names):
             wire = wires[number % ACTIVE]
-            # What the heartbeat said of the group is asked for, and an offset goes along.
+            # Ask for the group of the heartbeat, and commit an offset.
             own = {"consumerGroup": name, "commitOffset": str(number)}
             own |= {"sysFlag": "1", "subVersion": "1"}
             answer = wire.call(PULL_MESSAGE, pull_fields(topic, 0, 0, 32) | own)

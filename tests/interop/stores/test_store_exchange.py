@@ -1,4 +1,4 @@
-"""A store folder changes hands: the Java broker opens ours, we open its, and back again."""
+"""Exchanges of a store: the Java broker opens Congreve's, Congreve the Java broker's, and back."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Exchange(ReplaceableBroker):
         return {one["offsetMsgId"]: one for one in messages}
 
     def query(self, topic: str, keys: list[str]) -> dict[str, list[str]]:
-        """For each key the different bodies found through the index.
+        """For each key the distinct bodies found through the index.
 
-        Different, because the reference indexes messages again when it recovers from a kill, and
-        whoever reads that index finds them twice.
+        Distinct, because the reference indexes messages again when it recovers from a kill, so that
+        queries find them twice.
         """
         found = self.call("query", topic=topic, keys=keys, max=64)["found"]
         return {key: sorted({one["body"] for one in found[key]}) for key in keys}
 
     def await_index(self, topic: str, key: str) -> None:
-        """The index is filled behind the log: wait for the newest key."""
+        """The index lags behind the log: wait for the newest key."""
         deadline = time.monotonic() + 60
         while not self.query(topic, [key])[key]:
             assert time.monotonic() < deadline, f"{key} is not in the index"
@@ -66,7 +66,7 @@ def exchange(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterator[
 
 
 def stored_part(one: Json) -> Json:
-    """Without what only a pull's answer knows."""
+    """Without the fields that only the answer to a pull has."""
     properties = {
         name: value
         for name, value in one["properties"].items()
@@ -92,7 +92,7 @@ def new_messages(topics: list[str], count: int, seed: int) -> list[Json]:
 
 
 def fill(exchange: Exchange, topics: list[str], count: int, seed: int) -> list[Json]:
-    """Send; each message with what its sender was told."""
+    """Send messages; returns each with its answer."""
     messages = new_messages(topics, count, seed)
     results = exchange.call("send", messages=messages)["results"]
     assert {one["status"] for one in results} == {"SEND_OK"}
@@ -100,7 +100,7 @@ def fill(exchange: Exchange, topics: list[str], count: int, seed: int) -> list[J
 
 
 def assert_serves(exchange: Exchange, topics: list[str], sent: list[Json]) -> dict[str, Json]:
-    """Every message by pull, by id and by key, whole; what the pulls gave."""
+    """Check every message by pull, by id and by key; returns the pulled messages."""
     pulled = exchange.drain(topics)
     assert len(pulled) == len(sent)
     for one in sent:

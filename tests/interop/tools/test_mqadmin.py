@@ -1,4 +1,4 @@
-"""Operators' own tool: mqadmin 4.9.4 against the broker, its real output read."""
+"""The operators' tool: mqadmin 4.9.4 with the broker; the tests parse its output."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_offsets_are_reset_by_time(
     java.call("load", mode="sync", count=40, size=16, **where)
     java.call("consumerWait", id=topic, **everything)
     java.call("consumerStop", id=topic)
-    # Each queue has an offset at the broker now; a connected consumer is told to start over.
+    # Each queue has an offset at the broker now; a connected consumer is notified of the reset.
     java.call("consumerStart", **group)
     mqadmin.members(group["group"], topic)
     out = mqadmin("resetOffsetByTime", "-g", group["group"], "-t", topic, "-s", "0")

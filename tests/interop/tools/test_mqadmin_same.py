@@ -1,7 +1,7 @@
-"""mqadmin's consumer, offset and message commands print the same of ours and of the reference.
+"""mqadmin's consumer, offset and message commands print the same with Congreve and the reference.
 
-What they print of the reference is in mqadmin_answers.json, with addresses, times, ids and rates
-blotted out; INTEROP_SERVER=java plays the scenario there again.
+mqadmin_answers.json has the output with the reference, with addresses, times, ids and rates masked;
+INTEROP_SERVER=java runs the scenario with the reference again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BLOTS = (
     (r"^\s+at .*$|^\s+\.\.\. \d+ more$", ""),
     (r" +", " "),
 )
-# Whose remarks say more here, or whose lists hold a topic that the reference makes a minute later.
+# Congreve's remarks say more, or its lists contain a topic that the reference creates later.
 OWN_WORDS = (
     (r"T[Hh]e consumer group <(\S+)> (not exist|has no offset on .*)", r"no group \1"),
     (r"consumer:\[/?", "consumer:["),
@@ -149,7 +149,7 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
     cluster.create_topic(java, TOPIC, queues=QUEUES)
     group: Json = {"id": GROUP, "group": GROUP, "topic": TOPIC}
     java.call("consumerStart", instances=2, hasty=True, **group, **where)
-    # While a queue changes hands, its offset may go back and nobody has it.
+    # While a queue changes its member, its offset may go back, and no member has it.
     balanced(java, TOPIC, GROUP, QUEUES)
     texts = [message(TOPIC, b"%d|" % i, keys=f"k{i} all", tags="AAABB"[i]) for i in range(5)]
     sent = java.call("send", messages=texts, queueId=2, **where)["results"]
@@ -181,7 +181,7 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
 
 
 def repeated(read: Read, expected: list[str]) -> list[str]:
-    """What a command prints in the end: on a busy machine a request may run out of its time."""
+    """The output of a command, repeated because requests may time out on a busy machine."""
     deadline = time.monotonic() + EVENTUALLY_S
     while (lines := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -190,7 +190,7 @@ def repeated(read: Read, expected: list[str]) -> list[str]:
 
 @pytest.fixture
 def alone(kind: str, tmp_path: Path) -> Iterator[tuple[Driver, Cluster]]:
-    """A cluster and a JVM that nobody else uses."""
+    """A cluster and a JVM for these tests alone."""
     java = java_driver(tmp_path / "driver", "JSON")
     namesrv = servers.namesrv(kind, tmp_path / "namesrv")
     namesrv.start()

@@ -1,4 +1,4 @@
-"""What a broker refuses, it refuses with the reference's code and a remark that says why."""
+"""The broker refuses requests with the reference's code and a remark with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of registration that only the Java broker sends to our name server, when it is told to."""
+"""Forms of registration that only the Java broker sends, with certain settings."""
 
 from __future__ import annotations
 

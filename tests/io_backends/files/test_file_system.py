@@ -1,4 +1,4 @@
-"""The file layer over the real system, and what its decorators do to it."""
+"""The file layer with the real file system, and its decorators."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The mapped backend: what it calls durable, when it says so, and how it fails."""
+"""The mapped backend: durability, notification, and failures."""
 
 import ctypes
 import errno

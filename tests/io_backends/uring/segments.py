@@ -1,4 +1,4 @@
-"""Segments of an io_uring backend, filled in steps of chance."""
+"""Segments of an io_uring backend, filled in random steps."""
 
 import random
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def noise(seed: int, length: int) -> bytes:
 
 
 def growing(segment: Segment, data: bytes, dice: random.Random, steps: list[int]) -> Iterator[None]:
-    """Appends `data`, as much as the segment takes, in steps of chance; yields behind each."""
+    """Append `data` in random steps until the segment is full; yields after each."""
     while segment.written < segment.size:
         step = min(dice.choice(steps), segment.size - segment.written)
         assert segment.append(data[segment.written : segment.written + step])

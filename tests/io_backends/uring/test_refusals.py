@@ -1,4 +1,4 @@
-"""What the io_uring backend refuses, and what it says where the kernel has no ring."""
+"""Refusals of the io_uring backend, and its error on a kernel without io_uring."""
 
 import subprocess
 import sys

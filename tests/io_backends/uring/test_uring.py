@@ -120,7 +120,7 @@ def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
 def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
-    """By nobody but him who hears of the first one's end."""
+    """Only the code that handles the end of the first write may send it."""
     segment = added(backend, folder)
     backend.start(0)
     data = noise(15, SIZE)

@@ -1,4 +1,4 @@
-"""The window of memory that segments share: it is used again, and no old byte is seen."""
+"""The window of memory that segments share: it is reused, and no old byte is visible."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def test_a_reader_finds_every_byte_while_the_window_moves_on(
     ended = threading.Event()
 
     def read() -> list[int]:
-        """What the kernel copies it takes from those addresses, while the writer goes on."""
+        """The kernel copies from those addresses while the writer continues."""
         wrong = []
         dice = random.Random(12)
         copy = os.memfd_create("copy")

@@ -1,4 +1,4 @@
-"""The columns pass against the record codec, and against what is no record at all."""
+"""The columns builder compared with the record codec, and with bytes that are no records."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""SQL92 filters against outcomes that the reference's own filter gave."""
+"""SQL92 filters, compared with results of the reference's filter."""
 
 import json
 import time

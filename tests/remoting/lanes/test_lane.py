@@ -1,4 +1,4 @@
-"""Lanes by themselves: their letters, and the limits that they hold without the event loop."""
+"""Lanes alone: their letters, and the limits that they enforce without the event loop."""
 
 from __future__ import annotations
 

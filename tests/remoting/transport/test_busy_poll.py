@@ -1,4 +1,4 @@
-"""How long a loop stays awake, with a clock and a loop of the test's own."""
+"""How long a loop stays awake, with a simulated clock and loop."""
 
 from congreve.remoting.transport.busy_poll import SMALL_CHUNK, ShortPoll
 

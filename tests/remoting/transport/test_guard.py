@@ -1,4 +1,4 @@
-"""What all connections of a server may hold together, and what happens to those that hold more."""
+"""Limits over all connections of a server, and what happens to connections beyond them."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Long work on the loop: one piece a turn, whatever number of requests wait for theirs."""
+"""Long work on the loop: one piece in each turn, for any number of waiting requests."""
 
 import asyncio
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from congreve.remoting.transport.pieces import Pieces
 
 
 class Work:
-    """Takes time by a clock of its own."""
+    """Work that takes time on a simulated clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -43,7 +43,7 @@ async def test_the_loop_gets_a_turn_after_each_piece_of_all_work_together() -> N
 
 
 async def test_a_result_of_several_pieces_comes_in_a_turn_of_its_own() -> None:
-    """It may be a body of megabytes, which is sent next."""
+    """The result may be a body of megabytes, which is sent next."""
     work = Work()
     ended: list[int] = []
 

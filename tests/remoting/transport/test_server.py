@@ -1,4 +1,4 @@
-"""Server connections, met by plain sockets."""
+"""Server connections, tested with plain sockets."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The watchdog tells of a callback that computes, and of no machine that is busy elsewhere."""
+"""The watchdog reports a callback that computes, and not a machine that is busy elsewhere."""
 
 import asyncio
 import logging

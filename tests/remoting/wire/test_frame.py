@@ -1,4 +1,4 @@
-"""The compiled codec against the Python one, and against bytes that nobody meant to send."""
+"""The compiled codec compared with the Python one, and with invalid bytes."""
 
 import contextlib
 import random
@@ -76,7 +76,7 @@ def by_python(data: bytes):
 
 
 def assert_python_agrees(data: bytes) -> bool:
-    """Whatever compiled code makes of a frame, Python makes the same of it."""
+    """Compiled code decodes every frame as Python does."""
     compiled = HeaderDecoder().head(data)
     if compiled is not None:
         assert compiled == by_python(data)

@@ -1,4 +1,4 @@
-"""A decoder that remembers headers reads each as one that has never seen any."""
+"""A decoder that remembers headers decodes each one like a new decoder."""
 
 import random
 
