@@ -33,9 +33,7 @@ QUEUES = 4
 PRODUCERS = 2
 IN_FLIGHT = 16
 COMMIT, ROLLBACK = "8", "12"
-ASKED_FOR = (
-    16  # two of so many messages: a long campaign leaves millions
-)
+ASKED_FOR = 16  # two of so many messages: a long campaign leaves millions
 ROUNDS_SHARE = 10  # of --kill-rounds
 STUCK_S = 90
 SETTINGS = {
