@@ -6,7 +6,6 @@ Each command imports its servers only when it starts them, which keeps help quic
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -19,6 +18,7 @@ import click
 
 from congreve.console.log_limit import LogLimit
 from congreve.console.notify import Notifier
+from congreve.console.short_collections import ShortCollections
 from congreve.errors import CongreveError
 
 PORT = click.IntRange(0, 65535)
@@ -169,7 +169,9 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         systemd = Notifier(os.environ)
         async with AsyncExitStack() as stack:
             what = await enter(stack)
-            _freeze_loaded_objects()
+            collections = ShortCollections()
+            collections.begin()
+            stack.callback(collections.end)
             click.echo(f"ready: {what}")
             systemd.ready()
             alive = asyncio.create_task(systemd.keep_alive())
@@ -181,12 +183,6 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         uvloop.run(stay())
     except OSError as error:
         raise CongreveError(f"cannot serve: {error}") from error
-
-
-def _freeze_loaded_objects() -> None:
-    # Later full collections then do not visit the topics and groups loaded at the start.
-    gc.collect()
-    gc.freeze()
 
 
 def _raise_file_limit() -> None:

@@ -2,7 +2,8 @@
 
 uvloop has no hook around callbacks. So a timer of the loop records the CPU time of its thread, and
 a second thread checks how much was used since: a busy machine causes no alarm, a callback that
-computes does, even one that holds the GIL.
+computes does, even one that holds the GIL. Another thread that holds the GIL holds the loop, too:
+it makes the watchdog late, and computes meanwhile.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 from congreve.limited_log import LimitedLog
 
@@ -20,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 STACK_DEPTH = 12
 """Innermost calls that an alarm names."""
+
+PER_THREAD_SCHED = 6
+"""The kind of clock that counts a thread's CPU time, in the low bits of a Linux clock id."""
 
 BEATS = 5
 """Beats of the loop in the time that a turn may take."""
@@ -31,7 +36,8 @@ class Watchdog:
     """Watches the loop that start() is called on, until stop().
 
     The watchdog's thread calls `alarmed` once for each turn of `limit_s` or more, with the seconds
-    of CPU time so far and the stack at that moment.
+    of CPU time so far and the stack at that moment; also when another thread has held the GIL for
+    `limit_s`, with that thread's stack.
     """
 
     def __init__(self, limit_s: float, alarmed: Alarmed) -> None:
@@ -67,13 +73,24 @@ class Watchdog:
     def _watch(self, watched: int) -> None:
         clock = time.pthread_getcpuclockid(watched)
         reported = -1.0
+        others, awake_s = _cpu_times(watched), _awake_s()
         while not self._stopping.wait(self._period_s):
+            if _awake_s() - awake_s >= self._period_s + self._limit_s:
+                self._look_at_others(others, watched)
+            others, awake_s = _cpu_times(watched), _awake_s()
             beat = self._used_s
             # A beat is due after a period, in which other turns may have been.
             held = time.clock_gettime(clock) - beat - self._period_s
             if held >= self._limit_s and beat == self._used_s and beat != reported:
                 reported = beat
                 self._alarmed(held, _stack_of(watched))
+
+    def _look_at_others(self, before: dict[int, float], watched: int) -> None:
+        for thread, used in _cpu_times(watched).items():
+            held = used - before.get(thread, used) - self._period_s
+            # A thread that runs compiled code without the GIL has no call of its own.
+            if held >= self._limit_s and (stack := _stack_of(thread, skip=threading.__file__)):
+                self._alarmed(held, stack)
 
 
 def logged_holds() -> Alarmed:
@@ -86,11 +103,38 @@ def logged_holds() -> Alarmed:
     return alarmed
 
 
-def _stack_of(thread: int) -> str:
-    """The innermost calls of a thread, in one line."""
+def _awake_s() -> float:
+    """Seconds of the monotonic clock without those in which this thread waited for a core: where
+    they pass without use, it slept, or waited for the GIL."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            waited_ns = int(file.read().split()[1])
+    except OSError:  # a kernel without it: every wait counts as one for a core
+        return 0.0
+    return time.monotonic() - waited_ns / 1e9
+
+
+def _cpu_times(watched: int) -> dict[int, float]:
+    """CPU seconds of all Python threads but the watched and the calling one."""
+    found = {}
+    for thread in threading.enumerate():
+        if thread.ident is None or thread.native_id is None or thread.ident == watched:
+            continue
+        # pthread_getcpuclockid() may not be called for a thread that has ended; the clock of its id
+        # (Linux: MAKE_THREAD_CPUCLOCK) can be asked for at any time.
+        with suppress(OSError):
+            found[thread.ident] = time.clock_gettime(~thread.native_id << 3 | PER_THREAD_SCHED)
+    found.pop(threading.get_ident(), None)
+    return found
+
+
+def _stack_of(thread: int, skip: str | None = None) -> str:
+    """The innermost calls of a thread, in one line; empty when the innermost is in file `skip`."""
     frame = sys._current_frames().get(thread)
     if frame is None:
-        return "an unknown place"
+        return "" if skip else "an unknown place"
+    if frame.f_code.co_filename == skip:
+        return ""
     calls = reversed(traceback.extract_stack(frame)[-STACK_DEPTH:])
     return " < ".join(
         f"{call.name} ({os.path.basename(call.filename)}:{call.lineno})" for call in calls

@@ -1,6 +1,7 @@
 """The watchdog reports a callback that computes, and not a machine that is busy elsewhere."""
 
 import asyncio
+import hashlib
 import logging
 import time
 
@@ -68,3 +69,28 @@ def test_holds_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         "the event loop is held for 250 ms by work (a.py:1)"
     ]
+
+
+async def test_a_thread_that_holds_the_gil_is_told() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    await asyncio.to_thread(sorted_at_once)
+    await asyncio.sleep(0.05)
+    watchdog.stop()
+    assert told and all(seconds >= 0.02 for seconds, _ in told)
+    assert "sorted_at_once (test_watchdog.py" in told[0][1]
+
+
+async def test_a_thread_that_computes_without_the_gil_is_not_told() -> None:
+    told: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    watchdog.start()
+    await asyncio.to_thread(hashlib.pbkdf2_hmac, "sha256", b"x", b"y", 300_000)
+    watchdog.stop()
+    assert not told
+
+
+def sorted_at_once() -> None:
+    numbers = [number * 7919 % 1_000_003 for number in range(1_000_000)]
+    sorted(numbers)
