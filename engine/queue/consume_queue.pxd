@@ -1,28 +1,20 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from congreve.engine.queue.queue_files cimport MappingBudget, QueueFiles
+from congreve.engine.queue.queue_entries cimport QueueEntries
+from congreve.engine.queue.queue_files cimport MappingBudget
 from congreve.io_backends.mapping cimport Mapping
 
 
-cdef class ConsumeQueue:
-    # One queue of one topic: entries [min_offset, max_offset) in fixed-size files.
+cdef class ConsumeQueue(QueueEntries):
+    # One queue of one topic, with its writer.
     #   free_entries  entries that put() may still append before make_room() must be called
     #   next   where the next entry goes; NULL when free_entries is 0
     #   watched  a reader waits for the next entry (held pulls); put() never clears it
-    # Bases are byte offsets, everything else counts entries.
-    cdef readonly str topic
-    """Name of the topic."""
-    cdef readonly int32_t queue_id
-    """Number of the queue in its topic."""
-    cdef int64_t min_offset
-    cdef int64_t max_offset
     cdef int64_t free_entries
     cdef int64_t reserved       # entries below have room on disk
     cdef int64_t wanted         # entries that the next make_room() is to reserve, for a batch
     cdef uint8_t *next
     cdef public bint watched
     """Whether a reader waits for the next entry; readers set and clear it."""
-    cdef readonly int64_t file_size
-    """Bytes of each file."""
     cdef int64_t max_physical   # end of the last real entry in the log, 0 without one
     cdef int64_t flushed        # entries below are on disk
     # Checksums of its files, the last one up to entry `summed`; None: to be made anew.
@@ -34,9 +26,6 @@ cdef class ConsumeQueue:
     """Numbers of the files that were not compared with their CRC-32 so far; None: of no file."""
     cdef readonly bint has_more
     """Whether load() found data behind the end that it was given."""
-    cdef QueueFiles on_disk
-    cdef Mapping active         # the file that next points into
-    cdef int64_t active_base
     cdef MappingBudget budget   # of the queues that are mapped for writing,
     cdef bint counted           # among them this one,
     cdef int64_t max_seen       # which had its end here when the budget last looked at it
@@ -56,14 +45,3 @@ cdef class ConsumeQueue:
     # What recovery does with a record found in the log: True when an entry was appended.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1
-    # Reads entry `offset` into the three; False when outside [min_offset, max_offset).
-    cdef bint entry(self, int64_t offset, int64_t *physical_offset, int32_t *size,
-                    int64_t *tags_code) except? -1
-    # Whether entry `offset` names this record; False also where it is in none but the newest file.
-    cdef bint names_lately(self, int64_t offset, int64_t physical_offset) noexcept nogil
-    # Where the file with this base is mapped; None when there is no such file.
-    cdef Mapping mapping_at(self, int64_t base)
-    # First entry of the first file behind the one that holds `offset`.
-    cdef int64_t next_file_offset(self, int64_t offset)
-    cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
-                              int32_t *size) except -1

@@ -3,18 +3,14 @@
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from bisect import bisect_right
-
-import numpy
-
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
-from congreve.engine.queue.queue_files cimport MappingBudget, MappingCache, QueueFiles
+from congreve.engine.queue.queue_entries cimport QueueEntries
+from congreve.engine.queue.queue_files cimport MappingBudget, MappingCache
 from congreve.io_backends.atomic cimport store_release
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.io_backends.errors import BackendError
 
 cdef int64_t STRETCH_MIN = 4096     # reserved at once: small for idle queues,
@@ -89,7 +85,7 @@ def forget_entries(queues):
         queue.min_offset = queue.max_offset = queue.flushed = queue.max_physical = 0
 
 
-cdef class ConsumeQueue:
+cdef class ConsumeQueue(QueueEntries):
     """One queue of one topic: 20-byte entries with the positions of messages in the log.
 
     RocketMQ: ConsumeQueue. One thread appends; others may read and flush. Its methods raise
@@ -100,34 +96,13 @@ cdef class ConsumeQueue:
 
     def __init__(self, str folder, str topic, int32_t queue_id, int64_t file_size=6_000_000,
                  MappingCache cache=None, MappingBudget budget=None):
-        if file_size < CQ_ENTRY:
-            raise StoreFormatError(f"a consume queue file needs {CQ_ENTRY} bytes, not {file_size}")
-        self.topic, self.queue_id = topic, queue_id
-        self.file_size = (file_size + CQ_ENTRY - 1) // CQ_ENTRY * CQ_ENTRY
-        self.on_disk = QueueFiles(
-            folder, self.file_size, MappingCache() if cache is None else cache
-        )
+        QueueEntries.__init__(self, folder, topic, queue_id, file_size, cache)
         self.budget = MappingBudget() if budget is None else budget
-
-    @property
-    def min(self):
-        """First offset that can be read (getMinOffsetInQueue)."""
-        return self.min_offset
-
-    @property
-    def max(self):
-        """Offset of the next entry (getMaxOffsetInQueue)."""
-        return self.max_offset
 
     @property
     def max_physical_offset(self):
         """The end of the last entry's record in the log, without filler; 0 without an entry."""
         return self.max_physical
-
-    @property
-    def files(self):
-        """Paths of the files, oldest first."""
-        return [f"{self.on_disk.folder}/{base:020d}" for base in self.on_disk.bases]
 
     @property
     def dirty_pages(self):
@@ -244,110 +219,6 @@ cdef class ConsumeQueue:
         self.put(physical_offset, size, tags_code)
         return True
 
-    # --- reading
-
-    cdef Mapping mapping_at(self, int64_t base):
-        if self.active is not None and base == self.active_base:
-            return self.active
-        return self.on_disk.mapped(base)
-
-    cdef bint entry(self, int64_t offset, int64_t *physical_offset, int32_t *size,
-                    int64_t *tags_code) except? -1:
-        cdef int64_t position = offset * CQ_ENTRY
-        cdef Mapping mapping
-        cdef const uint8_t *at
-        if not self.min_offset <= offset < self.max_offset:
-            return False
-        mapping = self.mapping_at(position - position % self.file_size)
-        if mapping is None:
-            return False
-        at = mapping.data + position % self.file_size
-        physical_offset[0] = load_i64(at)
-        size[0] = load_i32(at + CQ_AT_SIZE)
-        tags_code[0] = load_i64(at + CQ_AT_TAGS_CODE)
-        return True
-
-    cdef bint names_lately(self, int64_t offset, int64_t physical_offset) noexcept nogil:
-        cdef int64_t position = offset * CQ_ENTRY - self.active_base
-        return (
-            self.active is not None and offset < self.max_offset
-            and 0 <= position < self.file_size
-            and load_i64(self.active.data + position) == physical_offset
-        )
-
-    cdef int64_t next_file_offset(self, int64_t offset):
-        bases = self.on_disk.bases
-        cdef Py_ssize_t at = bisect_right(bases, offset * CQ_ENTRY)
-        return bases[at] // CQ_ENTRY if at < len(bases) else self.max_offset
-
-    def __getitem__(self, int64_t offset):
-        """(physical offset, size, tags code) of one entry; IndexError outside [min, max)."""
-        cdef int64_t physical_offset, tags_code
-        cdef int32_t size
-        if not self.entry(offset, &physical_offset, &size, &tags_code):
-            raise IndexError(
-                f"entry {offset} of queue {self.queue_id} of {self.topic} is not in "
-                f"[{self.min_offset}, {self.max_offset})"
-            )
-        return physical_offset, size, tags_code
-
-    def entries(self, int64_t start, int64_t stop):
-        """Entries of [start, stop) as format.CONSUME_QUEUE_ENTRY, clipped to [min, max).
-
-        A view of the mapped file if one file holds them all, else a copy.
-        """
-        cdef int64_t each = self.file_size // CQ_ENTRY
-        cdef int64_t base, first
-        start, stop = max(start, self.min_offset), min(stop, self.max_offset)
-        pieces = []
-        while start < stop:
-            first = start - start % each
-            base = first * CQ_ENTRY
-            mapping = self.mapping_at(base)
-            if mapping is not None:
-                whole = mapping.array(CONSUME_QUEUE_ENTRY)
-                pieces.append(whole[start - first:min(stop - first, each)])
-            start = first + each
-        if len(pieces) == 1:
-            return pieces[0]
-        return numpy.concatenate(pieces) if pieces else numpy.empty(0, CONSUME_QUEUE_ENTRY)
-
-    def release_before(self, int64_t offset):
-        """Unmap files with entries only before `offset`; a read maps them again."""
-        for base in self.on_disk.bases:
-            if base + self.file_size > offset * CQ_ENTRY:
-                break
-            self.on_disk.forget(base)
-
-    def offset_at_time(self, int64_t timestamp, store_time_of):
-        """The offset stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
-
-        `store_time_of(physical_offset, size)` returns a record's store time, or -1 if it cannot be
-        read. The result is an entry with this time, else the nearest one, of two the earlier; the
-        first or last entry for a time before or after all of them; `min` for an empty queue.
-        """
-        cdef int64_t low = self.min_offset, high = self.max_offset, middle
-        cdef int64_t time, before
-        if low >= high:
-            return low
-        while low < high:
-            middle = (low + high) // 2
-            if self._store_time(middle, store_time_of) < timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        if low == self.max_offset:
-            return low - 1
-        time = self._store_time(low, store_time_of)
-        if time == timestamp or low == self.min_offset:
-            return low
-        before = self._store_time(low - 1, store_time_of)
-        return low if timestamp - before > time - timestamp or before < 0 else low - 1
-
-    def _store_time(self, int64_t offset, store_time_of):
-        physical_offset, size, _ = self[offset]
-        return -1 if size == CQ_FILLER_SIZE else store_time_of(physical_offset, size)
-
     # --- recovery and cleaning
 
     def load(self, int64_t end=-1):
@@ -432,10 +303,6 @@ cdef class ConsumeQueue:
         self.flushed = min(self.flushed, offset)
         self.max_physical = self._end_of_last_record()
 
-    def first_behind(self, int64_t physical_offset):
-        """The first entry of a record that ends behind `physical_offset`; `max` without one."""
-        return self._first_not_below(physical_offset, True)
-
     def begin_at(self, int64_t offset):
         """Set `min` to `offset`: all entries before it have expired."""
         self.min_offset = min(max(self.min_offset, offset), self.max_offset)
@@ -443,14 +310,6 @@ cdef class ConsumeQueue:
     def fill_to(self, int64_t offset):
         """Append filler up to `offset`, for messages whose records the log lost."""
         self._fill_to(offset)
-
-    def stored(self, int64_t start, int64_t stop):
-        """The bytes of entries [start, stop) of one file; None if the file does not exist."""
-        cdef int64_t base = start * CQ_ENTRY - start * CQ_ENTRY % self.file_size
-        cdef Mapping mapping = self.mapping_at(base)
-        if mapping is None:
-            return None
-        return memoryview(mapping)[start * CQ_ENTRY - base:stop * CQ_ENTRY - base]
 
     def rewrite(self, int64_t start, entries):
         """Replace the entries from `start` on, all in one file; they are durable afterwards.
@@ -465,40 +324,6 @@ cdef class ConsumeQueue:
             mapping = self.on_disk.writable(base)
         memoryview(mapping)[at:at + len(data)] = data
         self.on_disk.files.sync_map(mapping, at, at + len(data))
-
-    def _end_of_last_record(self):
-        cdef int64_t offset = self.max_offset - 1
-        while offset >= self.min_offset:
-            physical_offset, size, _ = self[offset]
-            if size != CQ_FILLER_SIZE:
-                return physical_offset + size
-            offset -= 1
-        return 0
-
-    def _first_not_below(self, int64_t physical_offset, bint by_end=False):
-        # First entry whose record begins at or behind `physical_offset` (or ends behind it).
-        cdef int64_t low = self.min_offset, high = self.max_offset, middle, found
-        cdef int64_t physical = 0
-        cdef int32_t size = 0
-        while low < high:
-            middle = (low + high) // 2
-            found = self._next_record(middle, high, &physical, &size)
-            if found < high and (physical + size <= physical_offset if by_end
-                                 else physical < physical_offset):
-                low = found + 1
-            else:
-                high = middle
-        return self._next_record(low, self.max_offset, &physical, &size)
-
-    cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
-                              int32_t *size) except -1:
-        # First entry at or behind `offset` that is no filler; `end` where there is none before it.
-        cdef int64_t tags_code
-        while offset < end and self.entry(offset, physical_offset, size, &tags_code):
-            if size[0] != CQ_FILLER_SIZE:
-                return offset
-            offset += 1
-        return end
 
     def correct_min_offset(self, int64_t min_physical):
         """Set `min` to the first entry whose record is at or behind `min_physical`."""

@@ -35,6 +35,7 @@ ELSEWHERE: dict[str, str] = {
     "console/serve.py": _HANDS_ON,
     "engine/log/commit_log.pyx": _BYTES_OF_STORE,
     "engine/queue/consume_queue.pyx": _BYTES_OF_STORE,
+    "engine/queue/queue_entries.pyx": _BYTES_OF_STORE,
     "engine/index/index.pyx": _BYTES_OF_STORE,
     "engine/index/index_file.pyx": _BYTES_OF_STORE,
     "engine/index/state.py": _BYTES_OF_STORE,
