@@ -7,7 +7,6 @@ from congreve.broker.fastpath.lane_sends import (
     APPENDED_LETTER,
     ARRIVED_LETTER,
     MOVED_LETTER,
-    NOTED_LETTER,
     LaneSends,
     queues_of,
 )
@@ -15,9 +14,7 @@ from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.pull.fast import PullPath
-from congreve.broker.pull.lane_pulls import LanePulls
 from congreve.broker.pull.processor import PullMessageProcessor
-from congreve.broker.pull.pull_table import PullTable
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.lanes.transport import FrameProtocol
@@ -41,7 +38,6 @@ class MessagePaths:
         self.group_commit = GroupCommit(
             store.backend, config.store, waits=self._commit_waits if has_lanes else None
         )
-        self.lane_pulls = self._new_lane_pulls() if config.network_threads > 0 else None
         self.pulls = PullMessageProcessor(
             config=config,
             metadata=managers.metadata,
@@ -49,7 +45,6 @@ class MessagePaths:
             store=store,
             stats=managers.stats,
             clock=managers.clock,
-            lane_pulls=self.lane_pulls,
         )
         follow_topics(managers.metadata.topics, self.topics)
         self.fast_path = self._new_fast_path(self.pulls.path, in_lane=False)
@@ -58,27 +53,11 @@ class MessagePaths:
         store.health.follow(self._lanes_accept)
         self.group_commit.start()
 
-    def _new_lane_pulls(self) -> PullTable:
-        """The table of the pulls that lanes may answer; it follows what their checks read."""
-        managers = self._managers
-        metadata = managers.metadata
-        table = PullTable(managers.store.log.lock, metadata.offsets, managers.config)
-        metadata.topics.listen(lambda topic, _: table.changed(topic))
-        metadata.groups.listen(table.changed)
-        managers.members.consumers.listen(table.changed)
-        return table
-
-    def config_changed(self) -> None:
-        """Apply settings that have changed: pulls may depend on them."""
-        if self.lane_pulls is not None:
-            self.lane_pulls.clear()
-
     def _new_lane(self, leader: LaneSends | None) -> LaneSends:
         store = self._managers.store
         return LaneSends(
             self._new_fast_path(None, in_lane=True),
             store,
-            pulls=None if self.lane_pulls is None else LanePulls(store, self.lane_pulls),
             tells_appends=store.flush_timer.wants_wake,
             leader=leader,
         )
@@ -106,9 +85,7 @@ class MessagePaths:
         self, protocol: FrameProtocol | None, kind: int, data: bytes, number: int
     ) -> None:
         """Do what a lane asks the event loop for (lane_sends.pyx)."""
-        if kind == NOTED_LETTER:
-            self.collect_from_lanes()
-        elif kind == ARRIVED_LETTER:
+        if kind == ARRIVED_LETTER:
             for queue in queues_of(data):
                 self._arrived(queue)
         elif kind == MOVED_LETTER:
@@ -117,11 +94,6 @@ class MessagePaths:
             self._managers.store.after_append(self._managers.store.log.max_offset)
         elif isinstance(protocol, Connection):
             protocol.write(self.group_commit.not_durable(data, number))
-
-    def collect_from_lanes(self) -> None:
-        """Take the offsets and counts of the pulls that lanes have answered."""
-        if self.lane_pulls is not None:
-            self.lane_pulls.collect()
 
     @property
     def stored_by_fast_path(self) -> int:

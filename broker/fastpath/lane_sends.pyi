@@ -1,7 +1,6 @@
 from typing import final
 
 from congreve.broker.fastpath.fastpath import FastPath
-from congreve.broker.pull.lane_pulls import LanePulls
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.lane import LaneSink
@@ -10,7 +9,6 @@ ARRIVED_LETTER: int
 APPENDED_LETTER: int
 NOT_DURABLE_LETTER: int
 MOVED_LETTER: int
-NOTED_LETTER: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 
@@ -21,15 +19,12 @@ class LaneSends(LaneSink):
     @property
     def path(self) -> FastPath: ...
     @property
-    def pulls(self) -> LanePulls | None: ...
-    @property
     def waiting(self) -> int: ...
     def __init__(
         self,
         path: FastPath,
         store: MessageStore,
         *,
-        pulls: LanePulls | None,
         tells_appends: bool,
         leader: LaneSends | None = None,
     ) -> None: ...

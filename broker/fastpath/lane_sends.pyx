@@ -1,7 +1,7 @@
-"""Sends and pulls in a lane: the fast path without the event loop.
+"""Sends in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends, delayed messages, half messages and pulls by itself. All other frames
-go to the loop, which serves them as those of its own connections.
+A lane serves ordinary sends, delayed messages and half messages by itself. All other frames go to
+the loop, which serves them as those of its own connections.
 """
 
 cimport cython
@@ -22,7 +22,6 @@ from congreve.broker.fastpath.fastpath cimport (
     STOP_UNFRAMEABLE,
     UNKNOWN_CODE,
 )
-from congreve.broker.pull.lane_pulls cimport LANE_PULL_ANSWERED, LANE_PULL_ROOM, LanePull, LanePulls
 from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
@@ -41,8 +40,6 @@ cdef enum:
     APPENDED = letters.OF_SINK + 1
     NOT_DURABLE = letters.OF_SINK + 2
     MOVED = letters.OF_SINK + 3
-    NOTED = letters.OF_SINK + 4
-    NOTED_MS = 20                      # between letters of this kind
 
 ARRIVED_LETTER = ARRIVED
 """Queues got entries that somebody waits for; queues_of() has them."""
@@ -52,8 +49,6 @@ NOT_DURABLE_LETTER = NOT_DURABLE
 """Answers whose messages are not confirmed to be on disk; the number says why (LaneCommit)."""
 MOVED_LETTER = MOVED
 """More of the log may be durable."""
-NOTED_LETTER = NOTED
-"""The table of pulls has offsets and counts for the loop to collect."""
 
 
 def queues_of(bytes data not None):
@@ -69,16 +64,15 @@ def queues_of(bytes data not None):
 
 @cython.final
 cdef class LaneSends(LaneSink):
-    """Serves sends and pulls in a lane's thread; `path` and `pulls` are of this lane alone.
+    """Serves sends in a lane's thread; `path` is of this lane alone.
 
     `tells_appends`: each chunk with messages is followed by an APPENDED_LETTER. With SYNC_FLUSH
     the lane that has no `leader` listens to the backend for all others.
     """
 
-    def __init__(self, FastPath path not None, store, *, LanePulls pulls,
-                 bint tells_appends, LaneSends leader=None):
+    def __init__(self, FastPath path not None, store, *, bint tells_appends,
+                 LaneSends leader=None):
         self.path = path
-        self.pulls = pulls
         self.store = store
         self.index = store.index
         if path.sync_flush:
@@ -115,8 +109,6 @@ cdef class LaneSends(LaneSink):
             self.path.log.lock.drop()
             if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
                 break
-            if stop == STOP_PULL and self.answer_pull():
-                continue
             if stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
                     break
@@ -130,12 +122,7 @@ cdef class LaneSends(LaneSink):
         return UNFRAMEABLE if stop == STOP_UNFRAMEABLE else self.path.at
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
-        cdef int wanted = LOOK_MS if self.commit is None else self.commit.sleep_ms(lane)
-        if self.pulls is None or self.pulls.table.noted == NULL:
-            return wanted
-        if lane.now_ms - self.noted_ms >= NOTED_MS:
-            self.tell_noted(lane)
-        return min(wanted, <int> NOTED_MS)
+        return LOOK_MS if self.commit is None else self.commit.sleep_ms(lane)
 
     cdef void readable(self, Lane lane) noexcept nogil:
         cdef uint64_t value
@@ -155,21 +142,6 @@ cdef class LaneSends(LaneSink):
     def waiting(self):
         """Answers that wait for the disk, by chunks of requests."""
         return 0 if self.commit is None else len(self.commit)
-
-    cdef bint answer_pull(self) noexcept nogil:
-        """Answer the pull at hand, and step over it; False where the loop must serve it."""
-        cdef LanePull found
-        if self.pulls is None:
-            return False
-        while True:
-            self.path.log.lock.take()
-            found = self.pulls.serve(&self.path.frame, &self.path.header, &self.path.answers)
-            self.path.log.lock.drop()
-            if found != LANE_PULL_ROOM or not self.resume_with_gil(STOP_OUT):
-                break
-        if found == LANE_PULL_ANSWERED:
-            self.path.at += self.path.frame.size
-        return found == LANE_PULL_ANSWERED
 
     cdef bint resume(self, Stop stop) noexcept nogil:
         """Do what the send at hand needs; False where the loop must serve it."""
@@ -217,8 +189,6 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the frame at hand to the loop; sends that follow wait where order counts."""
         cdef int32_t code = self.path.header.code
-        # An offset that this frame commits, or asks for, is newer.
-        self.tell_noted(lane)
         if code != UNKNOWN_CODE and is_send(code):
             if self.path.send.sys_flag & SYS_TRANSACTION_MASK:
                 self.find_half_queue()
@@ -226,12 +196,6 @@ cdef class LaneSends(LaneSink):
             connection, self.path.frame.data, self.path.frame.size,
             code == UNKNOWN_CODE or code == END_TRANSACTION or is_send(code),
         )
-
-    cdef void tell_noted(self, Lane lane) noexcept nogil:
-        """Let the loop collect what pulls have noted."""
-        if self.pulls is not None and self.pulls.table.noted != NULL:
-            self.noted_ms = lane.now_ms
-            lane.post(NOTED, -1, NULL, 0, 0)
 
     cdef void find_half_queue(self) noexcept nogil:
         """Look for the queue of half messages, which the loop makes with the first of them."""

@@ -11,11 +11,19 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
-from congreve.broker.fastpath.name_hash cimport hash_name
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 
 cdef Py_ssize_t FIRST_CAPACITY = 64
+
+
+cdef inline uint32_t hash_name(const uint8_t *name, int32_t length) noexcept nogil:
+    # FNV-1a: names are short, and maxTopics bounds the table.
+    cdef uint32_t h = 2166136261u
+    cdef int32_t i
+    for i in range(length):
+        h = (h ^ name[i]) * 16777619u
+    return h
 
 
 cdef void free_entry(TopicEntry *entry) noexcept:

@@ -117,11 +117,6 @@ class ConsumerManager:
         self._gone = gone
         self.groups: dict[str, ConsumerGroup] = {}
         self._groups_of: dict[Connection, dict[str, None]] = {}
-        self._listeners: list[Notify] = []
-
-    def listen(self, listener: Notify) -> None:
-        """Call `listener` with each group whose subscriptions or message model change."""
-        self._listeners.append(listener)
 
     def register(self, data: ConsumerData, client: ClientChannel, notify: bool) -> bool:
         """Apply a heartbeat to one group; True if the group changed.
@@ -148,15 +143,10 @@ class ConsumerManager:
         self._bytes_limit.check(self._subscription_bytes, max(grows, 0))
         self.groups[group.name] = group
         client.heard_at = self._monotonic()
-        model, subscriptions = group.message_model, group.subscriptions
         is_member = group.update(data, client, self._renamed)
         self._memberships += is_member
         self._subscription_bytes += grows
         changed = group.replace_subscriptions(newest, size) or is_member
-        if model != group.message_model or any(
-            newest.get(topic) is not known for topic, known in subscriptions.items()
-        ):
-            self._tell(group.name)
         self._groups_of.setdefault(client.connection, {})[group.name] = None
         if changed and notify:
             self._notify(group.name)
@@ -174,15 +164,10 @@ class ConsumerManager:
         if not group.channels:
             del self.groups[name]
             self._subscription_bytes -= group.subscription_bytes
-            self._tell(name)
             if self._gone is not None:
                 self._gone(name)
         elif notify:
             self._notify(name)
-
-    def _tell(self, group: str) -> None:
-        for listener in self._listeners:
-            listener(group)
 
     def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
         """Remove the client of a closed connection from all its groups."""

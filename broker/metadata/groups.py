@@ -1,7 +1,6 @@
 """Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -55,11 +54,6 @@ class SubscriptionGroupManager:
         self._unsaved = Unsaved()
         self._texts = table_texts(self.table)
         self._changed: set[str] = set()  # since take_changed()
-        self._listeners: list[Callable[[str], None]] = []
-
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the name of each group that changes or goes from now on."""
-        self._listeners.append(listener)
 
     def is_saved(self, group: str) -> bool:
         """Whether a group of the table is on disk."""
@@ -107,7 +101,6 @@ class SubscriptionGroupManager:
         self._texts.changed(group)
         self._changed.add(group)
         self._unsaved.forget(group)
-        self._tell(group)
         self._version_changed()
         return True
 
@@ -155,11 +148,6 @@ class SubscriptionGroupManager:
         self.table[config.group_name] = config
         self._texts.changed(config.group_name)
         self._changed.add(config.group_name)
-        self._tell(config.group_name)
-
-    def _tell(self, group: str) -> None:
-        for listener in self._listeners:
-            listener(group)
 
     def _version_changed(self) -> int:
         self.data_version = DataVersion(

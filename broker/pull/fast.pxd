@@ -1,6 +1,5 @@
 from libc.stdint cimport int32_t
 
-from congreve.broker.pull.pull_table cimport PullTable
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
 from congreve.remoting.wire.frame cimport Frame, Header
@@ -10,7 +9,6 @@ from congreve.remoting.wire.fast_headers cimport PullHeader
 cdef class PullPath:
     cdef object pulls
     cdef ValidatedPulls validated_pulls
-    cdef PullTable table        # of the lanes; None without lanes
     cdef Gather gather
     cdef PullHeader pull        # of the request at hand
 
@@ -20,4 +18,3 @@ cdef class PullPath:
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
                       ValidatedPull validated) except -1
-    cdef int tell_lanes(self, ValidatedPull validated) except -1

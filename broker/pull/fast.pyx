@@ -1,11 +1,10 @@
 """Ordinary pulls for the fast path; broker/pull/processor.py has the rules."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t
 
 from congreve.broker.pull.held_pull cimport HeldPull, answer_found, may_wait
-from congreve.broker.pull.pull_table cimport PullTable
 from congreve.broker.pull.validated_pull cimport ValidatedPull
 from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
@@ -23,9 +22,8 @@ cdef bytes whole(const Frame *frame):
 cdef class PullPath:
     """Answers ordinary pulls for the fast path; PullMessageProcessor has the rules."""
 
-    def __init__(self, store, pulls, PullTable table):
+    def __init__(self, store, pulls):
         self.pulls = pulls
-        self.table = table
         self.validated_pulls = pulls.validated_pulls
         self.gather = Gather(store.log, store.limits, memory_only=True)
 
@@ -56,15 +54,7 @@ cdef class PullPath:
         elif not self.suspend(connection, frame, header.opaque, validated):
             return False
         self.validated_pulls.commit(validated, &self.pull)
-        self.tell_lanes(validated)
         return True
-
-    cdef int tell_lanes(self, ValidatedPull validated) except -1:
-        """Let lanes answer further pulls like the one at hand."""
-        cdef bytes key = self.validated_pulls.key
-        if self.table is not None and key is not None:
-            self.table.put(<const uint8_t *> PyBytes_AS_STRING(key), <int32_t> len(key), validated)
-        return 0
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
                       ValidatedPull validated) except -1:

@@ -16,7 +16,6 @@ from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.held_pull import HeldPull, PullWaker
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
-from congreve.broker.pull.pull_table import PullTable
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.engine.clock import Clock
@@ -62,7 +61,6 @@ def pull_code(status: GetStatus, offset: int) -> ResponseCode:
 class PullMessageProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE; a pull without messages may wait.
 
-    `lane_pulls` is the table of the pulls that lanes may answer, None without lanes.
     RocketMQ: PullMessageProcessor.
     """
 
@@ -75,7 +73,6 @@ class PullMessageProcessor:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
-        lane_pulls: PullTable | None = None,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
@@ -111,7 +108,7 @@ class PullMessageProcessor:
         self.long_polling = LongPolling(
             wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
         )
-        self.path = PullPath(store, self, lane_pulls)
+        self.path = PullPath(store, self)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""

@@ -1,20 +1,9 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.queue.gather cimport TagFilter
 from congreve.records.filter.record_filter cimport RecordFilter
 from congreve.remoting.wire.fast_headers cimport PullHeader
-
-
-cdef enum:
-    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
-    SUBSCRIPTION = 4
-    KEY_MAX = 2048
-    VALIDATED_MAX = 100_000
-
-
-# The fields that a pull's checks depend on, as one key of at most KEY_MAX bytes; -1: longer.
-cdef int32_t pull_key(const PullHeader *pull, uint8_t *key) noexcept nogil
 
 
 cdef class PullCounter:
@@ -26,7 +15,6 @@ cdef class PullCounter:
     """Bytes of the records in the answers."""
 
     cpdef void add(self, int64_t messages, int64_t size) noexcept
-    cdef void add_all(self, int64_t pulls, int64_t messages, int64_t size) noexcept
 
 
 cdef class ValidatedPull:

@@ -7,12 +7,15 @@ same result while the objects are the same.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
+    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
+    SUBSCRIPTION = 4
+    KEY_MAX = 2048
+    VALIDATED_MAX = 100_000
     FILTERS_SIZE_MAX = 256 << 20    # of their filters; a shared one counts for each pull
 
 
@@ -26,10 +29,7 @@ cdef class PullCounter:
 
     cpdef void add(self, int64_t messages, int64_t size) noexcept:
         """Count one answered pull with this many messages and bytes."""
-        self.add_all(1, messages, size)
-
-    cdef void add_all(self, int64_t pulls, int64_t messages, int64_t size) noexcept:
-        self.pulls += pulls
+        self.pulls += 1
         self.messages += messages
         self.size += size
 
@@ -75,9 +75,7 @@ cdef class ValidatedPulls:
 
     cdef ValidatedPull find(self, const PullHeader *pull):
         cdef ValidatedPull validated
-        cdef uint8_t key[KEY_MAX]
-        cdef int32_t length = pull_key(pull, key)
-        self.key = None if length < 0 else PyBytes_FromStringAndSize(<const char *> key, length)
+        self.key = key_of(pull)
         validated = self.by_key.get(self.key)
         return validated if validated is not None and self.unchanged(validated) else None
 
@@ -117,26 +115,21 @@ cdef class ValidatedPulls:
         )
 
 
-cdef int32_t pull_key(const PullHeader *pull, uint8_t *key) noexcept nogil:
-    cdef uint8_t *at = key + 16
+cdef bytes key_of(const PullHeader *pull):
+    """The fields that a pull's checks depend on, as one key; None if it is too long."""
+    cdef char key[KEY_MAX]
+    cdef char *at = key + 16
     cdef int32_t flag = pull.sys_flag & SUBSCRIPTION
-    cdef const Slice *text
+    cdef Slice[4] texts
     cdef int32_t i
     memcpy(key, &pull.queue_id, 4)
     memcpy(key + 4, &flag, 4)
     memcpy(key + 8, &pull.sub_version, 8)
+    texts = [pull.consumer_group, pull.topic, pull.subscription, pull.expression_type]
     for i in range(4):
-        if i == 0:
-            text = &pull.consumer_group
-        elif i == 1:
-            text = &pull.topic
-        elif i == 2:
-            text = &pull.subscription
-        else:
-            text = &pull.expression_type
-        if text.length + 4 > key + KEY_MAX - at:
-            return -1
-        memcpy(at, &text.length, 4)
-        memcpy(at + 4, text.data, text.length)
-        at += 4 + text.length
-    return <int32_t> (at - key)
+        if texts[i].length + 4 > key + KEY_MAX - at:
+            return None
+        memcpy(at, &texts[i].length, 4)
+        memcpy(at + 4, texts[i].data, texts[i].length)
+        at += 4 + texts[i].length
+    return PyBytes_FromStringAndSize(key, at - key)

@@ -104,11 +104,6 @@ cdef class Gather:
     # Looks from `offset` on for at most `max_count` messages; a filter that is None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
-    # The same, under the append lock and without the GIL, where the entries lie in the queue's
-    # newest file, and the records were appended lately to the newest segment. False elsewhere:
-    # look() must do it. No SQL92 filter; an object that is used for this is used for no look().
-    cdef bint look_at_end(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                          TagFilter tags) noexcept nogil
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
     cdef bint in_views(self) noexcept nogil
     cdef list views(self)
@@ -119,7 +114,6 @@ cdef class Gather:
     cdef bint in_one_piece(self) noexcept nogil
     cdef FilePart file_part(self)
 
-    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,

@@ -28,8 +28,6 @@ cdef int64_t SCAN_MAX = 160_000
 cdef int64_t RECORD_SCAN_MAX = 16_000
 # and the work (RecordFilter.work) after which the next record is left to the next call.
 cdef int64_t FILTER_WORK_MAX = 2_000_000
-# Entries that look_at_end() takes, because sends wait meanwhile.
-cdef int64_t END_SCAN_MAX = 1_000
 # Pieces of at least this many bytes leave as views; smaller ones are cheaper to copy than to send
 # one by one.
 cdef int64_t VIEW_MIN = 4096
@@ -102,11 +100,10 @@ cdef class Gather:
         self.log = log
         self.limits = limits
         self.memory_only = memory_only
-        self.table = <SegmentAt *> PyMem_Malloc(sizeof(SegmentAt))
         self.spans = <Span *> PyMem_Malloc(
             max(limits.memory_count, limits.disk_count) * sizeof(Span)
         )
-        if self.spans == NULL or self.table == NULL:
+        if self.spans == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
@@ -115,51 +112,12 @@ cdef class Gather:
 
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
-        if self.begin(queue, offset):
-            self.scan(queue, offset, max_count, tags, records)
-        return 0
-
-    cdef bint look_at_end(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
-                          TagFilter tags) noexcept nogil:
-        cdef int64_t first
-        cdef const uint8_t *entries
-        if not self.begin(queue, offset):
-            return False
-        if queue.active is None or self.log.active is None:
-            return False
-        if tags is not None and queue.unchecked is not None:
-            return False
-        if offset * CQ_ENTRY < queue.active_base:
-            return False
-        entries = queue.active.data + (offset * CQ_ENTRY - queue.active_base)
-        first = load_i64(entries)
-        self.log_end = self.log.max_offset
-        self.log_begin = self.log.active.base_offset
-        if first < self.log_begin or self.log_end - first > min(
-            WARM_TAIL, self.limits.memory_window
-        ):
-            return False
-        self.segment_count = 1
-        self.table[0].base = self.log_begin
-        self.table[0].data = self.log.active.data
-        self.queue_id = queue.queue_id
-        self.cold_below = 0
-        self.next_offset += self.scan_file(
-            entries, min(self.max_offset - offset, END_SCAN_MAX), max_count, tags, None
-        )
-        if self.count:
-            self.status = GET_FOUND
-        return self.count > 0
-
-    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil:
-        """Whether the queue has an entry at `offset`; otherwise `status` says why not."""
         self.min_offset = queue.min_offset
         self.max_offset = queue.max_offset
         self.count = self.span_count = 0
         self.size = 0
         self.suggest_slave = False
         self.next_offset = offset
-        self.status = GET_NO_MATCHED_MESSAGE
         if self.max_offset == 0:
             self.status = GET_NO_MESSAGE_IN_QUEUE
             self.next_offset = 0
@@ -172,8 +130,8 @@ cdef class Gather:
             self.status = GET_OFFSET_OVERFLOW_BADLY
             self.next_offset = self.max_offset
         else:
-            return True
-        return False
+            self.scan(queue, offset, max_count, tags, records)
+        return 0
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
@@ -183,6 +141,7 @@ cdef class Gather:
         cdef int64_t wanted, scanned
         cdef Mapping mapping
         cdef const uint8_t *entries
+        self.status = GET_NO_MATCHED_MESSAGE
         self.queue_id = queue.queue_id
         self.refresh()
         self.cold_below = self.log_end - WARM_TAIL if self.memory_only else 0
