@@ -69,11 +69,12 @@ class GroupAdminProcessor:
         self._stats = stats
         self._clock = clock
         self._pieces = pieces
+        all_groups, all_offsets = metadata.groups.body(), metadata.offsets.body()
         self._all_groups = EncodedUntilChanged(
-            pieces, lambda: metadata.groups.data_version, metadata.groups.wrapper
+            pieces, lambda: metadata.groups.data_version, lambda: all_groups
         )
         self._all_offsets = EncodedUntilChanged(
-            pieces, lambda: metadata.offsets.changes, lambda: metadata.offsets
+            pieces, lambda: metadata.offsets.changes, lambda: all_offsets
         )
 
     def handlers(self) -> Mapping[int, Handler]:

@@ -60,8 +60,9 @@ class TopicAdminProcessor:
         self._stats = stats
         self._deletion = deletion
         self._pieces = pieces
+        all_topics = metadata.topics.body()
         self._all_topics = EncodedUntilChanged(
-            pieces, lambda: metadata.topics.data_version, metadata.topics.wrapper
+            pieces, lambda: metadata.topics.data_version, lambda: all_topics
         )
         self._announced = announced
 

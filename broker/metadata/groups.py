@@ -3,13 +3,11 @@
 import logging
 from typing import Any
 
-import msgspec
-
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.name_rules import entry_fault, group_name_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
-from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
+from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
 from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
 from congreve.remoting.messages import fastjson
@@ -104,11 +102,12 @@ class SubscriptionGroupManager:
         self._version_changed()
         return True
 
-    def wrapper(self) -> SubscriptionGroupWrapper:
-        """The whole table: body of code 201."""
-        return SubscriptionGroupWrapper(
-            data_version=msgspec.structs.replace(self.data_version),
-            subscription_group_table=dict(self.table),
+    def body(self) -> TableBody[str, SubscriptionGroupConfig]:
+        """The body of code 201, of which only changed groups are encoded again."""
+        return TableBody(
+            self.table,
+            lambda: SubscriptionGroupWrapper(data_version=self.data_version),
+            "subscriptionGroupTable",
         )
 
     def file_text(self, version: DataVersion) -> str:

@@ -7,7 +7,13 @@ from typing import Any
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.name_rules import QUEUES_MAX
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
-from congreve.broker.metadata.table_text import EntryTexts, check_entry, entry_text, file_text
+from congreve.broker.metadata.table_text import (
+    EntryTexts,
+    TableBody,
+    check_entry,
+    entry_text,
+    file_text,
+)
 from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages import fastjson
@@ -43,7 +49,7 @@ class ConsumerOffsetManager:
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
         self.changes = 0
-        """How many changes there were: with another number encode_steps() has another result."""
+        """How many changes there were: with another number body() has another result."""
         self.dirty = False  # set by each change; the code that saves the table clears it
         self._texts = EntryTexts(self._entry_text)
         self._acknowledged: Acknowledged = {}
@@ -183,17 +189,10 @@ class ConsumerOffsetManager:
         entries = list(self._texts.current().values())
         return file_text(ConsumerOffsetSerializeWrapper(), "offsetTable", entries)
 
-    def encode_steps(self) -> Generator[None, None, bytes]:
-        """The body of wrapper() in steps; each group's offsets are those of one moment."""
-        copied: dict[str, dict[int, int]] = {}
-        for key in list(self.table):
-            queues = self.table.get(key)
-            if queues is not None:
-                copied[key] = dict(queues)
-            yield
-        body = yield from ConsumerOffsetSerializeWrapper(offset_table=copied).encode_steps()
-        yield from freed(copied)
-        return body
+    def body(self) -> TableBody[str, dict[int, int]]:
+        """The body of code 43, of which only changed offsets are encoded again; those of a group
+        on a topic are of one moment."""
+        return TableBody(self.table, ConsumerOffsetSerializeWrapper, "offsetTable", copied=dict)
 
     def load(self, text: str) -> bool:
         """Take the content of consumerOffset.json; returns True."""

@@ -7,7 +7,7 @@ block the interpreter for long.
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from congreve.remoting.messages.codes import ResponseCode
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 ENTRIES_AT_ONCE = 64
 """Most entries to encode before other threads can run."""
@@ -62,6 +63,44 @@ class EntryTexts(Generic[K]):
             if encoded % ENTRIES_AT_ONCE == 0:
                 time.sleep(0)
         return self._texts
+
+
+class TableBody(Generic[K, V]):
+    """The body of an answer with a large table, of which only changed entries are written again.
+
+    `empty` returns the body without entries; its only empty object is named `name`. `copied`
+    copies an entry, for a table whose entries are edited in place.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[K, V],
+        empty: Callable[[], msgspec.Struct],
+        name: str,
+        copied: Callable[[V], V] = lambda value: value,
+    ) -> None:
+        self._table = table
+        self._empty = empty
+        self._name = name
+        self._copied = copied
+        self._written: dict[K, tuple[V, str]] = {}
+
+    def encode_steps(self) -> Generator[None, None, bytes]:
+        """The encoded body, in steps. Raises BodyError where it is longer than a frame may be."""
+        before, _, behind = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
+        written: dict[K, tuple[V, str]] = {}
+        for number, (key, value) in enumerate(list(self._table.items())):
+            known = self._written.get(key)
+            if known is None or known[0] != value:
+                copy = self._copied(value)
+                known = copy, fastjson.dumps({key: copy})[1:-1]
+                yield
+            elif number % ENTRIES_AT_ONCE == 0:
+                yield
+            written[key] = known
+        self._written = written
+        texts = (text for _, text in written.values())
+        return (yield from fastjson.object_steps(f'{before}"{self._name}":{{', texts, "}" + behind))
 
 
 def table_texts(table: Mapping[str, msgspec.Struct]) -> EntryTexts[str]:

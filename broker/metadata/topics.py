@@ -17,7 +17,7 @@ from congreve.broker.metadata.name_rules import (
     topic_name_fault,
 )
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
-from congreve.broker.metadata.table_text import check_entry, file_text, table_texts
+from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
 from congreve.records.message.topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -278,10 +278,18 @@ class TopicConfigManager:
             self.version_changed()
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
-        """The whole table: body of code 21, part of a registration."""
+        """The whole table, part of a registration."""
         return TopicConfigSerializeWrapper(
             data_version=msgspec.structs.replace(self.data_version),
             topic_config_table=dict(self.table),
+        )
+
+    def body(self) -> TableBody[str, TopicConfig]:
+        """The body of code 21: wrapper(), of which only changed topics are encoded again."""
+        return TableBody(
+            self.table,
+            lambda: TopicConfigSerializeWrapper(data_version=self.data_version),
+            "topicConfigTable",
         )
 
     def file_text(self, version: DataVersion) -> str:

@@ -112,13 +112,33 @@ def dump_steps(value: Any) -> Generator[None, None, bytes]:
     parts: list[str] = []
     for _ in _compact_steps(value, parts):
         if len(parts) > _PARTS_MAX or (parts and len(parts[-1]) > _LONG_PART):
-            written.write("".join(parts).encode())
+            _write(written, parts)
             parts.clear()
-            if written.tell() > _WRITTEN_MAX:
-                raise BodyError(f"an answer of more than {_WRITTEN_MAX} bytes fits into no frame")
         yield
-    written.write("".join(parts).encode())
+    _write(written, parts)
     return written.getvalue()
+
+
+def object_steps(before: str, entries: Iterable[str], behind: str) -> Generator[None, None, bytes]:
+    """An object of these texts of entries between two texts, in steps; returns UTF-8 bytes.
+
+    Raises BodyError where the text grows longer than a frame may be.
+    """
+    written = BytesIO()
+    texts = iter(entries)
+    separator = before
+    while part := list(islice(texts, _PARTS_MAX)):
+        _write(written, (separator, ",".join(part)))
+        separator = ","
+        yield
+    _write(written, (before if separator is before else "", behind))
+    return written.getvalue()
+
+
+def _write(written: BytesIO, parts: Iterable[str]) -> None:
+    written.write("".join(parts).encode())
+    if written.tell() > _WRITTEN_MAX:
+        raise BodyError(f"an answer of more than {_WRITTEN_MAX} bytes fits into no frame")
 
 
 def dumps_pretty(value: Any) -> str:
