@@ -113,7 +113,7 @@ class PushdownReader(BatchReader):
     """A BatchReader that accepts Spark's filters.
 
     Spark calls pushFilters() only when its setting spark.sql.python.filterPushdown.enabled is true;
-    hence the option `pushdown`.
+    therefore the option `pushdown`.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802

@@ -1,4 +1,4 @@
-"""Messages as views on the body of a pull: what nobody looks at is never made an object."""
+"""Messages as views on the body of a pull; fields become Python objects when they are read."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t

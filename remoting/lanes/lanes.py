@@ -20,9 +20,9 @@ class Lanes:
     """Runs lanes, and gives their letters to the protocols of their connections.
 
     `accept(transport)` gives the protocol of a new connection, None where it is refused.
-    `cut(protocol, kind, data, number)` hears of connections that a lane gives up (Kind). Letters of
-    the lanes' sinks go to `sink_letter(protocol, kind, data, number)`, with the protocol of the
-    connection that the letter is about.
+    `cut(protocol, kind, data, number)` is called for a connection that a lane gives up (Kind).
+    Letters of the lanes' sinks go to `sink_letter(protocol, kind, data, number)`, with the protocol
+    of the connection that the letter is about.
     """
 
     def __init__(

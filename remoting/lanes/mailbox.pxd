@@ -17,7 +17,7 @@ cdef struct Letter:
     int32_t kind
     int32_t number
     int64_t connection
-    uint8_t *data           # from malloc(); whoever takes the letter frees it
+    uint8_t *data           # from malloc(); the receiver of the letter frees it
     int64_t size
 
 

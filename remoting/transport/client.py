@@ -161,4 +161,4 @@ def _is_over(task: asyncio.Task[Connection]) -> bool:
 
 
 def _ignore(connection: Connection) -> None:
-    """Nobody wants to know that this connection ended."""
+    """Ignore that a connection of a client ended."""

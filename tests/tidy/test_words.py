@@ -1,0 +1,70 @@
+"""Phrases that are not plain technical English do not come back."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+FOLDERS = sorted({*PACKAGES.values(), "bench", "deploy", "docs", "examples", "tests"})
+SUFFIXES = {".py", ".pyx", ".pxd", ".c", ".h", ".md", ".toml", ".yml", ".service"}
+
+#: A phrase, and what to write instead.
+PHRASES = {
+    r"\bwhoever\b": "name the caller, client or thread",
+    r"\bwho (?:waits|asked|asks|sends|reads|listens|has gone)\b": "name the caller or client",
+    r"\b(?:is|are|was|were|be) told so\b": "gets an error, is notified",
+    r"\b(?:is|are|was|were) (?:told|said) (?:apart|once|by)\b": "is distinguished, is logged",
+    r"\b(?:gives?|gave|give) way\b": "is evicted, is replaced",
+    r"\blast words\b": "name the message or the log line",
+    r"\bby plan\b": "planned, injected",
+    r"\bin vain\b": "was refused, failed",
+    r"\bstands? still\b": "is blocked, is stopped",
+    r"\b(?:lest|thereof|wherein)\b": "so that … not, of it, in which",
+    r"\bhears? of\b": "learns of, is notified of",
+}
+FOUND = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in PHRASES.items()}
+
+
+def texts() -> Iterator[Path]:
+    """Sources and pages, relative to the root."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SUFFIXES and path != Path(__file__):
+                yield path.relative_to(ROOT)
+    yield from (path.relative_to(ROOT) for path in sorted(ROOT.glob("*.md")))
+
+
+def phrases_in(text: str) -> list[str]:
+    return [
+        f"{found[0]!r}: {instead}" for bad, instead in FOUND.items() if (found := bad.search(text))
+    ]
+
+
+def test_no_text_has_a_phrase_of_the_list() -> None:
+    wrong = [
+        f"{name}:{number}: {phrase}"
+        for name in texts()
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1)
+        for phrase in phrases_in(line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Whoever finds no buffer asks the disk.", 1),
+        ("The older filter gives way to the new one.", 1),
+        ("A send that finds no buffer requests a flush.", 0),
+    ],
+)
+def test_phrases_are_found(text: str, count: int) -> None:
+    assert len(phrases_in(text)) == count
