@@ -178,12 +178,6 @@ class ConsumerOffsetManager:
             if topic + _SEPARATOR + group in self.table:  # groups may go meanwhile
                 yield from freed(self._remove(topic, group))
 
-    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
-        """A copy of the table: body of code 43."""
-        return ConsumerOffsetSerializeWrapper(
-            offset_table={key: dict(queues) for key, queues in self.table.items()}
-        )
-
     def file_text(self) -> str:
         """Content of consumerOffset.json; one thread at a time may call it."""
         entries = list(self._texts.current().values())
