@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.index.index_file cimport IndexFile
+from congreve.engine.index.index_files cimport IndexFiles
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
 from congreve.records.record cimport RecordView
@@ -30,17 +30,12 @@ cdef struct Key:
     int64_t store_timestamp
 
 
-cdef class KeyIndex:
-    cdef CommitLog log
-    cdef object config
+cdef class KeyIndex(IndexFiles):
     cdef object health
-    cdef object folder
     cdef object state_file
     cdef object known               # IndexState of the last stop
-    cdef object disk                # FileSystem
     cdef dict sums                  # CRC-32 of files by name
     cdef object thread
-    cdef object files               # tuple of IndexFile, oldest first; replaced, never edited
     # The index thread's own:
     cdef IndexFile current
     cdef Segment segment
@@ -66,5 +61,3 @@ cdef class KeyIndex:
                        int32_t number) noexcept nogil
     cdef Stop put_keys(self) noexcept nogil
     cdef int resume(self, Stop stop) except -1
-    cdef object matching(self, int64_t offset, bytes topic, bytes key, int64_t begin_ms,
-                         int64_t end_ms)

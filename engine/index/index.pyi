@@ -1,14 +1,13 @@
-from collections.abc import Generator
 from typing import final
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.health import Health
+from congreve.engine.index.index_files import IndexFiles
 from congreve.engine.log.commit_log import CommitLog
-from congreve.engine.results import QueryResult
 from congreve.io_backends.files.file_system import FileSystem
 
 @final
-class KeyIndex:
+class KeyIndex(IndexFiles):
     def __init__(
         self, config: StoreConfig, log: CommitLog, health: Health, disk: FileSystem = ...
     ) -> None: ...
@@ -17,11 +16,3 @@ class KeyIndex:
     def wake(self) -> None: ...
     @property
     def indexed_offset(self) -> int: ...
-    def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
-    ) -> QueryResult: ...
-    def query_steps(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
-    ) -> Generator[None, None, QueryResult]: ...
-    def forget_pages(self) -> None: ...
-    def delete_expired(self, min_physical: int) -> int: ...

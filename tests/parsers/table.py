@@ -38,6 +38,7 @@ ELSEWHERE: dict[str, str] = {
     "engine/queue/queue_entries.pyx": _BYTES_OF_STORE,
     "engine/index/index.pyx": _BYTES_OF_STORE,
     "engine/index/index_file.pyx": _BYTES_OF_STORE,
+    "engine/index/index_files.pyx": _BYTES_OF_STORE,
     "engine/index/state.py": _BYTES_OF_STORE,
     "engine/state/lock.py": "reads an answer of the kernel",
     "engine/queue/queue_table.py": _BYTES_OF_STORE,
