@@ -6,7 +6,7 @@ export PYTHONSAFEPATH := 1
 # cython-lint starts pycodestyle by its name.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-FOLDERS := broker client console engine io_backends namesrv records remoting spark
+FOLDERS := broker client console engine io_backends lake namesrv records remoting spark
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
@@ -41,7 +41,7 @@ $(VENV)/.demo: $(VENV)/.built
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.built
-	$(BIN)/pip install --quiet "congreve[dev,bench,demo,spark]"
+	$(BIN)/pip install --quiet "congreve[dev,bench,demo,lake,spark]"
 	touch $@
 
 # The main job: a broker, real messages through it, read back by a group and by Spark.
@@ -70,7 +70,7 @@ check-broker:
 
 check-others:
 	$(BIN)/pytest $(QUICK) $(filter-out $(addprefix tests/,__pycache__ conftest.py golden harness bench \
-		broker console crash examples frontdoor interop packaging spark),$(wildcard tests/*))
+		broker console crash examples frontdoor interop lake packaging spark),$(wildcard tests/*))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

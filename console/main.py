@@ -24,6 +24,7 @@ COMMANDS = {
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "tune": ("congreve.console.tune:tune", "Measure a disk and choose the log's I/O backend."),
     "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
+    "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),
     "demo": ("congreve.console.demo:demo", "Send real messages, read them back, count them."),
 }
 """Each command's name, its object as ``module:attribute``, and its line on the help page."""

@@ -28,13 +28,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": frozenset({"engine", "remoting", "records"}),
     "client": frozenset({"remoting", "records"}),
     "spark": frozenset({"engine", "client", "records"}),
+    "lake": frozenset({"engine", "records"}),
     "console": EVERYTHING,
 }
 # Every package may import these: the version, the root of all errors, tables of settings.
 FRONT_DOOR = frozenset({"congreve", "congreve.errors", "congreve.settings", "congreve.__version__"})
 # Modules of the front door that import the packages behind it.
 DOORS = frozenset({"name_server", "node", "store_reader"})
-# spark reads stores and writes none: these modules of the engine append or delete.
+# lake and spark read stores and write none: these modules of the engine append or delete.
 WRITE_SIDE = frozenset({"engine.store", "engine.log.commit_log", "engine.retention"})
 
 FROM_CIMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+(?:cimport|import)\s+\(?([\w,\s]*)", re.MULTILINE)
@@ -124,10 +125,11 @@ def test_only_the_console_goes_through_the_front_door() -> None:
     assert not wrong, wrong
 
 
-def test_spark_only_reads_stores() -> None:
+@pytest.mark.parametrize("short", ["lake", "spark"])
+def test_a_reader_of_stores_only_reads_them(short: str) -> None:
     wrong = []
-    for path in sources(FOLDERS["spark"]):
-        for name in imported(path, "congreve.spark"):
+    for path in sources(FOLDERS[short]):
+        for name in imported(path, f"congreve.{short}"):
             module = name.removeprefix("congreve.")
             if module in WRITE_SIDE:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")

@@ -26,6 +26,7 @@ PACKAGES = (
     "congreve.console",
     "congreve.engine",
     "congreve.io_backends",
+    "congreve.lake",
     "congreve.namesrv",
     "congreve.records",
     "congreve.remoting",

@@ -1,0 +1,1 @@
+"""Topics as Iceberg tables: durable messages become Parquet files, each message exactly once."""

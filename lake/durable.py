@@ -1,0 +1,86 @@
+"""The durable messages of a store's topic as Arrow batches, while a broker may write the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.offline.files import QueueFile, StoreFiles
+from congreve.engine.offline.queue_scan import entry_windows, gather_batches
+from congreve.engine.state.checkpoint import QueueCheckpointFile
+from congreve.engine.state.lock import is_held
+from congreve.lake.errors import LakeError
+from congreve.records.columns.arrow import OF_QUEUE, repeated, schema, to_batch
+from congreve.records.columns.builder import RecordColumns
+from congreve.records.columns.column import Column
+
+SCHEMA = schema()
+"""The columns of a table: those of the Spark source."""
+
+
+@dataclass(frozen=True)
+class DurableQueue:
+    """A queue with the messages [file.min_offset, end) on disk."""
+
+    queue_id: int
+    file: QueueFile
+    end: int
+
+
+class DurableTopic:
+    """One topic of a store, all of one broker, without what a power cut may take.
+
+    After a clean stop that is all of the store. Otherwise it ends where Congreve's checkpoint
+    does, which a broker writes once a minute (`flushConsumeQueueThoroughInterval`).
+    """
+
+    def __init__(self, root: Path, topic: str, broker: str, commit_log: Path | None = None) -> None:
+        """Raises StoreFormatError if `root` has no store."""
+        self.topic = topic
+        self.broker = broker
+        self._files = StoreFiles(root, commit_log)
+        self._config = StoreConfig(root_dir=str(root))
+
+    def queues(self) -> list[DurableQueue]:
+        """The present queues. Raises StoreFormatError for an unknown topic, LakeError if a store
+        that was not stopped has no checkpoint of Congreve."""
+        self._files.refresh()
+        found = {i: self._files.queue(self.topic, i) for i in self._files.queues(self.topic)}
+        # Asked after the queues' ends were read: a broker that starts meanwhile adds nothing.
+        if self._is_stopped():
+            return [DurableQueue(i, file, file.max_offset) for i, file in found.items()]
+        known = QueueCheckpointFile(self._config.own_dir, read_only=True).load()
+        if known is None:
+            raise LakeError(
+                f"{self._files.root} has no checkpoint of Congreve, so what is durable is unknown: "
+                "stop the broker cleanly, or wait for the first checkpoint"
+            )
+        return [
+            DurableQueue(i, file, min(file.max_offset, known.end_of(self.topic, i)))
+            for i, file in found.items()
+        ]
+
+    def read(self, queue: DurableQueue, start: int) -> Iterator[pa.RecordBatch]:
+        """Messages from offset `start` on, with SCHEMA, in batches of at most 16 MiB of records.
+
+        Raises CorruptRecordError for a damaged message, StoreFormatError for an expired one.
+        """
+        gather = RecordColumns(
+            [name for name in SCHEMA.names if name not in OF_QUEUE], verify_crc=True
+        )
+        of_queue = dict(zip(OF_QUEUE, (self.topic, self.broker, queue.queue_id), strict=True))
+        windows = entry_windows(queue.file.entries, start, queue.end)
+        for _ in gather_batches(self._files, windows, gather):
+            rows = gather.rows
+            columns: dict[str, Column | pa.Array] = dict(gather.take())
+            for name, value in of_queue.items():
+                columns[name] = repeated(value, SCHEMA.field(name).type, rows)
+            yield to_batch(columns, SCHEMA, rows)
+
+    def _is_stopped(self) -> bool:
+        held = is_held(str(self._files.root / "lock"))
+        return not held and not Path(self._config.abort_path).exists()

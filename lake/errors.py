@@ -1,0 +1,19 @@
+"""Exceptions of tables."""
+
+from congreve.errors import CongreveError
+
+
+class LakeError(CongreveError):
+    """Root of this package's exceptions."""
+
+
+class TableError(LakeError):
+    """The catalog or the table cannot be used: it does not answer, or others changed the table."""
+
+
+class CommitConflictError(LakeError):
+    """Another process committed to the table first; nothing of this commit is in the table."""
+
+
+class ProgressError(LakeError):
+    """The table's progress does not fit the store: messages would be missing or doubled."""

@@ -1,0 +1,86 @@
+"""Copies durable messages into a table: one commit for each chunk."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+
+from congreve.lake.durable import SCHEMA, DurableQueue, DurableTopic
+from congreve.lake.errors import CommitConflictError, ProgressError
+from congreve.lake.progress import advanced
+from congreve.lake.table import TopicTable
+
+COMMIT_BYTES = 128 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class Exporter:
+    """Appends to a table what it lacks of a topic.
+
+    Progress is in the table alone, so a killed exporter continues where its last commit ended.
+    """
+
+    def __init__(
+        self, topic: DurableTopic, table: TopicTable, commit_bytes: int = COMMIT_BYTES
+    ) -> None:
+        """A commit has `commit_bytes` bytes of Arrow columns, and one batch more at most."""
+        self._topic = topic
+        self._table = table
+        self._commit_bytes = commit_bytes
+
+    def run(self) -> int:
+        """Export all that is durable now; returns the rows that this exporter committed.
+
+        Raises ProgressError when the store and the table do not belong together, or messages
+        expired before they were exported.
+        """
+        self._table.refresh()
+        queues = self._topic.queues()
+        committed = 0
+        while True:
+            ends = self._table.progress()
+            rows, moved = self._chunk(queues, ends.get(self._topic.broker, {}))
+            if not len(rows):
+                return committed
+            try:
+                self._table.append(rows, advanced(ends, self._topic.broker, moved))
+            except CommitConflictError as error:
+                logger.info("%s; the export continues behind the other's commit", error)
+                self._table.refresh()
+                queues = self._topic.queues()
+            else:
+                committed += len(rows)
+
+    def _chunk(
+        self, queues: list[DurableQueue], ends: dict[int, int]
+    ) -> tuple[pa.Table, dict[int, int]]:
+        """The next rows by queue and offset, and the end offset of each queue that has some."""
+        batches: list[pa.RecordBatch] = []
+        moved: dict[int, int] = {}
+        size = 0
+        for queue in queues:
+            start = self._start(queue, ends)
+            for batch in self._topic.read(queue, start) if start < queue.end else ():
+                batches.append(batch)
+                moved[queue.queue_id] = batch["queueOffset"][-1].as_py() + 1
+                size += batch.nbytes
+                if size >= self._commit_bytes:
+                    return pa.Table.from_batches(batches, SCHEMA), moved
+        return pa.Table.from_batches(batches, SCHEMA), moved
+
+    def _start(self, queue: DurableQueue, ends: dict[int, int]) -> int:
+        low, high = queue.file.min_offset, queue.file.max_offset
+        start = ends.get(queue.queue_id, low)
+        if low <= start <= high:
+            return start
+        where = f"queue {queue.queue_id} of {self._topic.topic}"
+        if start < low:
+            raise ProgressError(
+                f"{where}: messages {start} to {low - 1} expired before they were exported"
+            )
+        raise ProgressError(
+            f"{where} ends at {high}, but the table {self._table.name} has its messages up to "
+            f"{start}: the table belongs to another store, or to a deleted topic of this name"
+        )

@@ -1,0 +1,128 @@
+"""The Iceberg table of a topic: each commit adds files and progress at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import DayTransform, HourTransform
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from congreve.lake.errors import CommitConflictError, TableError
+from congreve.lake.progress import EndOffsets, newest, to_property
+
+PROPERTIES = {
+    # A repeated commit would add rows that the winner of a conflict has added already.
+    TableProperties.COMMIT_NUM_RETRIES: "0",
+    TableProperties.PARQUET_COMPRESSION: "zstd",
+    TableProperties.PARQUET_COMPRESSION_LEVEL: "1",
+    "write.metadata.metrics.column.body": "none",
+}
+PARTITIONS = {"day": DayTransform, "hour": HourTransform}
+
+
+def open_catalog(
+    warehouse: str, uri: str | None = None, properties: Mapping[str, str] | None = None
+) -> Catalog:
+    """The catalog at `uri` (SQL or REST), by default a SQLite file in the folder `warehouse`.
+
+    `properties` are pyiceberg's, also those of its FileIO.
+    """
+    if uri is None:
+        folder = Path(warehouse).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        uri, warehouse = f"sqlite:///{folder}/catalog.db", folder.as_uri()
+    settings = {**(properties or {}), "uri": uri, "warehouse": warehouse}
+    try:
+        return load_catalog("congreve", **settings)
+    except OperationalError:
+        # Another process has just created the SQL catalog's own tables, or the database is lost.
+        return load_catalog("congreve", **settings)
+
+
+class TopicTable:
+    """A table that several processes may append to; each sees its own and others' commits."""
+
+    def __init__(self, catalog: Catalog, name: str, schema: pa.Schema, partition: str) -> None:
+        """Open the table NAMESPACE.NAME, or create it partitioned by `partition` ("day" or "hour").
+
+        Raises TableError when it exists with other columns.
+        """
+        self._catalog = catalog
+        self.name = name
+        self._table = self._open(schema, partition)
+        found = self._table.schema().as_arrow().names
+        if found != schema.names:
+            raise TableError(f"table {name} has the columns {found}, not those of messages")
+
+    def refresh(self) -> None:
+        """Read the table's present state from the catalog."""
+        self._table = self._catalog.load_table(self.name)
+
+    def progress(self) -> EndOffsets:
+        """What the table holds, as of the last refresh or commit.
+
+        Raises TableError when the table has snapshots but no progress: it is another program's,
+        or all snapshots with progress have expired.
+        """
+        found = newest(
+            snapshot.summary.additional_properties
+            for snapshot in self._chain()
+            if snapshot.summary is not None
+        )
+        if found is None and self._table.current_snapshot() is not None:
+            raise TableError(
+                f"no snapshot of table {self.name} says which offsets it holds: "
+                "another program wrote it, or the snapshots have expired"
+            )
+        return found or {}
+
+    def append(self, rows: pa.Table, ends: EndOffsets) -> None:
+        """Add rows and progress in one commit, on top of the state that this object knows.
+
+        Raises CommitConflictError when the table has changed since; call refresh() then.
+        """
+        if self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
+            raise TableError(
+                f"table {self.name} needs the property {TableProperties.COMMIT_NUM_RETRIES}=0: "
+                "a commit that is repeated on another's snapshot doubles rows"
+            )
+        try:
+            self._table.append(rows, snapshot_properties=to_property(ends))
+        except CommitFailedException as error:
+            raise CommitConflictError(f"table {self.name}: {error}") from error
+
+    def _open(self, schema: pa.Schema, partition: str) -> Table:
+        with suppress(NoSuchTableError):
+            return self._catalog.load_table(self.name)
+        with suppress(NamespaceAlreadyExistsError, IntegrityError):
+            self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+        # Another process may create the table at the same time.
+        with (
+            suppress(TableAlreadyExistsError, CommitFailedException),
+            self._catalog.create_table_transaction(
+                self.name, schema, properties=PROPERTIES
+            ) as creation,
+            creation.update_spec() as spec,
+        ):
+            spec.add_field("storeTimestamp", PARTITIONS[partition](), partition)
+        return self._catalog.load_table(self.name)
+
+    def _chain(self) -> Iterator[Snapshot]:
+        """The current snapshot and its ancestors, newest first."""
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)

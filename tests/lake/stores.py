@@ -1,0 +1,103 @@
+"""Stores to export, tables to compare with them, and the command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from congreve import open_store
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.store import MessageStore
+from congreve.lake.table import open_catalog
+from congreve.records.message.message import Record
+
+BEGIN_MS = 1_750_000_000_000
+COLUMNS = ("queueId", "queueOffset", "body", "bodyCRC")
+HOST = ("127.0.0.1", 10911)
+TOPIC = "T"
+
+Row = tuple[int, int, bytes, int]  # queue id, queue offset, body, CRC
+
+
+def open_writer(root: Path) -> MessageStore:
+    """A store with small files."""
+    config = StoreConfig(
+        root_dir=str(root),
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20 * 1024,
+        max_hash_slot_num=100,
+        max_index_num=400,
+        flush_disk_type="ASYNC_FLUSH",
+    )
+    return MessageStore(config, clock=ManualClock(BEGIN_MS))
+
+
+def put(store: MessageStore, first: int, count: int) -> None:
+    """Messages of four queues, three an hour, so that a table has several partitions."""
+    clock = store.clock
+    assert isinstance(clock, ManualClock)
+    for number in range(first, first + count):
+        clock.set(BEGIN_MS + number * 1_200_000)
+        store.put(
+            Record(
+                topic=TOPIC,
+                body=b"body %d" % number,
+                properties={"TAGS": f"Tag{number % 3}", "KEYS": f"key-{number}"},
+                queue_id=number % 4,
+                born_host=HOST,
+                store_host=HOST,
+            )
+        )
+
+
+def write(root: Path, messages: int) -> Path:
+    """A store that was stopped cleanly."""
+    with open_writer(root) as store:
+        put(store, 0, messages)
+    return root
+
+
+def in_store(root: Path) -> list[Row]:
+    """Every message by queue and offset."""
+    return _rows(open_store(root).arrow(TOPIC, COLUMNS))
+
+
+def table_of(warehouse: Path) -> Table:
+    """The table as the catalog has it now."""
+    return open_catalog(str(warehouse)).load_table(f"rocketmq.{TOPIC}")
+
+
+def in_table(warehouse: Path) -> list[Row]:
+    """Every row by queue and offset, as pyiceberg reads it."""
+    return _rows(table_of(warehouse).scan(selected_fields=COLUMNS).to_arrow())
+
+
+def in_duckdb(warehouse: Path) -> list[Row]:
+    """The same as DuckDB reads it from the files of the current snapshot."""
+    files = [task.file.file_path for task in table_of(warehouse).scan().plan_files()]
+    if not files:
+        return []
+    query = "select queueId, queueOffset, body, bodyCRC from read_parquet(?) order by 1, 2"
+    return duckdb.execute(query, [[file.removeprefix("file://") for file in files]]).fetchall()
+
+
+def command(store: Path, warehouse: Path, *more: str) -> subprocess.Popen[str]:
+    """`congreve lake export` in a process of its own."""
+    args = ["--store", str(store), "--warehouse", str(warehouse), "-t", TOPIC, *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "congreve", "lake", "export", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns = table.to_pydict()
+    return sorted(zip(*(columns[name] for name in COLUMNS), strict=True))
