@@ -231,6 +231,8 @@ class Broker(Lifecycle):
     async def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
         self.managers.delayed.config_changed()
+        if self._paths is not None:
+            self._paths.pulls.validated_pulls.note_change()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.telling_steps())
         if "defaultTopicQueueNums" in keys:

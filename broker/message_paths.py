@@ -14,6 +14,7 @@ from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.pull.fast import PullPath
+from congreve.broker.pull.lane_pulls import LanePulls
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -55,8 +56,11 @@ class MessagePaths:
 
     def _new_lane(self, leader: LaneSends | None) -> LaneSends:
         store = self._managers.store
+        pulls = LanePulls(store, self.pulls.validated_pulls)
+        self.pulls.follow_lane(pulls.table)
         return LaneSends(
             self._new_fast_path(None, in_lane=True),
+            pulls,
             store,
             tells_appends=store.flush_timer.wants_wake,
             leader=leader,

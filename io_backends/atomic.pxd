@@ -5,10 +5,12 @@ from libc.stdint cimport int64_t
 cdef extern from * nogil:
     """
     #define congreve_full_barrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    #define congreve_add_relaxed(to, value) ((void) __atomic_fetch_add(to, value, __ATOMIC_RELAXED))
     #define congreve_load_acquire(from) __atomic_load_n(from, __ATOMIC_ACQUIRE)
     #define congreve_store_release(to, value) __atomic_store_n(to, value, __ATOMIC_RELEASE)
     """
     void full_barrier "congreve_full_barrier"()
+    void add_relaxed "congreve_add_relaxed"(int64_t *to, int64_t value)
     int64_t load_acquire "congreve_load_acquire"(const int64_t *at)
     void store_release "congreve_store_release"(int64_t *at, int64_t value)
     int load_acquire_int "congreve_load_acquire"(const int *at)

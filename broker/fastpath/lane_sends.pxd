@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.broker.fastpath.fastpath cimport FastPath, Stop
+from congreve.broker.pull.lane_pulls cimport LanePulls
 from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.index.index cimport KeyIndex
 from congreve.remoting.lanes.connections cimport LaneConnection
@@ -14,6 +15,8 @@ cdef enum:
 cdef class LaneSends(LaneSink):
     cdef readonly FastPath path
     """The fast path of this lane."""
+    cdef readonly LanePulls pulls
+    """The pulls of this lane."""
     cdef KeyIndex index             # None where the store has none
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH
@@ -26,6 +29,7 @@ cdef class LaneSends(LaneSink):
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 
+    cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef bint resume(self, Stop stop) noexcept nogil
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil
     cdef int open_queue(self) except -1

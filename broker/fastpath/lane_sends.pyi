@@ -1,6 +1,7 @@
 from typing import final
 
 from congreve.broker.fastpath.fastpath import FastPath
+from congreve.broker.pull.lane_pulls import LanePulls
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.lane import LaneSink
@@ -19,10 +20,13 @@ class LaneSends(LaneSink):
     @property
     def path(self) -> FastPath: ...
     @property
+    def pulls(self) -> LanePulls: ...
+    @property
     def waiting(self) -> int: ...
     def __init__(
         self,
         path: FastPath,
+        pulls: LanePulls,
         store: MessageStore,
         *,
         tells_appends: bool,

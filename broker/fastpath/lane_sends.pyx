@@ -1,6 +1,7 @@
-"""Sends in a lane: the fast path without the event loop.
+"""Sends and pulls in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends, delayed messages and half messages by itself. All other frames go to
+A lane serves ordinary sends, delayed messages and half messages by itself, and pulls that find
+messages in memory. All other frames go to
 the loop, which serves them as those of its own connections.
 """
 
@@ -70,9 +71,10 @@ cdef class LaneSends(LaneSink):
     the lane that has no `leader` listens to the backend for all others.
     """
 
-    def __init__(self, FastPath path not None, store, *, bint tells_appends,
+    def __init__(self, FastPath path not None, LanePulls pulls not None, store, *, bint tells_appends,
                  LaneSends leader=None):
         self.path = path
+        self.pulls = pulls
         self.store = store
         self.index = store.index
         if path.sync_flush:
@@ -109,7 +111,11 @@ cdef class LaneSends(LaneSink):
             self.path.log.lock.drop()
             if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
                 break
-            if stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
+            if stop == STOP_PULL and self.serve_pull(lane, connection):
+                self.path.at += self.path.frame.size
+                if connection.choked or connection.fd < 0:
+                    break
+            elif stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
                     break
                 self.path.at += self.path.frame.size
@@ -121,7 +127,13 @@ cdef class LaneSends(LaneSink):
         self.finish(lane, connection)
         return UNFRAMEABLE if stop == STOP_UNFRAMEABLE else self.path.at
 
+    cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        return not connection.ordered and self.pulls.serve(
+            lane, connection, &self.path.frame, &self.path.header
+        )
+
     cdef int turn_ended(self, Lane lane) noexcept nogil:
+        self.pulls.turn_ended()
         return LOOK_MS if self.commit is None else self.commit.sleep_ms(lane)
 
     cdef void readable(self, Lane lane) noexcept nogil:
@@ -209,6 +221,7 @@ cdef class LaneSends(LaneSink):
                              self.path.appended_end)
         elif self.path.answers.used:
             lane.put(connection, self.path.answers.data, self.path.answers.used)
+        self.pulls.flush(lane, connection)
         if self.path.appended_end:
             if self.index is not None:
                 self.index.wake()

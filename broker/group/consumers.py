@@ -116,7 +116,12 @@ class ConsumerManager:
         self._notify = notify
         self._gone = gone
         self.groups: dict[str, ConsumerGroup] = {}
+        self._listeners: list[Notify] = []
         self._groups_of: dict[Connection, dict[str, None]] = {}
+
+    def listen(self, listener: Notify) -> None:
+        """Call `listener` with each group that has other settings or subscriptions, or is gone."""
+        self._listeners.append(listener)
 
     def register(self, data: ConsumerData, client: ClientChannel, notify: bool) -> bool:
         """Apply a heartbeat to one group; True if the group changed.
@@ -142,11 +147,14 @@ class ConsumerManager:
         grows = size - group.subscription_bytes
         self._bytes_limit.check(self._subscription_bytes, max(grows, 0))
         self.groups[group.name] = group
+        is_same = (data.message_model, newest) == (group.message_model, group.subscriptions)
         client.heard_at = self._monotonic()
         is_member = group.update(data, client, self._renamed)
         self._memberships += is_member
         self._subscription_bytes += grows
         changed = group.replace_subscriptions(newest, size) or is_member
+        if known is None or not is_same:
+            self._tell(group.name)
         self._groups_of.setdefault(client.connection, {})[group.name] = None
         if changed and notify:
             self._notify(group.name)
@@ -164,10 +172,15 @@ class ConsumerManager:
         if not group.channels:
             del self.groups[name]
             self._subscription_bytes -= group.subscription_bytes
+            self._tell(name)
             if self._gone is not None:
                 self._gone(name)
         elif notify:
             self._notify(name)
+
+    def _tell(self, name: str) -> None:
+        for listener in self._listeners:
+            listener(name)
 
     def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
         """Remove the client of a closed connection from all its groups."""

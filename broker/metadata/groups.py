@@ -1,6 +1,7 @@
 """Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from congreve.broker.config import BrokerConfig
@@ -52,6 +53,11 @@ class SubscriptionGroupManager:
         self._unsaved = Unsaved()
         self._texts = table_texts(self.table)
         self._changed: set[str] = set()  # since take_changed()
+        self._listeners: list[Callable[[str], None]] = []
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of each group that has changed."""
+        self._listeners.append(listener)
 
     def is_saved(self, group: str) -> bool:
         """Whether a group of the table is on disk."""
@@ -96,8 +102,7 @@ class SubscriptionGroupManager:
         """Delete a group; False if it does not exist."""
         if self.table.pop(group, None) is None:
             return False
-        self._texts.changed(group)
-        self._changed.add(group)
+        self._note(group)
         self._unsaved.forget(group)
         self._version_changed()
         return True
@@ -145,8 +150,13 @@ class SubscriptionGroupManager:
 
     def _set(self, config: SubscriptionGroupConfig) -> None:
         self.table[config.group_name] = config
-        self._texts.changed(config.group_name)
-        self._changed.add(config.group_name)
+        self._note(config.group_name)
+
+    def _note(self, group: str) -> None:
+        self._texts.changed(group)
+        self._changed.add(group)
+        for listener in self._listeners:
+            listener(group)
 
     def _version_changed(self) -> int:
         self.data_version = DataVersion(

@@ -1,7 +1,7 @@
 """Offsets of consumer groups (RocketMQ: ConsumerOffsetManager)."""
 
 import logging
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Any
 
 from congreve.broker.config import BrokerConfig
@@ -32,6 +32,9 @@ Acknowledged = dict[str, set[int] | None]
 Line = tuple[str, dict[int, int] | None]
 """Offsets of queues of `topic@group`; None: its offsets were removed."""
 
+Commit = tuple[str, str, int, int]
+"""Group, topic, queue id and the offset that was committed there."""
+
 
 class ConsumerOffsetManager:
     """`topic@group` -> queue id -> offset of the next message to consume; the last write wins.
@@ -48,12 +51,32 @@ class ConsumerOffsetManager:
         self._limit = TableLimit(
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
-        self.changes = 0
-        """How many changes there were: with another number body() has another result."""
-        self.dirty = False  # set by each change; the code that saves the table clears it
+        self._sources: list[Callable[[], Iterable[Commit]]] = []
+        self._changes = 0
+        self._dirty = False
         self._texts = EntryTexts(self._entry_text)
         self._acknowledged: Acknowledged = {}
         self.journal: TableFile = MemoryOnly()
+
+    def follow(self, source: Callable[[], Iterable[Commit]]) -> None:
+        """Take the commits of another thread: those since its last call, before each use."""
+        self._sources.append(source)
+
+    @property
+    def changes(self) -> int:
+        """How many changes there were: with another number body() has another result."""
+        self._collect()
+        return self._changes
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there were changes; the code that saves the table clears it."""
+        self._collect()
+        return self._dirty
+
+    @dirty.setter
+    def dirty(self, value: bool) -> None:
+        self._dirty = value
 
     def check(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
         """Check names and limits before a commit.
@@ -73,6 +96,15 @@ class ConsumerOffsetManager:
         It is also ignored for the broker's own group, which no client may change, and when it is
         new and there are maxConsumerOffsets.
         """
+        self._collect()
+        self._commit(group, topic, queue_id, offset)
+
+    def _collect(self) -> None:
+        for source in self._sources:
+            for commit in source():
+                self._commit(*commit)
+
+    def _commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if offset >= 0 and group != TRANS_GROUP:
             self.note(group, topic, queue_id, offset)
 
@@ -109,6 +141,7 @@ class ConsumerOffsetManager:
 
     def take_acknowledged(self) -> Acknowledged:
         """The offsets that were acknowledged or removed since the last call."""
+        self._collect()
         taken, self._acknowledged = self._acknowledged, {}
         return taken
 
@@ -141,23 +174,28 @@ class ConsumerOffsetManager:
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset, NO_OFFSET when there is none."""
+        self._collect()
         queues = self.table.get(topic + _SEPARATOR + group)
         return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """A copy of the offsets by queue id; empty when nothing was committed."""
+        self._collect()
         return dict(self.table.get(topic + _SEPARATOR + group, {}))
 
     def topics_of(self, group: str) -> list[str]:
         """Topics on which `group` has offsets (whichTopicByConsumer)."""
+        self._collect()
         return list(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups with offsets on `topic` (whichGroupByTopic)."""
+        self._collect()
         return list(self._groups.get(topic, ()))
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give `target` the offsets that `source` has on `topic`."""
+        self._collect()
         queues = self.table.get(topic + _SEPARATOR + source)
         if queues is not None and target != TRANS_GROUP:
             self._add(topic, target, dict(queues))
@@ -167,6 +205,7 @@ class ConsumerOffsetManager:
 
     def remove_group(self, group: str) -> None:
         """Forget a group's offsets, except those of the broker's own group."""
+        self._collect()
         if group == TRANS_GROUP:
             return
         for topic in self.topics_of(group):
@@ -174,6 +213,7 @@ class ConsumerOffsetManager:
 
     def remove_topic_steps(self, topic: str) -> Generator[None, None, None]:
         """Forget a deleted topic: its queues begin at 0 when it is created again."""
+        self._collect()
         for group in self.groups_of(topic):
             if topic + _SEPARATOR + group in self.table:  # groups may go meanwhile
                 yield from freed(self._remove(topic, group))
@@ -210,8 +250,8 @@ class ConsumerOffsetManager:
         return True
 
     def _changed(self, key: str) -> None:
-        self.changes += 1
-        self.dirty = True
+        self._changes += 1
+        self._dirty = True
         self._texts.changed(key)
 
     def _entry_text(self, key: str) -> str | None:

@@ -5,13 +5,10 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t
 
 from congreve.broker.pull.held_pull cimport HeldPull, answer_found, may_wait
-from congreve.broker.pull.validated_pull cimport ValidatedPull
+from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
 from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 from congreve.remoting.wire.fast_headers cimport read_pull_header
-
-cdef enum:
-    SUSPEND = 2     # of a pull's sysFlag
 
 
 cdef bytes whole(const Frame *frame):

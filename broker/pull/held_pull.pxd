@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
@@ -35,6 +35,11 @@ cdef class PullWaker:
 
 # Whether a pull at `offset` that got this status may wait for a message.
 cdef bint may_wait(int status, int64_t offset) noexcept nogil
+
+# Writes the head of the answer to a pull that found what `gather` holds, less than
+# PULL_RESPONSE_MAX + PULL_REMARK_MAX bytes; the records follow it.
+cdef Py_ssize_t put_found_head(uint8_t *at, Gather gather, int32_t serialize_type,
+                               int32_t opaque) noexcept nogil
 
 # Write the answer to a pull that found what `gather` holds.
 cdef int answer_found(object connection, Gather gather, int32_t serialize_type,

@@ -134,18 +134,22 @@ cdef bint may_wait(int status, int64_t offset) noexcept nogil:
     return status == GET_OFFSET_OVERFLOW_ONE or (status == GET_NO_MESSAGE_IN_QUEUE and offset == 0)
 
 
-cdef int answer_found(object connection, Gather gather, int32_t serialize_type,
-                      int32_t opaque) except -1:
-    cdef uint8_t head[PULL_RESPONSE_MAX + PULL_REMARK_MAX]
+cdef Py_ssize_t put_found_head(uint8_t *at, Gather gather, int32_t serialize_type,
+                               int32_t opaque) noexcept nogil:
     cdef Slice remark
-    cdef Py_ssize_t length
-    cdef bytes answer
     remark.data = b"FOUND"
     remark.length = 5
-    length = encode_pull_response(
-        head, serialize_type, opaque, 0, remark, 0,
+    return encode_pull_response(
+        at, serialize_type, opaque, 0, remark, 0,
         gather.next_offset, gather.min_offset, gather.max_offset, <int32_t> gather.size,
     )
+
+
+cdef int answer_found(object connection, Gather gather, int32_t serialize_type,
+                      int32_t opaque) except -1:
+    cdef uint8_t[PULL_RESPONSE_MAX + PULL_REMARK_MAX] head
+    cdef Py_ssize_t length = put_found_head(head, gather, serialize_type, opaque)
+    cdef bytes answer
     if gather.in_one_piece():
         answer_from_file(connection, gather, head, length)
     elif gather.in_views():

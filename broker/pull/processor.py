@@ -1,7 +1,7 @@
 """Pulls, with every check (RocketMQ: PullMessageProcessor)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
@@ -10,10 +10,12 @@ from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.metadata.filters import NotCompiledError
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.offsets import Commit
 from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.held_pull import HeldPull, PullWaker
+from congreve.broker.pull.lane_table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
@@ -109,6 +111,20 @@ class PullMessageProcessor:
             wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
         )
         self.path = PullPath(store, self)
+        metadata.topics.listen(self.validated_pulls.note_change)
+        metadata.groups.listen(self.validated_pulls.note_change)
+        consumers.listen(self.validated_pulls.note_change)
+
+    def follow_lane(self, known: LanePullTable) -> None:
+        """Take the offsets that pulls of a lane commit."""
+
+        def commits() -> Iterator[Commit]:
+            for commit in known.take_commits():
+                group, topic, _, _ = commit
+                if group in self._groups.table and topic in self._topics.table:
+                    yield commit
+
+        self._offsets.follow(commits)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""

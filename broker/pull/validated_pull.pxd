@@ -6,6 +6,13 @@ from congreve.records.filter.record_filter cimport RecordFilter
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
 
+cdef enum:
+    KEY_MAX = 2048          # bytes of a validated pull's key
+    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+
+
 cdef class PullCounter:
     cdef readonly int64_t pulls
     """Pulls that found messages."""
@@ -14,7 +21,7 @@ cdef class PullCounter:
     cdef readonly int64_t size
     """Bytes of the records in the answers."""
 
-    cpdef void add(self, int64_t messages, int64_t size) noexcept
+    cpdef void add(self, int64_t messages, int64_t size) noexcept nogil
 
 
 cdef class ValidatedPull:
@@ -47,12 +54,22 @@ cdef class ValidatedPulls:
     cdef dict by_key
     cdef int64_t filters_size   # bytes of the filters of all of them
     cdef bytes key              # of the pull that find() looked up last
+    # For lanes, which read them without the GIL: a pull that was unchanged at a number of changes
+    # still is while the number is the same; more may be there with another number kept.
+    cdef int64_t changes
+    cdef int64_t kept
 
     # The validated pull of such a request; None where there is none, or its checks changed.
     cdef ValidatedPull find(self, const PullHeader *pull)
     # Keep this one for pulls like the one that find() looked up last.
     cdef int keep(self, ValidatedPull validated) except -1
+    # The validated pull with this key for a lane, which serves no other: None where there is none.
+    cdef ValidatedPull for_lane(self, bytes key)
     # Take the offset that a pull commits.
     cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1
     # Whether its checks would have the same result now.
     cdef bint unchanged(self, ValidatedPull validated) except -1
+
+
+# Writes the fields that a pull's checks depend on as one key; its length, -1 if it is too long.
+cdef Py_ssize_t put_key(const PullHeader *pull, char *key) noexcept nogil

@@ -9,12 +9,10 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
+from congreve.engine.atomic cimport add_relaxed, store_release
 from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
-    COMMIT_OFFSET = 1       # bits of a pull's sysFlag
-    SUBSCRIPTION = 4
-    KEY_MAX = 2048
     VALIDATED_MAX = 100_000
     FILTERS_SIZE_MAX = 256 << 20    # of their filters; a shared one counts for each pull
 
@@ -27,11 +25,11 @@ cdef class PullCounter:
     whole records.
     """
 
-    cpdef void add(self, int64_t messages, int64_t size) noexcept:
-        """Count one answered pull with this many messages and bytes."""
-        self.pulls += 1
-        self.messages += messages
-        self.size += size
+    cpdef void add(self, int64_t messages, int64_t size) noexcept nogil:
+        """Count one answered pull with this many messages and bytes; any thread may call it."""
+        add_relaxed(&self.pulls, 1)
+        add_relaxed(&self.messages, messages)
+        add_relaxed(&self.size, size)
 
 
 @cython.final
@@ -88,7 +86,18 @@ cdef class ValidatedPulls:
             self.by_key.clear()
             self.filters_size = 0 if validated.records is None else validated.records.size
         self.by_key[self.key] = validated
+        store_release(&self.kept, self.kept + 1)
         return 0
+
+    def note_change(self, *_):
+        """Let lanes check their pulls again: something that checks depend on has changed."""
+        store_release(&self.changes, self.changes + 1)
+
+    cdef ValidatedPull for_lane(self, bytes key):
+        cdef ValidatedPull validated = self.by_key.get(key)
+        if validated is None or validated.records is not None or not self.unchanged(validated):
+            return None
+        return None if self.config.slave_read_enable or self.config.is_slave else validated
 
     cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1:
         if pull.sys_flag & COMMIT_OFFSET and not self.config.is_slave:
@@ -117,7 +126,12 @@ cdef class ValidatedPulls:
 
 cdef bytes key_of(const PullHeader *pull):
     """The fields that a pull's checks depend on, as one key; None if it is too long."""
-    cdef char key[KEY_MAX]
+    cdef char[KEY_MAX] key
+    cdef Py_ssize_t length = put_key(pull, key)
+    return None if length < 0 else PyBytes_FromStringAndSize(key, length)
+
+
+cdef Py_ssize_t put_key(const PullHeader *pull, char *key) noexcept nogil:
     cdef char *at = key + 16
     cdef int32_t flag = pull.sys_flag & SUBSCRIPTION
     cdef Slice[4] texts
@@ -128,8 +142,8 @@ cdef bytes key_of(const PullHeader *pull):
     texts = [pull.consumer_group, pull.topic, pull.subscription, pull.expression_type]
     for i in range(4):
         if texts[i].length + 4 > key + KEY_MAX - at:
-            return None
+            return -1
         memcpy(at, &texts[i].length, 4)
         memcpy(at + 4, texts[i].data, texts[i].length)
         at += 4 + texts[i].length
-    return PyBytes_FromStringAndSize(key, at - key)
+    return at - key

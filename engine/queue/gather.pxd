@@ -104,6 +104,12 @@ cdef class Gather:
     # Looks from `offset` on for at most `max_count` messages; a filter that is None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
+    # The same without the GIL and without a record filter, where `file` holds the queue's file that
+    # begins at byte `base`. False: look() must do it.
+    cdef bint look_mapped(self, ConsumeQueue queue, const uint8_t *file, int64_t base,
+                          int64_t offset, int32_t max_count, TagFilter tags) noexcept nogil
+    # Whether it maps segments that the log has no more.
+    cdef bint is_behind(self) noexcept nogil
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
     cdef bint in_views(self) noexcept nogil
     cdef list views(self)
@@ -114,6 +120,9 @@ cdef class Gather:
     cdef bint in_one_piece(self) noexcept nogil
     cdef FilePart file_part(self)
 
+    # Whether entries from `offset` on are to be scanned; sets the result where there are none.
+    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
+    cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
+from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pages cimport in_memory
@@ -112,8 +113,37 @@ cdef class Gather:
 
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
+        if self.begin(queue, offset):
+            self.scan(queue, offset, max_count, tags, records)
+        return 0
+
+    cdef bint look_mapped(self, ConsumeQueue queue, const uint8_t *file, int64_t base,
+                          int64_t offset, int32_t max_count, TagFilter tags) noexcept nogil:
+        cdef int64_t position = offset * CQ_ENTRY - base
+        cdef int64_t log_end, wanted, in_file, scanned
+        if not self.begin(queue, offset):
+            return True
+        # The end first: it lies within the segments that the log has afterwards.
+        log_end = load_acquire(&self.log.max_offset)
+        if file == NULL or not 0 <= position < queue.file_size or self.is_behind():
+            return False
+        if queue.unchecked is not None:
+            return False
+        self.begin_scan(queue, log_end)
+        wanted = min(self.max_offset - offset, SCAN_MAX)
+        in_file = min(wanted, (queue.file_size - position) // CQ_ENTRY)
+        scanned = self.scan_file(file + position, in_file, max_count, tags, None)
+        self.next_offset += scanned
+        if self.count:
+            self.status = GET_FOUND
+        return scanned < in_file or in_file == wanted
+
+    cdef bint is_behind(self) noexcept nogil:
+        return self.segments is not self.log.segments
+
+    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil:
         self.min_offset = queue.min_offset
-        self.max_offset = queue.max_offset
+        self.max_offset = load_acquire(&queue.max_offset)
         self.count = self.span_count = 0
         self.size = 0
         self.suggest_slave = False
@@ -130,8 +160,15 @@ cdef class Gather:
             self.status = GET_OFFSET_OVERFLOW_BADLY
             self.next_offset = self.max_offset
         else:
-            self.scan(queue, offset, max_count, tags, records)
-        return 0
+            return True
+        return False
+
+    cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil:
+        self.status = GET_NO_MATCHED_MESSAGE
+        self.queue_id = queue.queue_id
+        self.log_end = log_end
+        self.cold_below = log_end - WARM_TAIL if self.memory_only else 0
+        self.warm_number = -1
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
@@ -141,11 +178,8 @@ cdef class Gather:
         cdef int64_t wanted, scanned
         cdef Mapping mapping
         cdef const uint8_t *entries
-        self.status = GET_NO_MATCHED_MESSAGE
-        self.queue_id = queue.queue_id
         self.refresh()
-        self.cold_below = self.log_end - WARM_TAIL if self.memory_only else 0
-        self.warm_number = -1
+        self.begin_scan(queue, self.log_end)
         if records is not None:
             records.work = 0
         while self.next_offset < stop:

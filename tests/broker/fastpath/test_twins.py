@@ -281,8 +281,9 @@ def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: 
         assert stored > asked / 2, "hardly any was for compiled code"
 
 
-def test_generated_pulls_are_answered_the_same(tmp_path: Path) -> None:
-    with twins(tmp_path) as (run, ports):
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_generated_pulls_are_answered_the_same(lanes: int, tmp_path: Path) -> None:
+    with twins(tmp_path, lanes) as (run, ports):
         for number in range(6):
             for queue in "01":
                 fields = SHORT | {"e": queue, "i": f"TAGS\x01{'a' if number % 2 else 'true'}"}
@@ -304,6 +305,9 @@ def test_generated_pulls_are_answered_the_same(tmp_path: Path) -> None:
             assert first == second == third
 
         the_same()
+        assert ports.broker._paths is not None
+        by_lanes = [lane.pulls.answered for lane in ports.broker._paths.lanes]
+        assert all(answered > groups_made / 5 for answered in by_lanes), by_lanes
 
 
 @pytest.mark.parametrize("lanes", [0, 1])

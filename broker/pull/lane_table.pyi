@@ -1,0 +1,9 @@
+from typing import final
+
+from congreve.broker.pull.validated_pull import ValidatedPulls
+
+@final
+class LanePullTable:
+    def __init__(self, pulls: ValidatedPulls) -> None: ...
+    def __len__(self) -> int: ...
+    def take_commits(self) -> list[tuple[str, str, int, int]]: ...

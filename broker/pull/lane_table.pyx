@@ -1,0 +1,214 @@
+"""The validated pulls that a lane has met, for its thread without the GIL.
+
+The event loop checks the first pull of each kind and keeps the result (validated_pull.pyx). A lane
+takes the results over one by one, and looks again, with the GIL, after each change of anything that
+checks depend on.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_CLEAR, Py_INCREF
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from congreve.broker.pull.validated_pull cimport ValidatedPull, put_key
+from congreve.engine.atomic cimport load_acquire
+from congreve.remoting.lanes.mailbox cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef Py_ssize_t FIRST_CAPACITY = 256
+cdef Py_ssize_t KNOWN_MAX = 100_000     # then it begins anew
+
+
+cdef inline uint64_t hash_key(const uint8_t *key, Py_ssize_t length) noexcept nogil:
+    # FNV-1a, eight bytes at a time.
+    cdef uint64_t h = 0xCBF29CE484222325U
+    cdef uint64_t word
+    while length >= 8:
+        memcpy(&word, key, 8)
+        h = (h ^ word) * <uint64_t> 0x100000001B3
+        h ^= h >> 29
+        key += 8
+        length -= 8
+    while length:
+        h = (h ^ key[0]) * <uint64_t> 0x100000001B3
+        key += 1
+        length -= 1
+    return h ^ (h >> 32)
+
+
+cdef void drop_references(LanePull *known) noexcept:
+    known.file = NULL
+    Py_CLEAR(known.mapping)
+    Py_CLEAR(known.validated)
+
+
+@cython.final
+cdef class LanePullTable:
+    """The validated pulls of one lane, and the offsets that these committed."""
+
+    def __cinit__(self, ValidatedPulls pulls not None):
+        self.pulls = pulls
+        self.collected = []
+        pthread_mutex_init(&self.mutex, NULL)
+        self.capacity = FIRST_CAPACITY
+        self.slots = <LanePull **> PyMem_Calloc(self.capacity, sizeof(LanePull *))
+        self.uncollected = <LanePull **> PyMem_Calloc(self.capacity, sizeof(LanePull *))
+        if self.slots == NULL or self.uncollected == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.slots != NULL:
+            for i in range(self.capacity):
+                if self.slots[i] != NULL:
+                    drop_references(self.slots[i])
+                    PyMem_Free(self.slots[i])
+        PyMem_Free(self.slots)
+        PyMem_Free(self.uncollected)
+        pthread_mutex_destroy(&self.mutex)
+
+    def __len__(self):
+        return self.count
+
+    def take_commits(self):
+        """The offsets that pulls committed since the last call: (group, topic, queue, offset)."""
+        cdef LanePull *known
+        cdef ValidatedPull validated
+        taken, self.collected = self.collected, []
+        pthread_mutex_lock(&self.mutex)
+        while self.uncollected_count:
+            self.uncollected_count -= 1
+            known = self.uncollected[self.uncollected_count]
+            validated = <ValidatedPull> known.validated
+            taken.append((
+                validated.group_name, validated.topic_name, validated.queue.queue_id,
+                known.pending,
+            ))
+            known.pending = -1
+        pthread_mutex_unlock(&self.mutex)
+        return taken
+
+    cdef void commit(self, LanePull *known, int64_t offset) noexcept nogil:
+        if offset < 0:
+            return
+        pthread_mutex_lock(&self.mutex)
+        if known.pending < 0:
+            self.uncollected[self.uncollected_count] = known
+            self.uncollected_count += 1
+        known.pending = offset
+        pthread_mutex_unlock(&self.mutex)
+
+    cdef LanePull *find(self, const PullHeader *pull) noexcept nogil:
+        cdef Py_ssize_t length = put_key(pull, <char *> self.key)
+        cdef uint64_t hash
+        cdef LanePull *known
+        if length < 0:
+            return NULL
+        hash = hash_key(self.key, length)
+        known = self.slot(hash, length)[0]
+        if (
+            known == NULL or known.changes != load_acquire(&self.pulls.changes)
+            or (known.validated == NULL and known.kept != load_acquire(&self.pulls.kept))
+        ):
+            if not self.learn_with_gil(hash, length):
+                return NULL
+            known = self.slot(hash, length)[0]
+        return NULL if known.validated == NULL else known
+
+    cdef LanePull **slot(self, uint64_t hash, Py_ssize_t length) noexcept nogil:
+        """The slot of the key at hand, or the empty one where it belongs."""
+        cdef Py_ssize_t mask = self.capacity - 1
+        cdef Py_ssize_t i = hash & mask
+        cdef LanePull *known
+        while True:
+            known = self.slots[i]
+            if known == NULL or (
+                known.hash == hash and known.key_length == length
+                and memcmp(known.key, self.key, length) == 0
+            ):
+                return &self.slots[i]
+            i = (i + 1) & mask
+
+    cdef bint learn_with_gil(self, uint64_t hash, Py_ssize_t length) noexcept with gil:
+        try:
+            self.learn(hash, length)
+        except MemoryError:
+            return False
+        return True
+
+    cdef int learn(self, uint64_t hash, Py_ssize_t length) except -1:
+        # The numbers first: what changes meanwhile is looked up again.
+        cdef int64_t changes = load_acquire(&self.pulls.changes)
+        cdef int64_t kept = load_acquire(&self.pulls.kept)
+        cdef LanePull *known = self.slot(hash, length)[0]
+        cdef ValidatedPull validated = self.pulls.for_lane(
+            PyBytes_FromStringAndSize(<const char *> self.key, length)
+        )
+        if known == NULL:
+            known = self.add(hash, length)
+        if known.validated != <PyObject *> validated:
+            if known.pending >= 0:
+                self.collected = self.take_commits()
+            drop_references(known)
+            if validated is not None:
+                Py_INCREF(validated)
+                known.validated = <PyObject *> validated
+        known.changes, known.kept = changes, kept
+        return 0
+
+    cdef LanePull *add(self, uint64_t hash, Py_ssize_t length) except NULL:
+        cdef LanePull *known
+        if self.count >= KNOWN_MAX:
+            self.clear()
+        if (self.count + 1) * 2 > self.capacity:
+            self.grow()
+        known = <LanePull *> PyMem_Calloc(1, sizeof(LanePull) + length)
+        if known == NULL:
+            raise MemoryError()
+        known.key = <uint8_t *> (known + 1)
+        memcpy(known.key, self.key, length)
+        known.key_length = <int> length
+        known.hash = hash
+        known.pending = -1
+        self.slot(hash, length)[0] = known
+        self.count += 1
+        return known
+
+    cdef int grow(self) except -1:
+        cdef Py_ssize_t i, at
+        cdef Py_ssize_t capacity = 2 * self.capacity
+        cdef LanePull **slots = <LanePull **> PyMem_Calloc(capacity, sizeof(LanePull *))
+        cdef LanePull **uncollected = <LanePull **> PyMem_Calloc(capacity, sizeof(LanePull *))
+        if slots == NULL or uncollected == NULL:
+            PyMem_Free(slots)
+            PyMem_Free(uncollected)
+            raise MemoryError()
+        for i in range(self.capacity):
+            if self.slots[i] != NULL:
+                at = self.slots[i].hash & (capacity - 1)
+                while slots[at] != NULL:
+                    at = (at + 1) & (capacity - 1)
+                slots[at] = self.slots[i]
+        memcpy(uncollected, self.uncollected, self.uncollected_count * sizeof(LanePull *))
+        PyMem_Free(self.slots)
+        PyMem_Free(self.uncollected)
+        self.slots, self.uncollected, self.capacity = slots, uncollected, capacity
+        return 0
+
+    cdef int clear(self) except -1:
+        cdef Py_ssize_t i
+        self.collected = self.take_commits()
+        for i in range(self.capacity):
+            if self.slots[i] != NULL:
+                drop_references(self.slots[i])
+                PyMem_Free(self.slots[i])
+                self.slots[i] = NULL
+        self.count = 0
+        return 0

@@ -1,0 +1,2 @@
+# Numbers that one thread stores and others load, for code above the engine.
+from congreve.io_backends.atomic cimport add_relaxed, load_acquire, store_release
