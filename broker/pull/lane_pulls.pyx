@@ -6,15 +6,18 @@ All other pulls go to the event loop, which serves them as those of its own conn
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from congreve.broker.pull.held_pull cimport put_found_head
 from congreve.broker.pull.validated_pull cimport COMMIT_OFFSET, ValidatedPull, ValidatedPulls
 from congreve.engine.queue.queue_files cimport Mapping
 from congreve.engine.format cimport CQ_ENTRY
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.queue.gather cimport GET_FOUND, Gather
+from congreve.engine.queue.gather cimport GET_FOUND, FilePart, Gather
 from congreve.remoting.lanes.byte_buffer cimport make_room, release
+from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport PULL_REMARK_MAX, PULL_RESPONSE_MAX
 from congreve.remoting.wire.fast_headers cimport read_pull_header
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY
@@ -23,6 +26,7 @@ from congreve.errors import CongreveError
 
 cdef enum:
     FLUSH_BYTES = 256 * 1024    # of answers, after which they are sent
+    FROM_FILE_MIN = 16 * 1024   # bytes of an answer that are cheaper to send from the log's file
     KEPT_BYTES = 1024 * 1024    # of the answers' buffer between two chunks
 
 
@@ -46,7 +50,7 @@ cdef class LanePulls:
         known = self.table.find(&self.pull)
         if known == NULL or not self.look(known) or self.gather.status != GET_FOUND:
             return False
-        if not self.put_found(frame.serialize_type, header.opaque):
+        if not self.put_found(lane, connection, frame.serialize_type, header.opaque):
             return False
         self.answered += 1
         (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
@@ -87,16 +91,46 @@ cdef class LanePulls:
             known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
         return 0
 
-    cdef bint put_found(self, int serialize_type, int opaque) noexcept nogil:
+    cdef bint put_found(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
+                        int32_t opaque) noexcept nogil:
         """Write the answer; False without memory."""
-        cdef int64_t room = PULL_RESPONSE_MAX + PULL_REMARK_MAX + self.gather.size
-        if not make_room(&self.answers, self.answers.used + room):
+        cdef uint8_t[PULL_RESPONSE_MAX + PULL_REMARK_MAX] head
+        cdef Py_ssize_t length = put_found_head(head, self.gather, serialize_type, opaque)
+        cdef uint8_t *at
+        if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
+            self.flush(lane, connection)
+            if self.send_from_file(lane, connection, head, length):
+                return True
+        if not make_room(&self.answers, self.answers.used + length + self.gather.size):
             return False
-        self.answers.used += put_found_head(
-            self.answers.data + self.answers.used, self.gather, serialize_type, opaque
-        )
-        self.gather.copy_to(<char *> self.answers.data + self.answers.used)
-        self.answers.used += self.gather.size
+        at = self.answers.data + self.answers.used
+        memcpy(at, head, length)
+        self.gather.copy_to(<char *> at + length)
+        self.answers.used += length + self.gather.size
+        return True
+
+    cdef bint send_from_file(self, Lane lane, LaneConnection *connection, const uint8_t *head,
+                             int64_t length) noexcept nogil:
+        """Let the kernel send the log's pages, and keep what it does not take; False: not here."""
+        cdef FilePart part
+        cdef int64_t head_taken
+        cdef int64_t taken = 0
+        if connection.unsent or connection.fd < 0:
+            return False
+        part = self.gather.file_part()
+        if part.descriptor < 0:
+            return False
+        connection.active_ms = lane.now_ms
+        head_taken = send_head(connection.fd, head, length)
+        if head_taken == length:
+            taken = send_file(connection.fd, part.descriptor, part.offset, self.gather.size)
+        if head_taken < 0 or taken < 0:
+            lane.close(connection, errno)
+        elif taken < self.gather.size:
+            if head_taken < length:
+                lane.put(connection, head + head_taken, length - head_taken)
+            if connection.fd >= 0:
+                lane.put(connection, self.gather.spans[0].data + taken, self.gather.size - taken)
         return True
 
     cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil:

@@ -24,6 +24,9 @@ cdef struct Span:
     int64_t length
     int32_t segment
 
+cdef enum:
+    DESCRIPTOR_UNKNOWN = -2
+
 # Where a span is in its segment's file.
 cdef struct FilePart:
     int descriptor      # -1: the file has not all of it
@@ -32,6 +35,7 @@ cdef struct FilePart:
 cdef struct SegmentAt:
     int64_t base
     const uint8_t *data
+    int descriptor      # as file_part() found it, DESCRIPTOR_UNKNOWN before
 
 
 cdef class TagFilter:
@@ -118,8 +122,9 @@ cdef class Gather:
     # Where the result is one large piece of the log: the file that holds it, so that the kernel can
     # send its pages.
     cdef bint in_one_piece(self) noexcept nogil
-    cdef FilePart file_part(self)
+    cdef FilePart file_part(self) noexcept nogil
 
+    cdef void find_descriptor(self, int32_t segment) noexcept with gil
     # Whether entries from `offset` on are to be scanned; sets the result where there are none.
     cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
     cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil

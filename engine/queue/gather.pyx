@@ -348,6 +348,7 @@ cdef class Gather:
             segment = segments[i]
             table[i].base = segment.base_offset
             table[i].data = segment.data
+            table[i].descriptor = DESCRIPTOR_UNKNOWN
         self.segments = segments
         self.segment_count = <int32_t> len(segments)
         self.log_begin = table[0].base if segments else 0
@@ -375,11 +376,17 @@ cdef class Gather:
         cdef int64_t start = span.data - self.table[span.segment].data
         return memoryview(self.segments[span.segment])[start + skipped:start + span.length]
 
-    cdef FilePart file_part(self):
+    cdef FilePart file_part(self) noexcept nogil:
         cdef Span *span = &self.spans[0]
-        cdef Segment segment = self.segments[span.segment]
+        cdef SegmentAt *segment = &self.table[span.segment]
         cdef FilePart part
+        if segment.descriptor == DESCRIPTOR_UNKNOWN:
+            self.find_descriptor(span.segment)
         part.offset = span.data - segment.data
         # A segment that was removed from the log meanwhile may be recycled by now.
-        part.descriptor = segment.descriptor() if self.segments is self.log.segments else -1
+        part.descriptor = -1 if self.is_behind() else segment.descriptor
         return part
+
+    cdef void find_descriptor(self, int32_t segment) noexcept with gil:
+        if self.segments is self.log.segments:
+            self.table[segment].descriptor = (<Segment> self.segments[segment]).descriptor()
