@@ -71,8 +71,8 @@ cdef class LaneSends(LaneSink):
     the lane that has no `leader` listens to the backend for all others.
     """
 
-    def __init__(self, FastPath path not None, LanePulls pulls not None, store, *, bint tells_appends,
-                 LaneSends leader=None):
+    def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
+                 bint tells_appends, LaneSends leader=None):
         self.path = path
         self.pulls = pulls
         self.store = store

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pull.lane_table cimport LanePull, LanePullTable
-from congreve.engine.queue.gather cimport Gather
+from congreve.engine.queue.gather cimport FilePart, Gather
 from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
@@ -29,8 +29,8 @@ cdef class LanePulls:
     cdef bint look(self, LanePull *known) noexcept nogil
     cdef bint look_with_gil(self, LanePull *known) noexcept with gil
     cdef int map_file(self, LanePull *known) except -1
-    cdef bint put_found(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
-                        int32_t opaque) noexcept nogil
-    cdef bint send_from_file(self, Lane lane, LaneConnection *connection, const uint8_t *head,
-                             int64_t length) noexcept nogil
+    cdef void note(self, LanePull *known) noexcept nogil
+    cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil
+    cdef void send_from_file(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
+                             int32_t opaque, FilePart part) noexcept nogil
     cdef void release_segments(self) noexcept with gil

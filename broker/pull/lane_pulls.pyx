@@ -8,7 +8,6 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from congreve.broker.pull.held_pull cimport put_found_head
 from congreve.broker.pull.validated_pull cimport COMMIT_OFFSET, ValidatedPull, ValidatedPulls
@@ -25,6 +24,7 @@ from congreve.remoting.wire.frame cimport FLAG_ONEWAY
 from congreve.errors import CongreveError
 
 cdef enum:
+    ROOM = PULL_RESPONSE_MAX + PULL_REMARK_MAX
     FLUSH_BYTES = 256 * 1024    # of answers, after which they are sent
     FROM_FILE_MIN = 16 * 1024   # bytes of an answer that are cheaper to send from the log's file
     KEPT_BYTES = 1024 * 1024    # of the answers' buffer between two chunks
@@ -44,21 +44,35 @@ cdef class LanePulls:
     cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
                     const Header *header) noexcept nogil:
         cdef LanePull *known
+        cdef FilePart part
+        part.descriptor = -1
         read_pull_header(header, &self.pull)
         if not self.pull.complete or header.flag & FLAG_ONEWAY:
             return False
         known = self.table.find(&self.pull)
         if known == NULL or not self.look(known) or self.gather.status != GET_FOUND:
             return False
-        if not self.put_found(lane, connection, frame.serialize_type, header.opaque):
+        if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
+            self.flush(lane, connection)
+            part = self.gather.file_part()
+        if part.descriptor >= 0 and connection.fd >= 0 and not connection.unsent:
+            self.note(known)
+            self.send_from_file(lane, connection, frame.serialize_type, header.opaque, part)
+            return True
+        if not make_room(&self.answers, self.answers.used + ROOM + self.gather.size):
             return False
+        self.note(known)
+        self.put_found(frame.serialize_type, header.opaque)
+        if self.answers.used >= FLUSH_BYTES:
+            self.flush(lane, connection)
+        return True
+
+    cdef void note(self, LanePull *known) noexcept nogil:
+        """Count the answer and take the offset of the pull at hand, before its client goes on."""
         self.answered += 1
         (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
         if self.pull.sys_flag & COMMIT_OFFSET:
             self.table.commit(known, self.pull.commit_offset)
-        if self.answers.used >= FLUSH_BYTES:
-            self.flush(lane, connection)
-        return True
 
     cdef bint look(self, LanePull *known) noexcept nogil:
         """Look for the messages of the pull at hand; False where that fails."""
@@ -91,47 +105,30 @@ cdef class LanePulls:
             known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
         return 0
 
-    cdef bint put_found(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
-                        int32_t opaque) noexcept nogil:
-        """Write the answer; False without memory."""
-        cdef uint8_t[PULL_RESPONSE_MAX + PULL_REMARK_MAX] head
-        cdef Py_ssize_t length = put_found_head(head, self.gather, serialize_type, opaque)
-        cdef uint8_t *at
-        if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
-            self.flush(lane, connection)
-            if self.send_from_file(lane, connection, head, length):
-                return True
-        if not make_room(&self.answers, self.answers.used + length + self.gather.size):
-            return False
-        at = self.answers.data + self.answers.used
-        memcpy(at, head, length)
+    cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil:
+        """Write the answer to the others; there is room."""
+        cdef uint8_t *at = self.answers.data + self.answers.used
+        cdef Py_ssize_t length = put_found_head(at, self.gather, serialize_type, opaque)
         self.gather.copy_to(<char *> at + length)
         self.answers.used += length + self.gather.size
-        return True
 
-    cdef bint send_from_file(self, Lane lane, LaneConnection *connection, const uint8_t *head,
-                             int64_t length) noexcept nogil:
-        """Let the kernel send the log's pages, and keep what it does not take; False: not here."""
-        cdef FilePart part
-        cdef int64_t head_taken
+    cdef void send_from_file(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
+                             int32_t opaque, FilePart part) noexcept nogil:
+        """Let the kernel send the log's pages, and keep what it does not take."""
+        cdef uint8_t[ROOM] head
+        cdef Py_ssize_t length = put_found_head(head, self.gather, serialize_type, opaque)
+        cdef int64_t head_taken = send_head(connection.fd, head, length)
         cdef int64_t taken = 0
-        if connection.unsent or connection.fd < 0:
-            return False
-        part = self.gather.file_part()
-        if part.descriptor < 0:
-            return False
         connection.active_ms = lane.now_ms
-        head_taken = send_head(connection.fd, head, length)
         if head_taken == length:
             taken = send_file(connection.fd, part.descriptor, part.offset, self.gather.size)
         if head_taken < 0 or taken < 0:
             lane.close(connection, errno)
-        elif taken < self.gather.size:
-            if head_taken < length:
-                lane.put(connection, head + head_taken, length - head_taken)
-            if connection.fd >= 0:
-                lane.put(connection, self.gather.spans[0].data + taken, self.gather.size - taken)
-        return True
+            return
+        if head_taken < length:
+            lane.put(connection, head + head_taken, length - head_taken)
+        if taken < self.gather.size and connection.fd >= 0:
+            lane.put(connection, self.gather.spans[0].data + taken, self.gather.size - taken)
 
     cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil:
         if not self.answers.used:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from broker.fastpath.test_fastpath import CREATE, SHORT, config_of
-from harness.wire import SEND_MESSAGE_V2, Wire
+from harness.wire import SEND_MESSAGE_V2, Wire, record_bodies
 
 from congreve.broker.broker import Broker
 from congreve.records.record import decode_record
@@ -157,3 +157,56 @@ def test_pulls_see_what_lanes_store_and_held_ones_wake(tmp_path: Path) -> None:
                 answer = consumer.receive()
                 assert (answer.opaque, answer.code) == (opaque, 0)
                 assert decode_record(answer.body).body == b"%d" % offset
+
+
+def test_pulls_in_lanes_are_right_while_topics_come_and_go(tmp_path: Path) -> None:
+    """A lane must not read a queue that the loop has removed."""
+    fields = {
+        "consumerGroup": "G",
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "5",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    with running(config_of(tmp_path, lanes=3)) as (broker, _):
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def consume(number: int) -> None:
+            topic = f"T{number % 2}"
+            try:
+                with Wire(broker.address) as wire:
+                    while not done.is_set():
+                        asked = fields | {"topic": topic, "commitOffset": "1"}
+                        answer = wire.call(11, asked)
+                        bodies = [] if answer.code else list(record_bodies(answer.body))
+                        for offset, (queue_offset, body) in enumerate(bodies):
+                            assert queue_offset == offset
+                            assert body.startswith(topic.encode())
+                        generations = {body.split()[1] for _, body in bodies}
+                        assert len(generations) <= 1, "messages of two topics"
+            except (AssertionError, OSError) as error:
+                errors.append(error)
+
+        consumers = [threading.Thread(target=consume, args=(number,)) for number in range(4)]
+        for thread in consumers:
+            thread.start()
+        try:
+            with Wire(broker.address) as wire:
+                for generation in range(60):
+                    for topic in ("T0", "T1"):
+                        create(broker, topic)
+                        for number in range(10):
+                            body = f"{topic} {generation} {number}".encode()
+                            assert send(wire, topic, 0, body) == number
+                        assert wire.call(DELETE_TOPIC, {"topic": topic}).code == 0
+        finally:
+            done.set()
+            for thread in consumers:
+                thread.join()
+        assert not errors, errors
+        assert broker._paths is not None
+        assert sum(lane.pulls.answered for lane in broker._paths.lanes) > 0

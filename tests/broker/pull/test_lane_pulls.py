@@ -1,0 +1,193 @@
+"""Pulls that lanes answer: as the event loop does, and never by what was true before a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from broker.fastpath.test_fastpath import CREATE, config_of
+from broker.fastpath.test_lanes import create, running, send
+from harness.wire import Answer, Wire, heartbeat
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from congreve.broker.broker import Broker
+from congreve.records.record import decode_record
+
+PULL, QUERY_OFFSET, UPDATE_TOPIC, DELETE_TOPIC = 11, 14, 17, 215
+UPDATE_GROUP, UPDATE_CONFIG, HEART_BEAT = 200, 25, 34
+COMMIT, SUBSCRIPTION = 1, 4
+NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
+MESSAGES = 40
+VERSIONS = count(1)
+FIELDS = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": str(SUBSCRIPTION),
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running(config_of(tmp_path_factory.mktemp("store"), lanes=1)) as (broker, _):
+        create(broker, "T")
+        with Wire(broker.address) as wire:
+            for number in range(MESSAGES):
+                tag = "AB"[number % 2]
+                send(wire, "T", 0, b"x" * (number * 37), f"TAGS\x01{tag}\x02WAIT\x01true")
+            pull(wire)  # makes the group
+        yield broker
+
+
+def answered(broker: Broker) -> int:
+    """How many pulls lanes have answered."""
+    assert broker._paths is not None
+    return sum(lane.pulls.answered for lane in broker._paths.lanes)
+
+
+def pull(wire: Wire, **fields: object) -> Answer:
+    return wire.call(PULL, FIELDS | {name: str(value) for name, value in fields.items()})
+
+
+def pull_in_lane(broker: Broker, wire: Wire, **fields: object) -> Answer:
+    """A pull that the lane answers; the first of its kind goes to the loop."""
+    pull(wire, **fields)
+    before = answered(broker)
+    answer = pull(wire, **fields)
+    assert answered(broker) == before + 1
+    return answer
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    offset=st.integers(-2, MESSAGES + 2),
+    most=st.integers(-1, MESSAGES + 2),
+    subscription=st.sampled_from(["*", "A", "B", "A || B", "C", ""]),
+)
+def test_a_lane_answers_as_the_loop_does(
+    broker: Broker, offset: int, most: int, subscription: str
+) -> None:
+    with Wire(broker.address) as wire:
+        request = {
+            "queueOffset": offset,
+            "maxMsgNums": most,
+            "subscription": subscription,
+            "subVersion": next(VERSIONS),
+        }
+        before = answered(broker)
+        by_loop = pull(wire, **request)
+        assert answered(broker) == before, "the first pull of its kind"
+        again = pull(wire, **request)
+        assert (again.code, again.remark, again.fields, again.body) == (
+            by_loop.code,
+            by_loop.remark,
+            by_loop.fields,
+            by_loop.body,
+        )
+        assert answered(broker) == before + (by_loop.code == 0)
+
+
+def test_an_offset_that_a_lane_took_is_known_to_the_next_request(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        flags = COMMIT | SUBSCRIPTION
+        for offset in range(1, 200):
+            pull_in_lane(broker, wire, sysFlag=flags, commitOffset=offset)
+            answer = wire.call(QUERY_OFFSET, FIELDS)
+            assert answer.fields["offset"] == str(offset)
+        # The loop's own commits come after those of the lane.
+        pull(wire, sysFlag=flags, commitOffset=7, queueOffset=MESSAGES)
+        assert wire.call(QUERY_OFFSET, FIELDS).fields["offset"] == "7"
+
+
+def test_counts_of_lanes_reach_the_statistics(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        counter = broker.managers.stats.pull_counter("G", "T")
+        wire.call(QUERY_OFFSET, FIELDS)  # the loop collects before it
+        pulls, messages, size = counter.pulls, counter.messages, counter.size
+        body = pull(wire, maxMsgNums=3).body
+        body = pull_in_lane(broker, wire, maxMsgNums=3).body
+        wire.call(QUERY_OFFSET, FIELDS)
+        assert counter.pulls - pulls == 3
+        assert counter.messages - messages == 9
+        assert counter.size - size == 3 * len(body)
+
+
+def topic(wire: Wire, name: str, perm: int) -> None:
+    assert wire.call(UPDATE_TOPIC, CREATE | {"topic": name, "perm": str(perm)}).code == 0
+
+
+def test_a_topic_that_may_not_be_read_any_more_is_refused(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        create(broker, "P")
+        send(wire, "P", 0, b"x")
+        assert pull_in_lane(broker, wire, topic="P").code == 0
+        topic(wire, "P", 2)
+        assert pull(wire, topic="P").code == NO_PERMISSION
+        topic(wire, "P", 6)
+        assert pull_in_lane(broker, wire, topic="P").code == 0
+
+
+def test_a_topic_that_was_made_again_has_no_message_of_the_old_one(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        for body in (b"first", b"second"):
+            create(broker, "D")
+            send(wire, "D", 0, body)
+            answer = pull_in_lane(broker, wire, topic="D")
+            assert decode_record(answer.body).body == body
+            assert wire.call(DELETE_TOPIC, {"topic": "D"}).code == 0
+            assert pull(wire, topic="D").code == TOPIC_NOT_EXIST
+
+
+def test_a_group_that_may_not_consume_any_more_is_refused(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        assert pull(wire, consumerGroup="H").code == 0  # makes the group
+        assert pull_in_lane(broker, wire, consumerGroup="H").code == 0
+        for enabled, code in (("false", NO_PERMISSION), ("true", 0)):
+            body = b'{"groupName":"H","consumeEnable":%s}' % enabled.encode()
+            assert wire.call(UPDATE_GROUP, {}, body).code == 0
+            assert pull(wire, consumerGroup="H").code == code
+
+
+def test_a_broker_that_may_not_be_read_any_more_refuses(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        assert pull_in_lane(broker, wire).code == 0
+        assert wire.call(UPDATE_CONFIG, {}, b"brokerPermission=2").code == 0
+        assert pull(wire).code == NO_PERMISSION
+        assert wire.call(UPDATE_CONFIG, {}, b"brokerPermission=6").code == 0
+        assert pull_in_lane(broker, wire).code == 0
+
+
+def test_a_new_subscription_of_a_group_takes_effect_at_once(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        sizes = []
+        for version, wanted in enumerate(("A", "B", "*"), 1):
+            subscription = {
+                "topic": "T",
+                "subString": wanted,
+                "tagsSet": [] if wanted == "*" else [wanted],
+                "codeSet": [] if wanted == "*" else [ord(wanted)],
+                "subVersion": version,
+                "expressionType": "TAG",
+            }
+            body = heartbeat("T", "S", subscriptionDataSet=[subscription])
+            assert wire.call(HEART_BEAT, {}, body).code == 0
+            answer = pull_in_lane(broker, wire, consumerGroup="S", sysFlag=0)
+            sizes.append((answer.fields["nextBeginOffset"], len(answer.body)))
+        assert len(set(sizes)) == 3
+
+
+def test_a_group_whose_last_member_left_is_refused(broker: Broker) -> None:
+    with Wire(broker.address) as wire:
+        with Wire(broker.address) as member:
+            assert member.call(HEART_BEAT, {}, heartbeat("T", "L")).code == 0
+            assert pull_in_lane(broker, wire, consumerGroup="L", sysFlag=0).code == 0
+            assert member.call(35, {"clientID": "x", "consumerGroup": "L"}).code == 0
+        assert pull(wire, consumerGroup="L", sysFlag=0).code != 0
