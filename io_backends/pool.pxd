@@ -7,14 +7,14 @@ from congreve.io_backends.window cimport Window
 
 
 cdef class PoolSegment(Segment):
-    # Shows a buffer of the pool from where it is written, and its file when that holds all of it.
+    # Maps a buffer of the pool behind the written bytes, and its file once that holds all of them.
     #   released  the file is shown again: the buffer may become another segment's
     cdef readonly Mapping mapping
     """The mapping of the whole file."""
     cdef bint released
 
 
-# What the write thread must know of an attached segment: it runs without the GIL.
+# The data of an attached segment for the write thread, which runs without the GIL.
 cdef struct Extent:
     uint8_t *data
     int64_t base

@@ -17,9 +17,9 @@ cdef class Window:
     cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil
     # Shows at `at` the pages that are shown at `old`, which shows them still; False: it cannot.
     cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil
-    # What was there before must not reach the disk behind the end of what is written.
+    # Zeroes bytes behind the written ones: old bytes there must not reach the disk.
     cdef void clear(self, int64_t position, int64_t length) noexcept nogil
 
 
-# Shows [offset, offset + length) of a file at `at` instead of what is there: 0 or errno.
+# Maps [offset, offset + length) of a file at `at`, replacing the mapping there: 0 or errno.
 cdef int show_file(uint8_t *at, int fd, int64_t offset, int64_t length) noexcept nogil

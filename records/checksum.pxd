@@ -12,7 +12,7 @@ cdef object crc_of(Way way, object data, uint32_t crc)
 cdef int32_t body_crc(const uint8_t *body, size_t length) noexcept nogil
 
 # Java's String.hashCode of UTF-8 bytes (h = 31 h + UTF-16 unit, mod 2^32), continued from `h`;
-# what is no UTF-8 counts as U+FFFD.
+# invalid bytes count as U+FFFD.
 cdef int32_t string_hash(int32_t h, const uint8_t *utf8, size_t length) noexcept nogil
 
 # The index's hash of "topic#key": abs(String.hashCode), 0 for -2^31.

@@ -9,13 +9,13 @@ cdef enum SendKind:
     SEND_BATCH = 1
     SEND_HALF = 2           # a message that waits for its commit: TRAN_MSG=true and PGROUP
 
-# How TIMER_DELIVER_MS, TIMER_DELAY_MS and TIMER_DELAY_SEC count.
+# The units of TIMER_DELIVER_MS, TIMER_DELAY_MS and TIMER_DELAY_SEC.
 cdef enum TimeUnit:
     TIME_OF_DELIVERY        # ms since 1970
     TIME_FROM_NOW_MS
     TIME_FROM_NOW_S
 
-# When a single message is to be delivered: the values as they came; no data: not given.
+# The requested delivery of a single message, as received; no data: not requested.
 cdef struct DeliveryWish:
     Slice level             # of DELAY, which is then not among the stored properties
     Slice time

@@ -22,8 +22,8 @@ cdef class IndexFile:
     cdef reserve_head(self, int64_t head)
     cdef uint8_t *slot_of(self, int32_t key_hash) noexcept nogil
     cdef int64_t begin(self) noexcept nogil
-    # Asks memory for what put() of this hash will touch.
+    # Prefetches the memory that put() of this hash will access.
     cdef void expect(self, int32_t key_hash) noexcept nogil
-    # Adds one entry; the caller has made sure that count < min(capacity, reserved).
+    # Adds one entry; the caller ensures that count < min(capacity, reserved).
     cdef void put(self, int32_t key_hash, int64_t physical_offset,
                   int64_t store_timestamp) noexcept nogil

@@ -4,6 +4,7 @@ from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.record cimport Message
 
 # Puts the entries of a batch whose records are in the log, from `physical_offset` on; `element`
-# has what the batch gives all of its messages. False if the queue has no space for the next entry.
+# has the properties of the batch, which each of its messages gets. False if the queue has no space
+# for the next entry.
 cdef bint put_batch(ConsumeQueue queue, Message *element, const uint8_t *batch, int32_t length,
                     int64_t physical_offset) noexcept nogil

@@ -3,8 +3,8 @@ from congreve.io_backends.mapping cimport Mapping
 
 
 cdef class MappingCache:
-    # Read-only mappings of queue files, least recently used first out: queues may have more files
-    # than a process may have maps.
+    # Read-only mappings of queue files, evicted in LRU order: queues may have more files than a
+    # process may have mappings.
     cdef readonly int limit
     """Number of mappings at most."""
     cdef object files           # FileSystem of these queues
@@ -12,7 +12,7 @@ cdef class MappingCache:
 
     cdef Mapping get(self, str folder, int64_t base, int64_t size)
     cdef void drop(self, str folder, int64_t base)
-    # Gives up those of all folders below one.
+    # Drops the mappings of all folders below one.
     cpdef drop_below(self, str folder)
 
 
@@ -37,7 +37,7 @@ cdef class QueueFiles:
     cdef MappingCache cache
     cdef bint folder_dirty          # files came or went since the folder was last synced
 
-    # Lists the folder anew, skipping (with a warning) what is no queue file.
+    # Lists the folder again, skipping (with a warning) files that are no queue files.
     cdef list scan(self)
     # For reading; None when there is no such file.
     cdef Mapping mapped(self, int64_t base)
@@ -47,9 +47,9 @@ cdef class QueueFiles:
     # Drops the mapping for reading: a queue without readers needs none.
     cdef void forget(self, int64_t base)
     cdef remove(self, int64_t base)
-    # The file as it is now is on disk afterwards, the same of the folder.
+    # Syncs the present content of the file; the second does the same for the folder.
     cdef sync(self, int64_t base)
     cdef sync_folder(self)
     cdef sync_path(self, str path)
-    # The folder itself goes, unless others put files there.
+    # Removes the folder itself, unless it has foreign files.
     cdef remove_folder(self)

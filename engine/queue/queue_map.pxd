@@ -1,8 +1,8 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-# A queue as compiled code looks it up. `topic` NULL: the place is free. `queue` NULL: its records
-# are passed over.
+# A queue as compiled code looks it up. `topic` NULL: the slot is free. `queue` NULL: its records
+# are skipped.
 cdef struct KnownQueue:
     const uint8_t *topic        # kept alive by the map, as is the queue
     int32_t topic_length
@@ -19,10 +19,10 @@ cdef class QueueMap:
     cdef KnownQueue *table
     cdef int64_t capacity
 
-    # The queue's place, or the free one where it belongs.
+    # The queue's slot, or the free one where it belongs.
     cdef KnownQueue *find(self, const uint8_t *topic, int32_t length,
                           int32_t queue_id) noexcept nogil
-    # Puts in a queue that find() did not know; `queue` None to pass it over.
+    # Adds a queue that find() did not find; with `queue` None its records are skipped.
     cdef KnownQueue *add(self, bytes topic, int32_t queue_id, queue) except NULL
     cdef int clear(self) except -1
     cdef int grow(self) except -1

@@ -6,6 +6,6 @@ from libc.stdint cimport int64_t, uint8_t
 # mappings are watched already: a SIGBUS in this one ends the process.
 cdef int watch(uint8_t *data, int64_t size) noexcept
 cdef void forget(int number) noexcept
-# How often that happened in this process: code that relies on what it stored compares the number
-# before and after.
+# The number of such faults in this process: code that depends on stored bytes compares it before
+# and after.
 cdef int bus_errors() noexcept nogil

@@ -11,7 +11,7 @@ cdef class MappedSegment(Segment):
     cdef int file   # opened when it is asked for; -1 before
 
 
-# What the flush thread must know of an attached segment: it runs without the GIL.
+# The data of an attached segment for the flush thread, which runs without the GIL.
 cdef struct Extent:
     uint8_t *data
     int64_t base
@@ -28,7 +28,7 @@ cdef class MmapBackend(Backend):
     #   stopping  it ends as soon as `target` is reached
     #   position  how far appends are; pages below `prefaulted` are in place already
     #   resting   the other thread waits for `approach`
-    # `forgotten` is that thread's own: pages below it are mapped no more.
+    # Only that thread uses `forgotten`: pages below it are no longer mapped.
     # `attached` needs the GIL: the segments behind the extents, so that they stay mapped.
     cdef Extent *first
     cdef int64_t target

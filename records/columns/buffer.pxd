@@ -6,14 +6,14 @@ cdef class ColumnBuffer:
     cdef uint8_t *data
     cdef int64_t length
     cdef int64_t capacity
-    cdef int64_t promised       # where the room ends that was asked for last
+    cdef int64_t promised       # end of the most recently reserved memory
     cdef Py_ssize_t shape[1]
     cdef Py_ssize_t strides[1]
 
-    # Room for `more` bytes behind those that are there; False without memory.
+    # Reserves memory for `more` bytes behind the present ones; False without memory.
     cdef bint reserve(self, int64_t more) noexcept nogil
 
-    # The same, besides the room that was asked for before and that what follows needs.
+    # The same, in addition to the memory that was reserved before for later bytes.
     cdef bint reserve_besides(self, int64_t more) noexcept nogil
 
 
@@ -28,7 +28,7 @@ cdef inline void put_byte(ColumnBuffer buffer, uint8_t byte) noexcept nogil:
     buffer.length += 1
 
 
-# Text as valid UTF-8: what is none becomes U+FFFD, for which room is made; False without memory.
+# Text as valid UTF-8: invalid bytes become U+FFFD, for which it reserves memory; False without it.
 cdef bint put_text(ColumnBuffer values, const uint8_t *at, int64_t length) noexcept nogil
 
 # The same as a JSON string, which takes at most JSON_GROWTH times the bytes, and two quotes.

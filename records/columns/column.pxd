@@ -53,11 +53,11 @@ cdef class Column:
     """The values: fixed-width numbers, or the bytes of texts; of a map the values of its entries.
     """
     cdef readonly ColumnBuffer entry_offsets
-    """Of a map: offsets of its entries' values in `values`, int32."""
+    """For a map: offsets of its entries' values in `values`, int32."""
     cdef readonly ColumnBuffer name_offsets
-    """Of a map: offsets of its entries' names in `names`, int32."""
+    """For a map: offsets of its entries' names in `names`, int32."""
     cdef readonly ColumnBuffer names
-    """Of a map: the bytes of its entries' names."""
+    """For a map: the bytes of its entries' names."""
     cdef Kind kind
     cdef int32_t width              # 0 where offsets tell
     cdef bint decompress
@@ -70,7 +70,7 @@ cdef class Column:
     # Take `count` rows, whose records have `bytes` bytes together.
     cdef Failure fill(self, Row *rows, int64_t count, int64_t bytes) noexcept nogil
 
-    # The room that another came to have: growing to it again would copy what is there.
+    # Reserves as much memory as another column has: growing to it step by step would copy the data.
     cdef bint make_room_of(self, Column other) noexcept nogil
 
     cdef bint make_room(self, int64_t count, int64_t bytes) noexcept nogil

@@ -5,7 +5,7 @@ from congreve.records.record cimport RecordView
 
 cdef enum State:
     SOUND
-    NO_RECORD       # what lies there is no record, or another one
+    NO_RECORD       # the bytes are no record, or another one
     BAD_CRC
     BAD_BODY        # it cannot be decompressed
 
@@ -25,18 +25,18 @@ cdef struct Row:
     Text unique_key
     State state
 
-# The record at `place` of `length` bytes; one that is damaged says so in its state.
+# Reads the record of `length` bytes at `place`; the state tells whether it is damaged.
 cdef void look_at(Row *row, const uint8_t *data, int64_t length, int64_t place,
                   int64_t physical_offset, bint verify_crc) noexcept nogil
 
-# Fills those of tags, keys and unique_key that are wanted, in one walk; the others are NULL.
+# Finds the wanted ones of tags, keys and unique_key in one pass; the others are NULL.
 cdef enum:
     WANT_TAGS = 1
     WANT_KEYS = 2
     WANT_UNIQUE_KEY = 4
 cdef void find_names(Row *row, int32_t wanted) noexcept nogil
 
-# All properties, at most PIECES_MAX; of equal names the last wins, as in Java's map.
+# All properties, at most PIECES_MAX; the last of equal names counts, as in Java's map.
 cdef enum:
     PIECES_MAX = 8192       # "k=v" with a separator, as often as PROPERTIES_MAX allows
 cdef int32_t split(const RecordView *view, Piece *pieces) noexcept nogil

@@ -7,5 +7,5 @@ cdef bint read_integer(const char *text, int32_t length, int bits, int64_t *numb
 # Double.valueOf: False where it throws.
 cdef bint read_real(const char *text, int32_t length, double *number) noexcept nogil
 
-# Double.compare: NaN is above all, -0.0 below 0.0.
+# Double.compare: NaN is greater than all other values, -0.0 less than 0.0.
 cdef int compare_reals(double a, double b) noexcept nogil

@@ -13,7 +13,7 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
                                      int32_t queue_id, int64_t queue_offset,
                                      Slice more) noexcept nogil
 
-# A whole response frame that only says success; returns bytes written (below SEND_RESPONSE_MAX).
+# A whole response frame without fields; returns the bytes written (below SEND_RESPONSE_MAX).
 cdef Py_ssize_t encode_success(uint8_t *out, int32_t serialize_type, int32_t opaque) noexcept nogil
 
 # Frame head and header of a response to a pull; the body of `body_length` bytes follows it. The

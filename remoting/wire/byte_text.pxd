@@ -1,4 +1,4 @@
-# What the writers of frames have in common: each puts its bytes at `out` and returns the end.
+# Shared by the writers of frames: each function writes its bytes at `out` and returns the end.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 

@@ -21,7 +21,7 @@ cdef struct SendHeader:         # docs/formats/frame.md, long and short names al
     int32_t reconsume_times
     int64_t born_timestamp
     bint batch
-    bint complete               # every required field was there and was a number where it must be
+    bint complete               # every required field was present, and valid where it is a number
 
 cdef struct PullHeader:         # docs/formats/frame.md
     Slice consumer_group
@@ -42,7 +42,7 @@ cdef inline bint is_send(int32_t code) noexcept nogil:
     return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
 
 
-# Where in `header.fields` the field of each short name is; -1: nowhere. The last of a name counts.
+# The index in `header.fields` of each short name's field; -1: absent. The last of a name counts.
 cdef void send_places(const Header *header, int8_t *places) noexcept nogil
 # From the values of the short names; no data: the header has no such field.
 cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil

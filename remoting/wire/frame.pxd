@@ -24,11 +24,11 @@ cdef enum:
 cdef enum FrameStatus:
     FRAME_WHOLE = 0
     FRAME_PARTIAL = 1           # more bytes are needed
-    FRAME_BAD = 2               # this stream cannot be framed any more
+    FRAME_BAD = 2               # the stream has no further frames
 
 cdef enum HeaderStatus:
     HEADER_OK = 0
-    HEADER_SLOW = 1             # fine perhaps, but not for compiled code: let Python decode it
+    HEADER_SLOW = 1             # not for compiled code: Python decodes it
     HEADER_BAD = 2              # cannot be a header
 
 cdef struct Field:
@@ -47,7 +47,7 @@ cdef struct Header:
     int32_t version
     int32_t opaque
     int32_t flag
-    Slice opaque_text           # as it stands in a JSON header; no data: it does not
+    Slice opaque_text           # as text of a JSON header; no data: absent
     # These three are set by decode_header() alone, not from a remembered header.
     int32_t language_number     # of a binary header; -1: `language` has the name
     Slice language

@@ -5,11 +5,11 @@ from congreve.remoting.wire.fast_headers cimport SEND_FIELDS, SendHeader
 from congreve.remoting.wire.slices cimport Scratch, Slice
 
 cdef enum:
-    SHAPE_MAX = 1024            # bytes of a header that is remembered; longer ones are not
+    SHAPE_MAX = 1024            # most bytes of a header that is remembered
     SHAPES = 64                 # remembered headers, by their length
     PIECES_MAX = 64             # of all strings with escapes in one header
 
-# A run of signs that stand for themselves, and what the escape behind it stands for.
+# A run of literal characters, and the character of the escape behind it.
 cdef struct Piece:
     int32_t at
     int32_t length
@@ -50,8 +50,8 @@ cdef class HeaderDecoder:
     cdef readonly long remembered
     """Number of JSON headers with a new layout, which were remembered."""
 
-    # As decode_header() of `frame`, and with a `send` also as read_send_header(), for the codes of
-    # sends: then `header.fields` may hold nothing. The slices hold until the next call.
+    # Like decode_header() of `frame`, and with a `send` also like read_send_header(), for the codes
+    # of sends: then `header.fields` may be empty. The slices are valid until the next call.
     cdef HeaderStatus decode(self, const Frame *frame, Header *header,
                              SendHeader *send) noexcept nogil
 

@@ -1,6 +1,6 @@
 # JSON text of a header, piece by piece. Each function starts at `at`, never looks at `end` or
-# behind it, and returns where it stopped; NULL where the text is not plain, valid JSON, which is
-# then for the tolerant reader in Python.
+# behind it, and returns where it stopped; NULL if the text is not plain, valid JSON: then the
+# tolerant reader in Python reads it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -143,7 +143,7 @@ cdef inline uint8_t *put_utf8(uint8_t *out, uint32_t point) noexcept nogil:
 
 cdef inline const uint8_t *unescape(const uint8_t *at, const uint8_t *end,
                                     uint8_t **out) noexcept nogil:
-    """One escape, behind its backslash; a surrogate that has no partner is refused."""
+    """One escape, behind its backslash; NULL for a surrogate without its partner."""
     cdef uint32_t unit
     cdef uint32_t second
     cdef uint8_t sign
