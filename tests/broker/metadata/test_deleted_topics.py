@@ -388,6 +388,8 @@ def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"new").code == 0
+        while noted(tmp_path):  # then nothing is written any more
+            time.sleep(0.01)
         shutil.copytree(tmp_path, killed := tmp_path.with_name("killed"))
     with broker_on(killed) as broker, Wire(broker.address) as wire:
         assert wire.call(GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}).fields["offset"] == "1"
