@@ -64,8 +64,6 @@ class Row:
 @output_option
 def tune(folder: Path, png: Path | None, dry_run: bool, seconds: float, output: str) -> None:
     """Measure, print a table, and save the choice for a broker with ioBackend=auto (default)."""
-    # SIGTERM then raises KeyboardInterrupt, and the test files are removed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     measured = len(STEPS) + len(ASYNC_STEPS)
     if png is not None:
         _check_picture(png)
@@ -110,10 +108,17 @@ def _measure(folder: str, seconds: float) -> tuple[list[Row], dict[str, str]]:
 
     rows = []
     console = Console(stderr=True)
+    # SIGTERM raises KeyboardInterrupt, and the test files are removed; while their folder is being
+    # created it waits, because nothing would remove the folder.
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     with (
         tempfile.TemporaryDirectory(prefix=".tune-", dir=folder) as inside,
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if ended:
+            raise KeyboardInterrupt
         backends, refusals = candidates(inside)
         total = len(STEPS) + len(backends) * (len(STEPS) + len(ASYNC_STEPS))
         task = bar.add_task("measuring", total=total)

@@ -19,6 +19,7 @@ _HANDS_ON = "hands whole frames or bodies to parsers of the table"
 _NO_PARSER = "reads what this process or its user wrote"
 
 ELSEWHERE: dict[str, str] = {
+    "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
     "broker/delay/service.py": _HANDS_ON,
     "broker/metadata/state_files.py": _HANDS_ON,
