@@ -149,6 +149,10 @@ class SendMessageProcessor:
             return self._transactions.prepare(record)
         if half_messages.says_transaction(record.properties):
             record = half_messages.without_transaction(record)
+        if record.sys_flag & SysFlag.TRANSACTION_PREPARED:
+            # Neither queued nor delayed, as in the reference (CommitLog.asyncPutMessage); the type
+            # of a rollback has this bit, too.
+            return self._store.put(_without_wait(record))
         parked = park(record, self._store.config, now)
         if parked.topic == record.topic:
             parked = _without_wait(parked)

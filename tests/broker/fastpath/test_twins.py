@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from congreve.broker.broker import Broker
 from congreve.engine.clock import ManualClock
 from congreve.records.message import properties as names
+from congreve.records.message.flags import SysFlag
 from congreve.records.message.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from congreve.records.record import decode_record
 from congreve.remoting.messages.codes import SerializeType
@@ -193,9 +194,10 @@ class Twins(Ports):
                 record, decoded.body = bytearray(), b""
             elif decoded.prepared_offset:
                 record[76:84] = bytes(8)
-            tags_code = self.broker.store.queues.get(decoded.topic, decoded.queue_id)[
-                decoded.queue_offset
-            ][2]
+            tags_code = None
+            if not decoded.sys_flag & SysFlag.TRANSACTION_PREPARED:  # else it is in no queue
+                queue = self.broker.store.queues.get(decoded.topic, decoded.queue_id)
+                tags_code = queue[decoded.queue_offset][2]
             if exact:
                 found.append((bytes(record), tags_code))
             else:
