@@ -150,7 +150,7 @@ class Broker(Lifecycle):
             self._watchdog.stop()
         await self._registration.stop()
         for server in self._servers:
-            await server.stop(None if self._paths is None else self._paths.pulls.stop)
+            await server.stop(None if self._paths is None else self._paths.dismiss_pulls)
         self._servers.clear()
         if self._paths is not None:
             self._paths.group_commit.stop()
@@ -221,7 +221,7 @@ class Broker(Lifecycle):
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
         if self._paths is not None:
-            self._paths.pulls.long_polling.arrived(queue)
+            self._paths.notify(queue)
 
     def _connection_closed(self, connection: Connection) -> None:
         assert self._paths is not None, "connections come after the paths"

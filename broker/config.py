@@ -99,7 +99,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         int, Range(1, INT_MAX), Change.AFTER_RESTART
     ] = 120
     # Ours: threads that read, store and answer sends (remoting/lanes); 0: the event loop does it.
-    network_threads: Annotated[int, Range(0, 64)] = 0
+    network_threads: Annotated[int, Range(0, 63)] = 0
     # Ours: see remoting/transport/busy_poll.py; 0 sleeps at once.
     poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
     # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);

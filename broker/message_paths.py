@@ -7,6 +7,7 @@ from congreve.broker.fastpath.lane_sends import (
     APPENDED_LETTER,
     ARRIVED_LETTER,
     MOVED_LETTER,
+    PULL_ENDED_LETTER,
     LaneSends,
     queues_of,
 )
@@ -14,9 +15,11 @@ from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.pull.fast import PullPath
-from congreve.broker.pull.lane_pulls import LanePulls
-from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
+from congreve.broker.pull.lanes.pulls import LanePulls
+from congreve.broker.pull.processor import PullMessageProcessor, pull_for_now
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.transport.connection import Connection
@@ -49,21 +52,28 @@ class MessagePaths:
         )
         follow_topics(managers.metadata.topics, self.topics)
         self.fast_path = self._new_fast_path(self.pulls.path, in_lane=False)
-        for _ in range(config.network_threads):
-            self.lanes.append(self._new_lane(self.lanes[0] if self.lanes else None))
+        for number in range(config.network_threads):
+            self.lanes.append(self._new_lane(number))
+        for lane in self.lanes:
+            lane.follow(self.lanes)
         store.health.follow(self._lanes_accept)
         self.group_commit.start()
 
-    def _new_lane(self, leader: LaneSends | None) -> LaneSends:
+    def _new_lane(self, number: int) -> LaneSends:
         store = self._managers.store
-        pulls = LanePulls(store, self.pulls.validated_pulls)
+        pulls = LanePulls(
+            store,
+            self.pulls.validated_pulls,
+            watcher=watcher_of_lane(number),
+            ended_kind=PULL_ENDED_LETTER,
+        )
         self.pulls.follow_lane(pulls.table)
         return LaneSends(
             self._new_fast_path(None, in_lane=True),
             pulls,
             store,
             tells_appends=store.flush_timer.wants_wake,
-            leader=leader,
+            leader=self.lanes[0] if number else None,
         )
 
     def _new_fast_path(self, pulls: PullPath | None, *, in_lane: bool) -> FastPath:
@@ -96,8 +106,26 @@ class MessagePaths:
             self.group_commit.release()
         elif kind == APPENDED_LETTER:
             self._managers.store.after_append(self._managers.store.log.max_offset)
+        elif kind == PULL_ENDED_LETTER:
+            if protocol is not None:
+                protocol.take_frame(pull_for_now(data))
         elif isinstance(protocol, Connection):
             protocol.write(self.group_commit.not_durable(data, number))
+
+    def notify(self, queue: ConsumeQueue) -> None:
+        """Let pulls that wait for the queue, which has a new entry, look at it."""
+        watchers = take_watchers(queue)
+        if watchers & WATCHER_OF_LOOP:
+            self.pulls.long_polling.arrived(queue)
+        for number, lane in enumerate(self.lanes):
+            if watchers & watcher_of_lane(number):
+                lane.notify(queue)
+
+    def dismiss_pulls(self) -> None:
+        """Answer all waiting pulls that the broker stops; their connections are closed next."""
+        self.pulls.stop()
+        for lane in self.lanes:
+            lane.dismiss(self.pulls.stopping_remark.encode())
 
     @property
     def stored_by_fast_path(self) -> int:
@@ -108,7 +136,8 @@ class MessagePaths:
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""
         answers = len(self.group_commit) + sum(lane.waiting for lane in self.lanes)
-        return answers, len(self.pulls.long_polling)
+        pulls = sum(len(lane.pulls.polling) for lane in self.lanes)
+        return answers, len(self.pulls.long_polling) + pulls
 
     def _lanes_accept(self, accepting: bool) -> None:
         for lane in self.lanes:

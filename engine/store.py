@@ -309,7 +309,7 @@ class MessageStore(ReadableStore):
             self._no_room = str(error) or "out of memory", self.log.max_offset
             return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room[0])
         self.after_append(done.end)
-        if self.on_arrival is not None and (queue.watched or record.topic in PARKED):
+        if self.on_arrival is not None and (queue.watchers or record.topic in PARKED):
             self.on_arrival(queue)
         return PutResult(
             PutStatus.PUT_OK,

@@ -9,7 +9,7 @@ from congreve.records.layout cimport BATCH_ELEMENT_FIXED
 from congreve.remoting.wire.answers cimport (
     SEND_RESPONSE_MAX,
     encode_send_response,
-    encode_success,
+    encode_response,
 )
 from congreve.remoting.wire.slices cimport Slice
 
@@ -99,4 +99,9 @@ cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t room, int32_t
 # An answer that only says success; SEND_RESPONSE_MAX bytes are room enough.
 cdef inline void put_success(AnswerBuffer *answers, int32_t serialize_type,
                              int32_t opaque) noexcept nogil:
-    answers.used += encode_success(answers.data + answers.used, serialize_type, opaque)
+    cdef Slice remark
+    remark.data = NULL
+    remark.length = 0
+    answers.used += encode_response(
+        answers.data + answers.used, serialize_type, opaque, 0, remark
+    )

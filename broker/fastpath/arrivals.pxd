@@ -1,21 +1,33 @@
 from libc.stdint cimport int32_t
 
-# The watched queues that got an entry in one chunk of requests.
+from congreve.engine.atomic cimport load_acquire_bits
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+
+# The queues that got an entry in one chunk of requests, and that have watchers or hold parked
+# messages.
 
 cdef enum:
     ARRIVALS_MAX = 64
 
+cdef struct Arrival:
+    void *queue                     # borrowed ConsumeQueue; topics do not change during a run
+    bint parked                     # it holds parked messages, which the event loop delivers
+
 cdef struct Arrivals:
-    void *queues[ARRIVALS_MAX]      # borrowed ConsumeQueues; topics do not change during a run
+    Arrival queues[ARRIVALS_MAX]
     int32_t count
 
 
-# Remember a queue; returns whether the list is full.
-cdef inline bint note_arrival(Arrivals *arrivals, void *queue) noexcept nogil:
+# Remember a queue with a new entry, where somebody has to know of it; under the append lock.
+# Returns whether the list is full.
+cdef inline bint note_arrival(Arrivals *arrivals, void *queue, bint parked) noexcept nogil:
     cdef int32_t i
+    if not parked and not load_acquire_bits(&(<ConsumeQueue> queue).watchers):
+        return False
     for i in range(arrivals.count):
-        if arrivals.queues[i] == queue:
+        if arrivals.queues[i].queue == queue:
             return False
-    arrivals.queues[arrivals.count] = queue
+    arrivals.queues[arrivals.count].queue = queue
+    arrivals.queues[arrivals.count].parked = parked
     arrivals.count += 1
     return arrivals.count == ARRIVALS_MAX

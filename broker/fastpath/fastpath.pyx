@@ -227,7 +227,7 @@ cdef class FastPath(FrameSink):
         """Call `arrived` for each queue that got an entry."""
         cdef int32_t i
         for i in range(self.arrivals.count):
-            self.arrived(<ConsumeQueue> self.arrivals.queues[i])
+            self.arrived(<ConsumeQueue> self.arrivals.queues[i].queue)
         self.arrivals.count = 0
 
     def open_queue(self):
@@ -297,9 +297,7 @@ cdef class FastPath(FrameSink):
                 self.send.queue_id, &self.appended,
                 self.log.active.data - self.log.active.base_offset,
             )
-        if delayed or (<ConsumeQueue> queue).watched:
-            return STOP_NOTIFY if note_arrival(&self.arrivals, queue) else STOP_NEXT_FRAME
-        return STOP_NEXT_FRAME
+        return STOP_NOTIFY if note_arrival(&self.arrivals, queue, delayed) else STOP_NEXT_FRAME
 
     cdef bint is_ordinary_send(self) noexcept nogil:
         """Whether the send is ordinary: no rule of the Python handlers applies.
@@ -391,8 +389,8 @@ cdef class FastPath(FrameSink):
         self.appended_end = self.appended.end
         if not self.header.flag & FLAG_ONEWAY:
             put_success(&self.answers, self.frame.serialize_type, self.header.opaque)
-        if queue != NULL and (<ConsumeQueue> queue).watched:
-            return STOP_NOTIFY if note_arrival(&self.arrivals, queue) else STOP_NEXT_FRAME
+        if queue != NULL and note_arrival(&self.arrivals, queue, False):
+            return STOP_NOTIFY
         return STOP_NEXT_FRAME
 
     cdef Py_ssize_t answer_room(self) noexcept nogil:

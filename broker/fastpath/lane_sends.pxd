@@ -1,7 +1,7 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from congreve.broker.fastpath.fastpath cimport FastPath, Stop
-from congreve.broker.pull.lane_pulls cimport LanePulls
+from congreve.broker.pull.lanes.pulls cimport LanePulls
 from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.index.index cimport KeyIndex
 from congreve.remoting.lanes.connections cimport LaneConnection
@@ -9,7 +9,7 @@ from congreve.remoting.lanes.lane cimport Lane, LaneSink
 
 
 cdef enum:
-    FOLLOWERS_MAX = 64
+    LANES_MAX = 63              # with the event loop, a bit each among the watchers of a queue
 
 
 cdef class LaneSends(LaneSink):
@@ -22,8 +22,11 @@ cdef class LaneSends(LaneSink):
     cdef LaneCommit commit          # None with ASYNC_FLUSH
     cdef bint tells_appends
     cdef bint leads                 # listens to the backend, for all lanes and the loop
-    cdef int follower_fds[FOLLOWERS_MAX]
+    cdef int follower_fds[LANES_MAX]
     cdef int follower_count
+    cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, this one too
+    cdef int lane_count
+    cdef object kept                # references to these
     cdef public bint loop_waits
     """Whether the loop wants a MOVED_LETTER at each event of the backend."""
     cdef public bint accepting
@@ -37,4 +40,6 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef void find_half_queue(self) noexcept nogil
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil
-    cdef void tell_arrivals(self, Lane lane) noexcept nogil
+    cdef void notify_arrivals(self, Lane lane) noexcept nogil
+    cdef void arrived(self, void *queue) noexcept nogil
+    cdef void notify_lanes(self, void *queue, uint64_t watchers) noexcept nogil

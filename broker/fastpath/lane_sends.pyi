@@ -1,7 +1,7 @@
 from typing import final
 
 from congreve.broker.fastpath.fastpath import FastPath
-from congreve.broker.pull.lane_pulls import LanePulls
+from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.lane import LaneSink
@@ -10,6 +10,7 @@ ARRIVED_LETTER: int
 APPENDED_LETTER: int
 NOT_DURABLE_LETTER: int
 MOVED_LETTER: int
+PULL_ENDED_LETTER: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 
@@ -32,4 +33,7 @@ class LaneSends(LaneSink):
         tells_appends: bool,
         leader: LaneSends | None = None,
     ) -> None: ...
+    def follow(self, lanes: list[LaneSends]) -> None: ...
+    def notify(self, queue: ConsumeQueue) -> None: ...
+    def dismiss(self, remark: bytes) -> None: ...
     def set_store_host(self, host: bytes) -> None: ...

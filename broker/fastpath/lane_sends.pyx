@@ -1,8 +1,7 @@
 """Sends and pulls in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends, delayed messages and half messages by itself, and pulls that find
-messages in memory. All other frames go to
-the loop, which serves them as those of its own connections.
+A lane serves ordinary sends, delayed messages and half messages by itself, and ordinary pulls. All
+other frames go to the loop, which serves them as those of its own connections.
 """
 
 cimport cython
@@ -11,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from congreve.broker.fastpath.answer_buffer cimport grow_answers
+from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX
 from congreve.broker.fastpath.fastpath cimport (
     STOP_COLD,
     STOP_DONE,
@@ -23,12 +23,15 @@ from congreve.broker.fastpath.fastpath cimport (
     STOP_UNFRAMEABLE,
     UNKNOWN_CODE,
 )
+from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.send.lane_commit cimport LaneCommit
+from congreve.engine.atomic cimport load_acquire_bits
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.log.watch cimport remove_watchers
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.remoting.lanes cimport letters, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
-from congreve.remoting.lanes.mailbox cimport new_eventfd
+from congreve.remoting.lanes.mailbox cimport Letter, new_eventfd
 from congreve.remoting.wire.fast_headers cimport is_send
 from congreve.remoting.wire.slices cimport Slice
 
@@ -36,11 +39,13 @@ from congreve.errors import CongreveError
 
 cdef enum:
     END_TRANSACTION = 37
-    LOOK_MS = 250
     ARRIVED = letters.OF_SINK          # letters of this sink
     APPENDED = letters.OF_SINK + 1
     NOT_DURABLE = letters.OF_SINK + 2
     MOVED = letters.OF_SINK + 3
+    PULL_ENDED = letters.OF_SINK + 4
+    ARRIVED_IN_LANE = letters.TO_SINK   # letters to this sink: the address of a queue,
+    DISMISS = letters.TO_SINK + 1       # and the remark for all waiting pulls
 
 ARRIVED_LETTER = ARRIVED
 """Queues got entries that somebody waits for; queues_of() has them."""
@@ -50,6 +55,8 @@ NOT_DURABLE_LETTER = NOT_DURABLE
 """Answers whose messages are not confirmed to be on disk; the number says why (LaneCommit)."""
 MOVED_LETTER = MOVED
 """More of the log may be durable."""
+PULL_ENDED_LETTER = PULL_ENDED
+"""A pull that has waited in the lane, to be answered now with any result; its request."""
 
 
 def queues_of(bytes data not None):
@@ -92,6 +99,23 @@ cdef class LaneSends(LaneSink):
         self.tells_appends = tells_appends
         self.accepting = True
 
+    def follow(self, list lanes):
+        """Notify all lanes of this list, with this one, of new entries in queues they watch."""
+        cdef LaneSends each
+        self.kept = lanes
+        self.lane_count = <int> len(lanes)
+        for number, each in enumerate(lanes):
+            self.lanes[<int> number] = <void *> each
+
+    def notify(self, ConsumeQueue queue not None):
+        """Let pulls of this lane that wait for the queue look at it; any thread may call it."""
+        self.arrived(<void *> queue)
+
+    def dismiss(self, bytes remark not None):
+        """Answer all waiting pulls with SERVICE_NOT_AVAILABLE; none may wait from now on."""
+        if self.inbox is not None:
+            self.inbox.post(DISMISS, -1, remark, len(remark), 0, True)
+
     def set_store_host(self, bytes host):
         """Set the broker's address in records and message ids; no connection is open yet."""
         self.path.set_store_host(host)
@@ -122,7 +146,7 @@ cdef class LaneSends(LaneSink):
                 if connection.ordered:
                     break
             elif stop == STOP_NOTIFY:
-                self.tell_arrivals(lane)
+                self.notify_arrivals(lane)
                 self.path.at += self.path.frame.size
         self.finish(lane, connection)
         return UNFRAMEABLE if stop == STOP_UNFRAMEABLE else self.path.at
@@ -133,8 +157,19 @@ cdef class LaneSends(LaneSink):
         )
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
-        self.pulls.turn_ended()
-        return LOOK_MS if self.commit is None else self.commit.sleep_ms(lane)
+        cdef int sleep_ms = self.pulls.turn_ended(lane)
+        return sleep_ms if self.commit is None else min(sleep_ms, self.commit.sleep_ms(lane))
+
+    cdef void closed(self, LaneConnection *connection) noexcept nogil:
+        self.pulls.polling.drop_connection(connection)
+
+    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil:
+        cdef void *queue
+        if letter.kind == ARRIVED_IN_LANE:
+            memcpy(&queue, letter.data, sizeof(void *))
+            self.pulls.polling.arrived(queue)
+        else:
+            self.pulls.dismiss(lane, letter.data, letter.size)
 
     cdef void readable(self, Lane lane) noexcept nogil:
         cdef uint64_t value
@@ -227,10 +262,37 @@ cdef class LaneSends(LaneSink):
                 self.index.wake()
             if self.tells_appends:
                 lane.post(APPENDED, -1, NULL, 0, 0)
-        self.tell_arrivals(lane)
+        self.notify_arrivals(lane)
 
-    cdef void tell_arrivals(self, Lane lane) noexcept nogil:
-        if self.path.arrivals.count:
-            lane.post(ARRIVED, -1, self.path.arrivals.queues,
-                      self.path.arrivals.count * <int64_t> sizeof(void *), 0)
-            self.path.arrivals.count = 0
+    cdef void notify_arrivals(self, Lane lane) noexcept nogil:
+        """Notify those who wait for an entry of the queues that got some."""
+        cdef void *for_loop[ARRIVALS_MAX]
+        cdef int count = 0
+        cdef int i
+        cdef void *queue
+        cdef uint64_t watchers
+        for i in range(self.path.arrivals.count):
+            queue = self.path.arrivals.queues[i].queue
+            watchers = load_acquire_bits(&(<ConsumeQueue> queue).watchers)
+            if self.path.arrivals.queues[i].parked or watchers & LOOP_WATCHER:
+                for_loop[count] = queue     # which removes its bit itself
+                count += 1
+            if watchers & ~<uint64_t> LOOP_WATCHER:
+                self.notify_lanes(queue, remove_watchers(
+                    <ConsumeQueue> queue, ~<uint64_t> LOOP_WATCHER
+                ))
+        self.path.arrivals.count = 0
+        if count:
+            lane.post(ARRIVED, -1, for_loop, count * <int64_t> sizeof(void *), 0)
+
+    cdef void notify_lanes(self, void *queue, uint64_t watchers) noexcept nogil:
+        cdef int i
+        for i in range(self.lane_count):
+            if watchers & <uint64_t> LOOP_WATCHER << (i + 1):
+                if self.lanes[i] == <void *> self:
+                    self.pulls.polling.arrived(queue)
+                else:
+                    (<LaneSends> self.lanes[i]).arrived(queue)
+
+    cdef void arrived(self, void *queue) noexcept nogil:
+        self.inbox.post(ARRIVED_IN_LANE, -1, <const uint8_t *> &queue, sizeof(void *), 0, True)

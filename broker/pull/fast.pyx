@@ -71,4 +71,4 @@ cdef class PullPath:
             return self.pulls.disk_wait.suspend(held, self.gather.cold_offset)
         if damaged:
             return self.pulls.waker.repair(held, self.gather.next_offset)
-        return self.pulls.suspend(held, self.pull.suspend_timeout_ms)
+        return self.pulls.suspend(held, self.pull.suspend_timeout_ms, self.gather.max_offset)

@@ -27,19 +27,22 @@ _UNREAD_MAX_S = 120.0  # a peer that does not read for so long loses its connect
 class LongPolling:
     """Waiting pulls by queue; one event loop owns it (RocketMQ: PullRequestHoldService).
 
-    `wake(held)` answers the pull if its queue has messages for it, and returns whether it did;
-    `resume(held)` executes the pull again and answers it with any result; `dismiss(held)` answers
-    that the broker stops. A peer with too many unread bytes gets its answers as it reads: the
-    answers of a thousand queues would take a quarter of a gigabyte.
+    `watch(queue)` asks for one call of arrived() when the queue gets its next entry, and returns
+    the queue's end. `wake(held)` answers the pull if its queue has messages for it, and returns
+    whether it did; `resume(held)` executes the pull again and answers it with any result;
+    `dismiss(held)` answers that the broker stops. A peer with too many unread bytes gets its
+    answers as it reads: the answers of a thousand queues would take a quarter of a gigabyte.
     """
 
     def __init__(
         self,
         *,
+        watch: Callable[[ConsumeQueue], int],
         wake: Callable[[HeldPull], bool],
         resume: Callable[[HeldPull], None],
         dismiss: Callable[[HeldPull], None],
     ) -> None:
+        self._watch = watch
         self._wake = wake
         self._resume = resume
         self._dismiss = dismiss
@@ -58,8 +61,11 @@ class LongPolling:
     def __len__(self) -> int:
         return self._live
 
-    def suspend(self, held: HeldPull, timeout_s: float) -> bool:
-        """Hold the pull; False when HELD_MAX pulls wait or the broker stops: answer it now."""
+    def suspend(self, held: HeldPull, timeout_s: float, end: int) -> bool:
+        """Hold the pull, which saw its queue up to `end`.
+
+        Returns False when HELD_MAX pulls wait or the broker stops: answer it now.
+        """
         if self._live >= HELD_MAX or self._stopped:
             return False
         loop = asyncio.get_running_loop()
@@ -68,14 +74,14 @@ class LongPolling:
         self._connections.setdefault(held.connection, set()).add(held)
         heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))
         self._live += 1
-        held.queue.watched = True
+        if self._watch(held.queue) != end:
+            self.arrived(held.queue)
         self._set_timer(loop)
         return True
 
     def arrived(self, queue: ConsumeQueue) -> None:
         """Check the pulls of this queue, which has a new entry, in the loop's next turn."""
         if queue not in self._queues:
-            queue.watched = False
             return
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self._look)
@@ -106,7 +112,9 @@ class LongPolling:
 
     def _look(self) -> None:
         for queue in self._arrived:
-            self._to_look_at.extend(self._queues.get(queue, ()))
+            if queue in self._queues:
+                self._watch(queue)  # first: an entry that comes later is another arrival
+                self._to_look_at.extend(self._queues[queue])
         self._arrived = set()
         for _ in range(min(_AT_ONCE, len(self._to_look_at))):
             held = self._to_look_at.popleft()
@@ -155,8 +163,6 @@ class LongPolling:
         self._live -= 1
         _discard(self._queues, held.queue, held)
         _discard(self._connections, held.connection, held)
-        if held.queue not in self._queues:
-            held.queue.watched = False
         self._compact()
 
     def _compact(self) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
@@ -15,12 +16,14 @@ from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.held_pull import HeldPull, PullWaker
-from congreve.broker.pull.lane_table import LanePullTable
+from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP
+from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.engine.clock import Clock
+from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.gather import TagFilter
 from congreve.engine.queue.reader import GetResult, GetStatus
@@ -108,7 +111,10 @@ class PullMessageProcessor:
             wait_for_repair=self.repair_wait.suspend,
         )
         self.long_polling = LongPolling(
-            wake=self.waker.wake, resume=self._resume, dismiss=self._dismiss
+            watch=partial(watch, store.log.lock, watcher=WATCHER_OF_LOOP),
+            wake=self.waker.wake,
+            resume=self._resume,
+            dismiss=self._dismiss,
         )
         self.path = PullPath(store, self)
         metadata.topics.listen(self.validated_pulls.note_change)
@@ -187,6 +193,7 @@ class PullMessageProcessor:
             and self.suspend(
                 _held(request, header, connection, self._validated(header, group, wanted)),
                 header.suspend_timeout_millis,
+                found.max_offset,
             )
         )
         if not suspended:
@@ -277,8 +284,13 @@ class PullMessageProcessor:
     def _dismiss(self, held: HeldPull) -> None:
         """Answer with an error: clients wait before they retry."""
         request = RemotingCommand.decode(held.frame)
-        remark = f"the broker[{self._config.broker_name}] is stopping"
-        held.connection.send(request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+        answer = request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, self.stopping_remark)
+        held.connection.send(answer)
+
+    @property
+    def stopping_remark(self) -> str:
+        """What pulls that wait are told when the broker stops."""
+        return f"the broker[{self._config.broker_name}] is stopping"
 
     def _start_repair(self, entry: tuple[ConsumeQueue, int], done: Callable[[], None]) -> bool:
         self._store.repairs.start(*entry).add_done_callback(lambda _: done())
@@ -318,17 +330,25 @@ class PullMessageProcessor:
         body = b"".join(found.buffers) if code is ResponseCode.SUCCESS else b""
         return request.reply(code, found.status.name, fields, body)
 
-    def suspend(self, held: HeldPull, timeout_ms: int) -> bool:
-        """Hold a pull for `timeout_ms`; False when too many wait already."""
+    def suspend(self, held: HeldPull, timeout_ms: int, end: int) -> bool:
+        """Hold a pull that saw the queue up to `end` for `timeout_ms`; False when too many wait."""
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
-        return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000)
+        return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000, end)
 
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""
         self.long_polling.stop()
         self.disk_wait.stop()
         self.repair_wait.stop()
+
+
+def pull_for_now(frame: bytes) -> bytes:
+    """The frame of a pull that has waited: it neither waits nor commits an offset again."""
+    request = RemotingCommand.decode(frame)
+    flags = int(request.ext_fields["sysFlag"]) & ~(FLAG_COMMIT_OFFSET | FLAG_SUSPEND)
+    request.ext_fields["sysFlag"] = str(flags)
+    return request.encode()
 
 
 def _held(

@@ -97,7 +97,9 @@ cdef class ValidatedPulls:
         cdef ValidatedPull validated = self.by_key.get(key)
         if validated is None or validated.records is not None or not self.unchanged(validated):
             return None
-        return None if self.config.slave_read_enable or self.config.is_slave else validated
+        if self.config.slave_read_enable or self.config.is_slave:
+            return None
+        return validated if self.config.long_polling_enable else None
 
     cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1:
         if pull.sys_flag & COMMIT_OFFSET and not self.config.is_slave:

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from congreve.engine.queue.queue_entries cimport QueueEntries
 from congreve.engine.queue.queue_files cimport MappingBudget
 from congreve.io_backends.mapping cimport Mapping
@@ -8,13 +8,12 @@ cdef class ConsumeQueue(QueueEntries):
     # One queue of one topic, with its writer.
     #   free_entries  entries that put() may still append before make_room() must be called
     #   next   where the next entry goes; NULL when free_entries is 0
-    #   watched  a reader waits for the next entry (held pulls); put() never clears it
     cdef int64_t free_entries
     cdef int64_t reserved       # entries below have room on disk
     cdef int64_t wanted         # entries that the next make_room() is to reserve, for a batch
     cdef uint8_t *next
-    cdef public bint watched
-    """Whether a reader waits for the next entry; readers set and clear it."""
+    cdef readonly uint64_t watchers
+    """Readers that wait for the next entry, a bit each (engine/log/watch.pyx)."""
     cdef int64_t max_physical   # end of the last real entry in the log, 0 without one
     cdef int64_t flushed        # entries below are on disk
     # Checksums of its files, the last one up to entry `summed`; None: to be made anew.

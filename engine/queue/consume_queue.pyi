@@ -9,7 +9,6 @@ from congreve.engine.queue.queue_files import MappingBudget, MappingCache
 
 @final
 class ConsumeQueue(QueueEntries):
-    watched: bool
     sums: list[int] | None
     unchecked: set[int] | None
     summed: int
@@ -23,6 +22,8 @@ class ConsumeQueue(QueueEntries):
         cache: MappingCache | None = None,
         budget: MappingBudget | None = None,
     ) -> None: ...
+    @property
+    def watchers(self) -> int: ...
     @property
     def max_physical_offset(self) -> int: ...
     @property

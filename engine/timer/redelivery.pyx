@@ -132,7 +132,7 @@ cdef class Redelivery:
 
     def arrived(self):
         """Watched queues that got a message in the last run."""
-        return [queue for _, queue in self.known.queues if queue is not None and queue.watched]
+        return [queue for _, queue in self.known.queues if queue is not None and queue.watchers]
 
     # --- without the GIL
 

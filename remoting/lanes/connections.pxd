@@ -26,6 +26,7 @@ cdef struct LaneConnection:
     ByteBuffer out              # bytes that the socket did not take yet
     int64_t unsent              # their number
     int64_t mark                # the sink's own, 0 for a new connection
+    void *of_sink               # the sink's own, NULL for a new connection
     int64_t received            # bytes of all WRITE letters so far
 
 
@@ -47,8 +48,12 @@ cdef class ConnectionTable:
     # Closes the socket and frees what the connection holds.
     cdef void close(self, LaneConnection *connection) noexcept nogil
     # Keeps the beginning of a frame; it may lie in the stash already. False without memory.
-    cdef bint stash(self, LaneConnection *connection, const uint8_t *data, int64_t length,
-                    int64_t grow_from) noexcept nogil
+    cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
+                    int64_t length) noexcept nogil
+    # Where that beginning is, for more bytes behind it: in `input`, which has `room` bytes, or in
+    # the stash, whose room it sets.
+    cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
+                          int64_t *room) noexcept nogil
     # Sends bytes, or keeps those that the socket does not take now; errno where that fails.
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil

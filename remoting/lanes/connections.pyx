@@ -8,6 +8,9 @@ from libc.string cimport memcpy, memmove
 from congreve.remoting.lanes cimport sockets
 from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
 
+cdef enum:
+    COPIED_MAX = 32 * 1024      # bytes of a stash that are copied in front of the next ones
+
 
 @cython.final
 cdef class ConnectionTable:
@@ -52,6 +55,7 @@ cdef class ConnectionTable:
         memcpy(connection.address, address, sizeof(address))
         connection.active_ms = now_ms
         connection.received = connection.mark = 0
+        connection.of_sink = NULL
         return connection
 
     cdef LaneConnection *free_place(self) noexcept nogil:
@@ -90,8 +94,8 @@ cdef class ConnectionTable:
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
 
-    cdef bint stash(self, LaneConnection *connection, const uint8_t *data, int64_t length,
-                    int64_t grow_from) noexcept nogil:
+    cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
+                    int64_t length) noexcept nogil:
         cdef ByteBuffer *stash = &connection.stash
         cdef int64_t before = stash.size
         cdef bint fits = True
@@ -103,11 +107,21 @@ cdef class ConnectionTable:
                 memcpy(stash.data, data, length)
         # A large frame arrives in its stash, which grows by a quarter of what has come, not to the
         # size that the frame claims.
-        if fits and length > grow_from and length == stash.size:
-            fits = make_room(stash, length + max(length // 4, grow_from))
+        if fits and length > COPIED_MAX and length == stash.size:
+            fits = make_room(stash, length + max(length // 4, <int64_t> COPIED_MAX))
         stash.used = length
         self.unfinished_bytes += stash.size - before
         return fits
+
+    cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
+                          int64_t *room) noexcept nogil:
+        cdef ByteBuffer *stash = &connection.stash
+        if stash.used > COPIED_MAX:
+            room[0] = stash.size
+            return stash.data
+        if stash.used:
+            memcpy(input, stash.data, stash.used)
+        return input
 
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil:

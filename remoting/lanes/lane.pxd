@@ -10,6 +10,7 @@ cdef enum:
 
 cdef class LaneSink:
     cdef int event_fd           # an eventfd whose writes concern the sink, which reads it; or -1
+    cdef Mailbox inbox          # of its lane, which sets it: letters from TO_SINK on are for obey()
     # Takes frames from a connection's bytes, in the lane's thread. It consumes whole frames and
     # returns how many bytes that were, or UNFRAMEABLE. It answers by lane.put(), or gives frames to
     # the loop by lane.pass_frame(); where that returns False it stops in front of the frame.
@@ -20,6 +21,10 @@ cdef class LaneSink:
     cdef int turn_ended(self, Lane lane) noexcept nogil
     # `event_fd` is readable.
     cdef void readable(self, Lane lane) noexcept nogil
+    # A letter of another thread to the sink.
+    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil
+    # A connection is about to be closed.
+    cdef void closed(self, LaneConnection *connection) noexcept nogil
 
 
 cdef class Lane:

@@ -10,15 +10,12 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, ENOMEM, EPROTO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 
 from congreve.remoting.lanes cimport letters, sockets
-from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 cdef enum:
     INPUT_SIZE = 512 * 1024     # of the buffer that all connections read into
-    COPIED_MAX = 32 * 1024      # bytes of a stash that are copied in front of the next ones
     SMALL_CHUNK = 2048          # after which the lane polls: its peer waits for the answer
     HIGH_WATER = 1024 * 1024    # unsent bytes from which on nothing is read,
     LOW_WATER = 256 * 1024      # until so few are left
@@ -60,6 +57,12 @@ cdef class LaneSink:
     cdef void readable(self, Lane lane) noexcept nogil:
         pass
 
+    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil:
+        pass
+
+    cdef void closed(self, LaneConnection *connection) noexcept nogil:
+        pass
+
 
 @cython.final
 cdef class Lane:
@@ -83,7 +86,7 @@ cdef class Lane:
         self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
         self.unfinished_max = unfinished_max
         self.to_loop = Mailbox(letters_max, letter_bytes_max)
-        self.to_lane = Mailbox(letters_max, letter_bytes_max)
+        self.to_lane = sink.inbox = Mailbox(letters_max, letter_bytes_max)
         self.table = ConnectionTable()
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
@@ -183,6 +186,7 @@ cdef class Lane:
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil:
         if connection.fd < 0:
             return
+        self.sink.closed(connection)
         self.table.close(connection)
         self.connections -= 1
         self.post(letters.CLOSED, connection.id, NULL, 0, error)
@@ -202,27 +206,18 @@ cdef class Lane:
     # Reading.
 
     cdef void read(self, LaneConnection *connection) noexcept nogil:
-        cdef ByteBuffer *stash = &connection.stash
-        cdef bint in_place = stash.used > COPIED_MAX
-        cdef uint8_t *into = self.input
+        cdef int64_t before = connection.stash.used
         cdef int64_t room = INPUT_SIZE
-        cdef Py_ssize_t got
-        if in_place:
-            into, room = stash.data + stash.used, stash.size - stash.used
-        elif stash.used:
-            memcpy(into, stash.data, stash.used)
-            into, room = into + stash.used, room - stash.used
-        got = sockets.recv(connection.fd, into, room, 0)
+        cdef uint8_t *data = self.table.unstash(connection, self.input, &room)
+        cdef Py_ssize_t got = sockets.recv(connection.fd, data + before, room - before, 0)
         if got <= 0:
             if got == 0 or (errno != EAGAIN and errno != EINTR):
                 self.close(connection, errno if got < 0 else 0)
             return
         connection.active_ms = self.now_ms
-        if in_place:
-            stash.used += got
-            self.take(connection, stash.data, stash.used)
-        else:
-            self.take(connection, self.input, stash.used + got)
+        if data == connection.stash.data:
+            connection.stash.used += got
+        self.take(connection, data, before + got)
         if self.poll_ns and got <= SMALL_CHUNK:
             self.poll_until_ns = sockets.monotonic_ns() + self.poll_ns
 
@@ -241,7 +236,7 @@ cdef class Lane:
         else:
             if taken or not connection.stash.used:
                 connection.stashed_ms = self.now_ms
-            if not self.table.stash(connection, data + taken, available - taken, COPIED_MAX):
+            if not self.table.stash(connection, data + taken, available - taken):
                 self.close(connection, ENOMEM)
                 return
         self.watch(connection)
@@ -334,6 +329,8 @@ cdef class Lane:
                 if connection.fd >= 0 and connection.blocked:
                     connection.blocked = False
                     self.resume(connection)
+        elif letter.kind >= letters.TO_SINK:
+            self.sink.obey(self, letter)
         elif connection == NULL:
             pass
         elif letter.kind == letters.WRITE:

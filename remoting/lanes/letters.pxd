@@ -23,3 +23,4 @@ cdef enum LetterToLane:
     FENCE
     STOP_LISTENING
     STOP
+    TO_SINK             # and all higher numbers

@@ -13,8 +13,10 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
                                      int32_t queue_id, int64_t queue_offset,
                                      Slice more) noexcept nogil
 
-# A whole response frame without fields; returns the bytes written (below SEND_RESPONSE_MAX).
-cdef Py_ssize_t encode_success(uint8_t *out, int32_t serialize_type, int32_t opaque) noexcept nogil
+# A whole response frame without fields; returns the bytes written (below SEND_RESPONSE_MAX). The
+# remark (none: length 0) is cut at PULL_REMARK_MAX; what is not plain ASCII in it becomes '?'.
+cdef Py_ssize_t encode_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                int32_t code, Slice remark) noexcept nogil
 
 # Frame head and header of a response to a pull; the body of `body_length` bytes follows it. The
 # remark (none: length 0) is cut at PULL_REMARK_MAX; what is not plain ASCII in it becomes '?'.

@@ -33,7 +33,8 @@ cdef inline uint8_t *begin_json(uint8_t *out, int32_t code) noexcept nogil:
 
 
 cdef inline uint8_t *end_json(uint8_t *out, int32_t opaque, Slice remark) noexcept nogil:
-    out = put(out, b'"},"flag":1,"language":"JAVA","opaque":', 39)
+    """The rest of a header behind its ext fields."""
+    out = put(out, b',"flag":1,"language":"JAVA","opaque":', 37)
     out = put_decimal(out, opaque)
     if remark.length:
         out = put(put_plain(put(out, b',"remark":"', 11), remark), b'"', 1)
@@ -79,7 +80,7 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
         at = put(put(at, b'"msgId":"', 9), message_id, message_id_length)
         at = put_decimal(put(at, b'","queueId":"', 13), queue_id)
         at = put_decimal(put(at, b'","queueOffset":"', 17), queue_offset)
-        return finish(out, end_json(at, opaque, remark), 0, 0)
+        return finish(out, end_json(put(at, b'"}', 2), opaque, remark), 0, 0)
     fields = begin_binary(out, 0, opaque, remark)
     at = put(fields, <const char *> more.data, more.length)
     at = put_key(at, b"msgId", 5)
@@ -91,17 +92,13 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
     return finish(out, at, 1, 0)
 
 
-cdef Py_ssize_t encode_success(uint8_t *out, int32_t serialize_type,
-                               int32_t opaque) noexcept nogil:
+cdef Py_ssize_t encode_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                int32_t code, Slice remark) noexcept nogil:
     cdef uint8_t *at
-    cdef Slice remark
-    remark.data = NULL
-    remark.length = 0
     if serialize_type == 0:
-        at = put(out + FRAME_HEAD, b'{"code":0,"flag":1,"language":"JAVA","opaque":', 46)
-        at = put(put_decimal(at, opaque), b',"serializeTypeCurrentRPC":"JSON","version":401}', 48)
-        return finish(out, at, 0, 0)
-    at = begin_binary(out, 0, opaque, remark)
+        at = put_decimal(put(out + FRAME_HEAD, b'{"code":', 8), code)
+        return finish(out, end_json(at, opaque, remark), 0, 0)
+    at = begin_binary(out, code, opaque, remark)
     put_i32(at - 4, 0)
     return finish(out, at, 1, 0)
 
@@ -117,7 +114,7 @@ cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32
         at = put_decimal(put(at, b'","minOffset":"', 15), min_offset)
         at = put_decimal(put(at, b'","nextBeginOffset":"', 21), next_offset)
         at = put_decimal(put(at, b'","suggestWhichBrokerId":"', 26), suggest_broker_id)
-        return finish(out, end_json(at, opaque, remark), 0, body_length)
+        return finish(out, end_json(put(at, b'"}', 2), opaque, remark), 0, body_length)
     fields = begin_binary(out, code, opaque, remark)
     at = put_decimal_field(fields, b"maxOffset", 9, max_offset)
     at = put_decimal_field(at, b"minOffset", 9, min_offset)

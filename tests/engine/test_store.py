@@ -14,6 +14,7 @@ from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health
+from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.errors import BackendError
@@ -106,7 +107,7 @@ def test_a_watched_queue_is_reported_once_for_each_put(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path), on_arrival=told.append) as store:
         store.put(Record(topic="T", body=b""))
         assert told == []
-        store.queues.get("T", 0).watched = True
+        watch(store.log.lock, store.queues.get("T", 0), 1)
         store.put(Record(topic="T", body=b""))
         assert [(queue.topic, queue.queue_id, queue.max) for queue in told] == [("T", 0, 2)]
 

@@ -9,6 +9,7 @@ import pytest
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
+from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
@@ -142,7 +143,7 @@ async def test_an_idle_service_sets_no_timer(bench):
 async def test_waiting_consumers_are_notified(bench):
     bench.service.start()
     bench.park(1)
-    bench.store.queues.get("T", 0).watched = True
+    watch(bench.store.log.lock, bench.store.queues.get("T", 0), 1)
     bench.clock.advance(1_000)
     rounds(bench)
     assert bench.told == [SCHEDULE, "T"]

@@ -24,9 +24,17 @@ class Watch:
         self.looked: list[HeldPull] = []
         self.resumed: list[HeldPull] = []
         self.dismissed: list[HeldPull] = []
+        self.watched: set[ConsumeQueue] = set()
         self.long_polling = LongPolling(
-            wake=self._wake, resume=self.resumed.append, dismiss=self.dismissed.append
+            watch=self._watch,
+            wake=self._wake,
+            resume=self.resumed.append,
+            dismiss=self.dismissed.append,
         )
+
+    def _watch(self, queue: ConsumeQueue) -> int:
+        self.watched.add(queue)
+        return queue.max
 
     def _wake(self, held: HeldPull) -> bool:
         self.looked.append(held)
@@ -74,29 +82,28 @@ async def test_a_message_wakes_only_the_pulls_of_its_queue(
     mine, theirs = pull(connection, queue), pull(connection, other_queue)
     watch.matching = {mine, theirs}
     for held in (mine, theirs):
-        watch.long_polling.suspend(held, 60)
-    assert queue.watched and other_queue.watched
+        watch.long_polling.suspend(held, 60, 0)
+    assert watch.watched == {queue, other_queue}
     watch.long_polling.arrived(queue)
     await turn()
     assert watch.looked == watch.resumed == [mine]
-    assert not queue.watched
     watch.long_polling.stop()
 
 
 async def test_a_pull_without_match_stays_held(watch, connection, queue, turn):
     held = pull(connection, queue)
-    watch.long_polling.suspend(held, 60)
+    watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
     await turn()
     assert watch.looked == [held] and watch.resumed == []
-    assert queue.watched and len(watch.long_polling) == 1
+    assert watch.watched == {queue} and len(watch.long_polling) == 1
     watch.long_polling.stop()
 
 
 async def test_an_expired_pull_is_answered_once(watch, connection, queue, turn):
     held = pull(connection, queue)
     watch.matching = {held}
-    watch.long_polling.suspend(held, 0.02)
+    watch.long_polling.suspend(held, 0.02, 0)
     await asyncio.sleep(0.1)
     watch.long_polling.arrived(queue)
     await turn()
@@ -106,8 +113,8 @@ async def test_an_expired_pull_is_answered_once(watch, connection, queue, turn):
 
 async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, queue):
     long, short = pull(connection, queue), pull(connection, queue)
-    watch.long_polling.suspend(long, 60)
-    watch.long_polling.suspend(short, 0.02)
+    watch.long_polling.suspend(long, 60, 0)
+    watch.long_polling.suspend(short, 0.02, 0)
     await asyncio.sleep(0.1)
     assert watch.resumed == [short]
     watch.long_polling.stop()
@@ -119,7 +126,7 @@ def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
     async def hold() -> None:
         held = [pull(connection, queue) for _ in range(3)]
         for each, seconds in zip(held, (0.0001, 0.0, 60), strict=True):
-            watch.long_polling.suspend(each, seconds)
+            watch.long_polling.suspend(each, seconds, 0)
         await asyncio.sleep(0.1)
         assert sorted(map(id, watch.resumed)) == sorted(map(id, held[:2]))
         watch.long_polling.stop()
@@ -129,10 +136,10 @@ def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
 
 
 async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, queue):
-    watch.long_polling.suspend(pull(connection, queue), 0.02)
+    watch.long_polling.suspend(pull(connection, queue), 0.02, 0)
     connection.closed = True
     at_once(watch.long_polling.closing_steps(connection))
-    assert len(watch.long_polling) == 0 and not queue.watched
+    assert len(watch.long_polling) == 0
     await asyncio.sleep(0.1)
     assert watch.resumed == []
 
@@ -145,7 +152,7 @@ async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_on(
     watch.matching = {slow, slow_too, quick}
     connection.reads.clear()
     for held in (slow, slow_too, quick):
-        watch.long_polling.suspend(held, 60)
+        watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
     await turn()
     assert watch.resumed == [quick]
@@ -160,7 +167,7 @@ async def test_each_answer_is_given_only_while_the_client_reads(watch, connectio
     watch.matching = {pull(connection, queue) for _ in range(3)}
     connection.reads.clear()
     for held in watch.matching:
-        watch.long_polling.suspend(held, 60)
+        watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
     await turn()
     # One answer fills what the client has unread again.
@@ -177,7 +184,7 @@ async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, 
     held = pull(connection, queue)
     watch.matching = {held}
     connection.reads.clear()
-    watch.long_polling.suspend(held, 60)
+    watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
     await asyncio.sleep(0.1)
     assert connection.closed and watch.resumed == []
@@ -187,10 +194,10 @@ async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, 
 async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, queue, turn):
     waiting = [pull(connection, queue) for _ in range(3)]
     for held in waiting:
-        watch.long_polling.suspend(held, 60)
+        watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.stop()
     assert set(watch.dismissed) == set(waiting)
-    assert not watch.long_polling.suspend(pull(connection, queue), 60)
+    assert not watch.long_polling.suspend(pull(connection, queue), 60, 0)
     watch.long_polling.arrived(queue)
     await turn()
     assert len(watch.long_polling) == 0 and watch.resumed == []
@@ -198,7 +205,7 @@ async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, 
 
 async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):
     monkeypatch.setattr(hold_module, "HELD_MAX", 2)
-    assert [watch.long_polling.suspend(pull(connection, queue), 60) for _ in range(3)] == [
+    assert [watch.long_polling.suspend(pull(connection, queue), 60, 0) for _ in range(3)] == [
         True,
         True,
         False,
@@ -210,7 +217,7 @@ async def test_pulls_that_were_answered_early_do_not_pile_up(watch, connection, 
     for _ in range(2_000):
         held = pull(connection, queue)
         watch.matching = {held}
-        watch.long_polling.suspend(held, 3_600)
+        watch.long_polling.suspend(held, 3_600, 0)
         watch.long_polling.arrived(queue)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -241,7 +248,7 @@ async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue)
         for number in range(10_000):
             numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": number}
             held = HeldPull(connection, bytes(bytearray(frame)), checked, **numbers)
-            watch.long_polling.suspend(held, 3_600)
+            watch.long_polling.suspend(held, 3_600, 0)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -8,6 +8,7 @@ import pytest
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
+from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.redelivery import Redelivery
 from congreve.records.message.message import Record
@@ -149,7 +150,7 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
 def test_queues_with_held_pulls_are_notified(store):
     for number in range(3):
         store.put(parked(number))
-    store.queues.get("orders", 1).watched = True
+    watch(store.log.lock, store.queues.get("orders", 1), 1)
     run = redelivery(store)
     run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
     assert [(queue.topic, queue.queue_id) for queue in run.arrived()] == [("orders", 1)]

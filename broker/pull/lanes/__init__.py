@@ -1,0 +1,1 @@
+"""Pulls in the lanes (remoting/lanes): answered, or held, without the GIL."""

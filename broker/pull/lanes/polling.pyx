@@ -1,0 +1,167 @@
+"""Pulls that wait in a lane for messages (RocketMQ: PullRequestHoldService).
+
+The lane's thread alone uses them. A waiting pull is the frame of its request, which the lane serves
+again when its queue gets an entry, or when its time is over.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from congreve.broker.pull.long_polling import HELD_MAX
+
+cdef int64_t WAITING_MAX = HELD_MAX
+cdef int SLEEP_MAX_MS = 250
+
+
+WATCHER_OF_LOOP = LOOP_WATCHER
+"""The event loop's bit among the watchers of a queue (engine/log/watch.pyx)."""
+
+
+def watcher_of_lane(int number):
+    """The bit of a lane among the watchers of a queue; lanes count from 0 to 62."""
+    return <uint64_t> LOOP_WATCHER << (number + 1)
+
+
+cdef inline WaitingPull **bucket_of(WaitingPull **buckets, void *queue) noexcept nogil:
+    cdef uint64_t hash = (<uint64_t> <uintptr_t> queue >> 4) * <uint64_t> 0x9E3779B97F4A7C15U
+    return &buckets[hash >> 51]     # of 13 bits: BUCKETS
+
+
+cdef inline void link(WaitingPull **head, WaitingPull *pull, WaitingList which) noexcept nogil:
+    cdef WaitingPull *first = head[0]
+    pull.links[<int> which].next = first
+    pull.links[<int> which].before = head
+    if first != NULL:
+        first.links[<int> which].before = &pull.links[<int> which].next
+    head[0] = pull
+
+
+cdef inline void unlink(WaitingPull *pull, WaitingList which) noexcept nogil:
+    cdef Link *place = &pull.links[<int> which]
+    if place.before == NULL:
+        return
+    place.before[0] = place.next
+    if place.next != NULL:
+        place.next.links[<int> which].before = place.before
+    place.before = NULL
+
+
+cdef void free_pull(WaitingPull *pull) noexcept nogil:
+    free(pull)
+
+
+@cython.final
+cdef class LanePolling:
+    """The waiting pulls of one lane, by queue, by due time and by connection."""
+
+    def __dealloc__(self):
+        cdef WaitingPull *pull
+        cdef int i
+        for i in range(TICKS):  # each of them is in the wheel
+            while self.wheel[i] != NULL:
+                pull = self.wheel[i]
+                self.take_out(pull)
+                free_pull(pull)
+
+    def __len__(self):
+        return self.count
+
+    cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
+                          int64_t now_ms, int64_t timeout_ms) noexcept nogil:
+        cdef WaitingPull *pull
+        if self.count >= WAITING_MAX:
+            return NULL
+        pull = <WaitingPull *> malloc(sizeof(WaitingPull) + size)
+        if pull == NULL:
+            return NULL
+        if not self.count:
+            self.tick = now_ms // TICK_MS   # an empty wheel need not turn
+        pull.frame = <uint8_t *> (pull + 1)
+        memcpy(pull.frame, frame, size)
+        pull.size = size
+        pull.connection = connection.id
+        pull.queue = NULL
+        pull.links[<int> OF_QUEUE].before = pull.links[<int> OF_TICK].before = NULL
+        pull.deadline_ms = now_ms + max(timeout_ms, 0)
+        link(<WaitingPull **> &connection.of_sink, pull, OF_CONNECTION)
+        self.look_at(pull, pull.deadline_ms)
+        self.count += 1
+        return pull
+
+    cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil:
+        pull.queue = queue
+        unlink(pull, OF_QUEUE)
+        link(bucket_of(self.buckets, queue), pull, OF_QUEUE)
+
+    cdef void arrived(self, void *queue) noexcept nogil:
+        cdef WaitingPull *pull = bucket_of(self.buckets, queue)[0]
+        cdef WaitingPull *following
+        while pull != NULL:
+            following = pull.links[<int> OF_QUEUE].next
+            if pull.queue == queue:
+                self.look_soon(pull)
+            pull = following
+
+    cdef void all_soon(self) noexcept nogil:
+        cdef WaitingPull *pull
+        cdef int i
+        for i in range(TICKS):
+            pull = self.wheel[i]
+            while pull != NULL:
+                self.look_soon(pull)
+                pull = pull.links[<int> OF_TICK].next
+
+    cdef void look_soon(self, WaitingPull *pull) noexcept nogil:
+        unlink(pull, OF_QUEUE)
+        link(&self.to_look_at, pull, OF_QUEUE)
+
+    cdef void look_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil:
+        cdef int64_t tick = max(due_ms // TICK_MS, self.tick) + 1
+        pull.due_ms = due_ms
+        unlink(pull, OF_TICK)
+        link(&self.wheel[tick % TICKS], pull, OF_TICK)
+
+    cdef void turn(self, int64_t now_ms) noexcept nogil:
+        cdef int64_t now = now_ms // TICK_MS
+        cdef WaitingPull *pull
+        cdef WaitingPull *following
+        if not self.count:
+            return
+        self.tick = max(self.tick, now - TICKS)
+        while self.tick < now:
+            self.tick += 1
+            pull = self.wheel[self.tick % TICKS]
+            while pull != NULL:
+                following = pull.links[<int> OF_TICK].next
+                if pull.due_ms <= now_ms:
+                    self.look_soon(pull)
+                pull = following
+
+    cdef WaitingPull *next(self) noexcept nogil:
+        return self.to_look_at
+
+    cdef int sleep_ms(self, int64_t now_ms) noexcept nogil:
+        cdef int64_t tick
+        if self.to_look_at != NULL:
+            return 0
+        if self.count:
+            for tick in range(self.tick + 1, self.tick + SLEEP_MAX_MS // TICK_MS + 1):
+                if self.wheel[tick % TICKS] != NULL:
+                    return <int> max(tick * TICK_MS - now_ms, 0)
+        return SLEEP_MAX_MS
+
+    cdef void take_out(self, WaitingPull *pull) noexcept nogil:
+        unlink(pull, OF_QUEUE)
+        unlink(pull, OF_TICK)
+        unlink(pull, OF_CONNECTION)
+        self.count -= 1
+
+    cdef void drop_connection(self, LaneConnection *connection) noexcept nogil:
+        cdef WaitingPull **first = <WaitingPull **> &connection.of_sink
+        cdef WaitingPull *pull
+        while first[0] != NULL:
+            pull = first[0]
+            self.take_out(pull)
+            free_pull(pull)

@@ -1,0 +1,56 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
+from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
+from congreve.engine.queue.gather cimport FilePart, Gather
+from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
+from congreve.remoting.lanes.connections cimport LaneConnection
+from congreve.remoting.lanes.lane cimport Lane
+from congreve.remoting.wire.fast_headers cimport PullHeader
+from congreve.remoting.wire.frame cimport Frame, Header
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
+
+
+cdef class LanePulls:
+    cdef readonly LanePullTable table
+    """The pulls that this lane knows."""
+    cdef readonly int64_t answered
+    """Pulls that were answered here."""
+    cdef readonly LanePolling polling
+    """The pulls that wait here for messages."""
+    cdef uint64_t watcher       # the lane's bit among the watchers of a queue
+    cdef int32_t ended_kind     # of letters with pulls that the loop is to answer now
+    cdef bint stopping
+    cdef HeaderDecoder headers  # of pulls that waited
+    cdef Gather gather
+    cdef PullHeader pull        # of the request at hand
+    cdef ByteBuffer answers     # of the connection at hand
+
+    # Answers a pull that finds messages in memory, lets one wait that may. False: nothing was done,
+    # it is for the loop.
+    cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                    const Header *header) noexcept nogil
+    # Sends the answers.
+    cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil
+    # Looks at pulls that waited, and lets go of segments that the log has no more. Returns how long
+    # the lane may sleep, in ms.
+    cdef int turn_ended(self, Lane lane) noexcept nogil
+    # Answers all waiting pulls with an error; none may wait from now on.
+    cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil
+
+    cdef bint look(self, LanePull *known) noexcept nogil
+    cdef bint look_with_gil(self, LanePull *known) noexcept with gil
+    cdef int map_file(self, LanePull *known) except -1
+    cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
+                     int32_t serialize_type, int32_t opaque) noexcept nogil
+    cdef void count(self, LanePull *known) noexcept nogil
+    cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                   LanePull *known) noexcept nogil
+    cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil
+    cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil
+    cdef bint serve_again(self, Lane lane, LaneConnection *connection,
+                          WaitingPull *waiting) noexcept nogil
+    cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil
+    cdef void send_from_file(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
+                             int32_t opaque, FilePart part) noexcept nogil
+    cdef void release_segments(self) noexcept with gil

@@ -1,0 +1,23 @@
+from typing import final
+
+from congreve.broker.pull.lanes.polling import LanePolling
+from congreve.broker.pull.lanes.table import LanePullTable
+from congreve.broker.pull.validated_pull import ValidatedPulls
+from congreve.engine.store import MessageStore
+
+@final
+class LanePulls:
+    @property
+    def answered(self) -> int: ...
+    @property
+    def table(self) -> LanePullTable: ...
+    @property
+    def polling(self) -> LanePolling: ...
+    def __init__(
+        self,
+        store: MessageStore,
+        validated_pulls: ValidatedPulls,
+        *,
+        watcher: int,
+        ended_kind: int,
+    ) -> None: ...

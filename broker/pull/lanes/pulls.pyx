@@ -1,0 +1,283 @@
+"""Pulls in a lane, without the GIL: those that find messages in memory, or wait for some.
+
+All other pulls go to the event loop, which serves them as those of its own connections. So do those
+whose time is over, or whose checks may have another result when they have waited.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_CLEAR, Py_INCREF
+from libc.errno cimport ENOMEM, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from congreve.broker.pull.held_pull cimport may_wait, put_found_head
+from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
+from congreve.broker.pull.validated_pull cimport (
+    COMMIT_OFFSET,
+    SUSPEND,
+    ValidatedPull,
+    ValidatedPulls,
+)
+from congreve.engine.queue.queue_files cimport Mapping
+from congreve.engine.format cimport CQ_ENTRY
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.queue.gather cimport (
+    GET_FOUND,
+    GET_NO_MATCHED_MESSAGE,
+    FilePart,
+    Gather,
+)
+from congreve.engine.log.watch cimport watch_queue
+from congreve.remoting.lanes.byte_buffer cimport make_room, release
+from congreve.remoting.transport.zero_copy cimport send_file, send_head
+from congreve.remoting.wire.answers cimport (
+    PULL_REMARK_MAX,
+    PULL_RESPONSE_MAX,
+    encode_response,
+)
+from congreve.remoting.wire.fast_headers cimport read_pull_header
+from congreve.remoting.wire.frame cimport FLAG_ONEWAY, next_frame
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
+from congreve.remoting.wire.slices cimport Slice
+
+from congreve.errors import CongreveError
+
+cdef enum:
+    ROOM = PULL_RESPONSE_MAX + PULL_REMARK_MAX
+    FLUSH_BYTES = 256 * 1024    # of answers, after which they are sent
+    FROM_FILE_MIN = 16 * 1024   # bytes of an answer that are cheaper to send from the log's file
+    KEPT_BYTES = 1024 * 1024    # of the answers' buffer between two chunks
+    AT_ONCE = 64                # pulls that have waited, and that one turn looks at
+    RETRY_MS = 100              # until the next try where the peer, or the loop, takes no more
+    STOPPING = 14               # SERVICE_NOT_AVAILABLE
+
+
+@cython.final
+cdef class LanePulls:
+    """Answers ordinary pulls in a lane's thread; PullMessageProcessor has the rules.
+
+    `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). The loop
+    gets pulls that it is to answer now, with any result, as letters of kind `ended_kind`.
+    """
+
+    def __init__(self, store, ValidatedPulls validated_pulls not None, *, uint64_t watcher,
+                 int32_t ended_kind):
+        self.table = LanePullTable(validated_pulls)
+        self.gather = Gather(store.log, store.limits, memory_only=True)
+        self.polling = LanePolling()
+        self.headers = HeaderDecoder()
+        self.watcher, self.ended_kind = watcher, ended_kind
+
+    def __dealloc__(self):
+        release(&self.answers)
+
+    cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                    const Header *header) noexcept nogil:
+        cdef LanePull *known
+        read_pull_header(header, &self.pull)
+        if not self.pull.complete or header.flag & FLAG_ONEWAY:
+            return False
+        known = self.table.find(&self.pull)
+        if known == NULL or not self.look(known):
+            return False
+        if self.gather.status != GET_FOUND and not (
+            self.pull.sys_flag & SUSPEND and not self.stopping
+            and may_wait(self.gather.status, self.pull.queue_offset)
+        ):
+            return False
+        if self.pull.sys_flag & COMMIT_OFFSET:
+            self.table.commit(known, self.pull.commit_offset)   # before its client goes on
+        if self.gather.status == GET_FOUND:
+            return self.answer(lane, connection, known, frame.serialize_type, header.opaque)
+        return self.hold(lane, connection, frame, known)
+
+    cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
+                     int32_t serialize_type, int32_t opaque) noexcept nogil:
+        """Answer with what was found; False without memory."""
+        cdef FilePart part
+        part.descriptor = -1
+        if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
+            self.flush(lane, connection)
+            part = self.gather.file_part()
+        if part.descriptor >= 0 and connection.fd >= 0 and not connection.unsent:
+            self.count(known)
+            self.send_from_file(lane, connection, serialize_type, opaque, part)
+            return True
+        if not make_room(&self.answers, self.answers.used + ROOM + self.gather.size):
+            return False
+        self.count(known)
+        self.put_found(serialize_type, opaque)
+        if self.answers.used >= FLUSH_BYTES:
+            self.flush(lane, connection)
+        return True
+
+    cdef void count(self, LanePull *known) noexcept nogil:
+        self.answered += 1
+        (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
+
+    cdef bint look(self, LanePull *known) noexcept nogil:
+        """Look for the messages of the pull at hand; False where that fails."""
+        return self.gather.look_mapped(
+            (<ValidatedPull> known.validated).queue, known.file, known.base,
+            self.pull.queue_offset, max(self.pull.max_count, 1),
+            (<ValidatedPull> known.validated).tags,
+        ) or self.look_with_gil(known)
+
+    cdef bint look_with_gil(self, LanePull *known) noexcept with gil:
+        cdef ValidatedPull validated = <ValidatedPull> known.validated
+        try:
+            self.gather.look(validated.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
+                             validated.tags, None)
+            self.map_file(known)
+        except (CongreveError, MemoryError):
+            return False
+        return True
+
+    cdef int map_file(self, LanePull *known) except -1:
+        """Keep the queue's file that the next look needs."""
+        cdef ConsumeQueue queue = (<ValidatedPull> known.validated).queue
+        cdef int64_t position = self.gather.next_offset * CQ_ENTRY
+        cdef int64_t base = position - position % queue.file_size
+        cdef Mapping mapping = queue.mapping_at(base)
+        known.file = NULL
+        Py_CLEAR(known.mapping)
+        if mapping is not None:
+            Py_INCREF(mapping)
+            known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
+        return 0
+
+    cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil:
+        """Write the answer to the others; there is room."""
+        cdef uint8_t *at = self.answers.data + self.answers.used
+        cdef Py_ssize_t length = put_found_head(at, self.gather, serialize_type, opaque)
+        self.gather.copy_to(<char *> at + length)
+        self.answers.used += length + self.gather.size
+
+    cdef void send_from_file(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
+                             int32_t opaque, FilePart part) noexcept nogil:
+        """Let the kernel send the log's pages, and keep what it does not take."""
+        cdef uint8_t[ROOM] head
+        cdef Py_ssize_t length = put_found_head(head, self.gather, serialize_type, opaque)
+        cdef int64_t head_taken = send_head(connection.fd, head, length)
+        cdef int64_t taken = 0
+        connection.active_ms = lane.now_ms
+        if head_taken == length:
+            taken = send_file(connection.fd, part.descriptor, part.offset, self.gather.size)
+        if head_taken < 0 or taken < 0:
+            lane.close(connection, errno)
+            return
+        if head_taken < length:
+            lane.put(connection, head + head_taken, length - head_taken)
+        if taken < self.gather.size and connection.fd >= 0:
+            lane.put(connection, self.gather.spans[0].data + taken, self.gather.size - taken)
+
+    cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        if not self.answers.used:
+            return
+        lane.put(connection, self.answers.data, self.answers.used)
+        self.answers.used = 0
+        if self.answers.size > KEPT_BYTES:
+            release(&self.answers)
+
+    # Pulls that wait.
+
+    cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                   LanePull *known) noexcept nogil:
+        cdef WaitingPull *waiting = self.polling.add(
+            connection, frame.data, frame.size, lane.now_ms, self.pull.suspend_timeout_ms
+        )
+        if waiting == NULL:
+            return False
+        waiting.offset = self.pull.queue_offset
+        self.wait(waiting, known)
+        return True
+
+    cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil:
+        """Wait for the next entry behind what the last look saw."""
+        cdef int64_t end = watch_queue(
+            self.gather.log.lock, (<ValidatedPull> known.validated).queue, self.watcher
+        )
+        self.polling.wait(waiting, <void *> (<ValidatedPull> known.validated).queue)
+        if end != self.gather.max_offset:
+            self.polling.look_soon(waiting)
+
+    cdef int turn_ended(self, Lane lane) noexcept nogil:
+        cdef int _
+        self.polling.turn(lane.now_ms)
+        for _ in range(AT_ONCE):
+            if self.polling.next() == NULL:
+                break
+            self.look_again(lane, self.polling.next())
+        if self.gather.segments is not None and self.gather.is_behind():
+            self.release_segments()
+        return self.polling.sleep_ms(lane.now_ms)
+
+    cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil:
+        """Answer a pull that waited, let it wait on, or give it to the loop."""
+        cdef LaneConnection *connection = lane.table.find(waiting.connection)
+        if not connection.choked:
+            if waiting.deadline_ms > lane.now_ms and self.serve_again(lane, connection, waiting):
+                return
+            if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size, 0,
+                                 False):
+                self.polling.take_out(waiting)
+                free_pull(waiting)
+                return
+        self.polling.wait(waiting, waiting.queue)
+        self.polling.look_at(waiting, lane.now_ms + RETRY_MS)
+
+    cdef bint serve_again(self, Lane lane, LaneConnection *connection,
+                          WaitingPull *waiting) noexcept nogil:
+        """Answer it, or let it wait on; False where the loop must answer it."""
+        cdef Frame frame
+        cdef Header header
+        cdef LanePull *known
+        next_frame(waiting.frame, waiting.size, &frame)
+        self.headers.decode(&frame, &header, NULL)
+        read_pull_header(&header, &self.pull)
+        self.pull.queue_offset = waiting.offset
+        known = self.table.find(&self.pull)
+        if known == NULL or not self.look(known):
+            return False
+        if (
+            self.gather.status == GET_NO_MATCHED_MESSAGE
+            and self.gather.next_offset >= self.gather.max_offset
+        ):
+            waiting.offset = self.gather.next_offset
+        elif self.gather.status == GET_FOUND:
+            self.polling.take_out(waiting)  # the answer may close the connection
+            if not self.answer(lane, connection, known, frame.serialize_type, header.opaque):
+                lane.close(connection, ENOMEM)
+            self.flush(lane, connection)
+            free_pull(waiting)
+            return True
+        elif not may_wait(self.gather.status, waiting.offset):
+            return False
+        self.polling.look_at(waiting, waiting.deadline_ms)
+        self.wait(waiting, known)
+        return True
+
+    cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil:
+        cdef uint8_t[PULL_RESPONSE_MAX] answer
+        cdef Frame frame
+        cdef Header header
+        cdef Slice text
+        cdef LaneConnection *connection
+        cdef WaitingPull *waiting
+        text.data, text.length = remark, <int32_t> length
+        self.stopping = True
+        self.polling.all_soon()
+        while self.polling.next() != NULL:
+            waiting = self.polling.next()
+            connection = lane.table.find(waiting.connection)
+            next_frame(waiting.frame, waiting.size, &frame)
+            self.headers.decode(&frame, &header, NULL)
+            self.polling.take_out(waiting)
+            free_pull(waiting)
+            lane.put(connection, answer, encode_response(
+                answer, frame.serialize_type, header.opaque, STOPPING, text
+            ))
+
+    cdef void release_segments(self) noexcept with gil:
+        # A deleted segment keeps its disk space while something maps it.
+        self.gather.segments = None
