@@ -32,12 +32,13 @@ async def test_a_callback_that_keeps_the_gil_is_logged() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()
-    for _ in range(5):
+    calls = 0
+    while not told and calls < 50:  # the thread may get the GIL behind the next beat only
+        calls += 1
         await asyncio.sleep(0.011)
         sum(range(5_000_000))
-    await asyncio.sleep(0.05)
     watchdog.stop()
-    assert 1 <= len(told) <= 5
+    assert 1 <= len(told) <= calls
 
 
 async def test_many_turns_are_not_one_that_is_long() -> None:
