@@ -51,7 +51,7 @@ class MessagePaths:
             clock=managers.clock,
         )
         follow_topics(managers.metadata.topics, self.topics)
-        self.fast_path = self._new_fast_path(self.pulls.path, in_lane=False)
+        self.fast_path = self._new_fast_path(self.pulls.path)
         for number in range(config.network_threads):
             self.lanes.append(self._new_lane(number))
         for lane in self.lanes:
@@ -69,14 +69,14 @@ class MessagePaths:
         )
         self.pulls.follow_lane(pulls.table)
         return LaneSends(
-            self._new_fast_path(None, in_lane=True),
+            self._new_fast_path(None),
             pulls,
             store,
             tells_appends=store.flush_timer.wants_wake,
             leader=self.lanes[0] if number else None,
         )
 
-    def _new_fast_path(self, pulls: PullPath | None, *, in_lane: bool) -> FastPath:
+    def _new_fast_path(self, pulls: PullPath | None) -> FastPath:
         managers, config = self._managers, self._managers.config
         return FastPath(
             store=managers.store,
@@ -84,7 +84,7 @@ class MessagePaths:
             group_commit=self.group_commit,
             arrived=self._arrived,
             pulls=pulls,
-            transactions=managers.transactions.fast_path(self.topics, in_lane=in_lane),
+            transactions=managers.transactions.fast_path(self.topics),
             delays=managers.delayed.fast_path(config.broker_cluster_name),
             settings=fast_path_settings(config),
         )

@@ -56,7 +56,9 @@ cdef class FastPath(FrameSink):
     cdef Message message
     cdef Appended appended
     cdef TopicEntry *topic
-    cdef void *full_queue               # borrowed: the queue of STOP_QUEUE_ROOM
+    cdef void *full_queue               # borrowed: the queue of STOP_QUEUE_ROOM, for a message
+    cdef Slice full_topic               # to this topic
+    cdef int32_t full_queue_id          # and queue
     cdef uint8_t *properties            # room for two property strings
 
     # Constants of this broker.

@@ -355,6 +355,7 @@ cdef class FastPath(FrameSink):
             return STOP_SEGMENT
         if status == APPEND_QUEUE_ROOM:
             self.full_queue = queue
+            self.full_topic, self.full_queue_id = self.send.topic, self.send.queue_id
             return STOP_QUEUE_ROOM
         if status != APPEND_OK:
             return STOP_COLD
@@ -382,7 +383,8 @@ cdef class FastPath(FrameSink):
             self.send.queue_id = self.transactions.queue_id
             return STOP_QUEUE
         if status == END_QUEUE_ROOM:
-            self.full_queue = queue
+            self.full_queue, self.full_topic = queue, self.transactions.target()
+            self.full_queue_id = self.transactions.queue_id
             return STOP_QUEUE_ROOM
         if status != END_DONE:
             return STOP_COLD

@@ -38,7 +38,7 @@ cdef class LaneSends(LaneSink):
     cdef int open_queue(self) except -1
     cdef int make_room(self) except -1
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil
-    cdef void find_half_queue(self) noexcept nogil
+    cdef void find_queues(self) noexcept nogil
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef void notify_arrivals(self, Lane lane) noexcept nogil
     cdef void arrived(self, void *queue) noexcept nogil

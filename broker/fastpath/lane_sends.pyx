@@ -1,7 +1,7 @@
 """Sends and pulls in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends, delayed messages and half messages by itself, and ordinary pulls. All
-other frames go to the loop, which serves them as those of its own connections.
+A lane serves ordinary sends, delayed messages, half messages and their ends by itself, and ordinary
+pulls. All other frames go to the loop, which serves them as those of its own connections.
 """
 
 cimport cython
@@ -196,7 +196,9 @@ cdef class LaneSends(LaneSink):
 
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil:
         try:
-            if stop == STOP_QUEUE:
+            if stop == STOP_QUEUE and self.path.header.code == END_TRANSACTION:
+                return False
+            elif stop == STOP_QUEUE:
                 self.open_queue()
             elif stop == STOP_PARK_QUEUE:
                 self.path.delays.open_queue()
@@ -223,10 +225,11 @@ cdef class LaneSends(LaneSink):
     cdef int make_room(self) except -1:
         """Make room in the full queue, unless its topic was deleted meanwhile."""
         cdef void *queue = self.path.full_queue
-        cdef Slice topic = self.path.send.topic
+        cdef Slice topic = self.path.full_topic
         if (
-            self.path.topics.holds(queue, topic.data, topic.length, self.path.send.queue_id)
+            self.path.topics.holds(queue, topic.data, topic.length, self.path.full_queue_id)
             or queue == <void *> self.path.transactions.half_queue
+            or queue == <void *> self.path.transactions.op_queue
             or queue == self.path.delays.queue
         ):
             with self.path.log.lock:
@@ -236,17 +239,19 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the frame at hand to the loop; sends that follow wait where order counts."""
         cdef int32_t code = self.path.header.code
-        if code != UNKNOWN_CODE and is_send(code):
-            if self.path.send.sys_flag & SYS_TRANSACTION_MASK:
-                self.find_half_queue()
+        if code == END_TRANSACTION or (
+            code != UNKNOWN_CODE and is_send(code)
+            and self.path.send.sys_flag & SYS_TRANSACTION_MASK
+        ):
+            self.find_queues()
         return lane.pass_frame(
             connection, self.path.frame.data, self.path.frame.size,
             code == UNKNOWN_CODE or code == END_TRANSACTION or is_send(code),
         )
 
-    cdef void find_half_queue(self) noexcept nogil:
-        """Look for the queue of half messages, which the loop makes with the first of them."""
-        if self.path.transactions.half_queue is None:
+    cdef void find_queues(self) noexcept nogil:
+        """Look for the queues of transactions, which the loop makes with their first entries."""
+        if self.path.transactions.half_queue is None or self.path.transactions.op_queue is None:
             with gil:
                 self.path.transactions.find_queues()
 

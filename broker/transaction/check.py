@@ -171,6 +171,8 @@ class TransactionCheckService:
     def _give_up(self, half: Record, offset: int, times: int) -> None:
         self._topics.create_internal(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         put = self._service.give_up(half, offset, times)
+        if put is None:
+            return
         if put.status is not PutStatus.PUT_OK:
             logger.error("cannot give up half message %d: %s", offset, put.status.name)
             return
@@ -192,6 +194,8 @@ class TransactionCheckService:
 
     def _moved(self, half: Record, offset: int, times: int) -> Record | None:
         put = self._service.put_back(half, offset, times)
+        if put is None:
+            return None
         if put.status is not PutStatus.PUT_OK:
             logger.error("cannot copy half message %d: %s", offset, put.status.name)
             return None

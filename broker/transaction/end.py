@@ -75,6 +75,8 @@ class EndTransactionProcessor:
             put = self._service.commit(half, offset, when_asked=when_asked)
         else:
             put = self._service.rollback(half, offset)
+        if put is None:
+            raise _ended_before(half)
         return self._answer(request, connection, put)
 
     def resume(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
@@ -116,10 +118,7 @@ class EndTransactionProcessor:
             )
         offset = self._service.open_offset(half)
         if offset is None:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The transaction of half message {half.queue_offset} was ended before",
-            )
+            raise _ended_before(half)
         return half, offset
 
     def _answer(
@@ -129,3 +128,10 @@ class EndTransactionProcessor:
             raise RefusedError(put_code(put.status), put.refusal)
         answer = request.reply(ResponseCode.SUCCESS)
         return self._group_commit.answer(request, connection, answer, put.end)
+
+
+def _ended_before(half: Record) -> RefusedError:
+    return RefusedError(
+        ResponseCode.SYSTEM_ERROR,
+        f"The transaction of half message {half.queue_offset} was ended before",
+    )

@@ -48,6 +48,12 @@ cdef class TransactionPath:
     cdef int32_t queue_id
     cdef void *queue            # borrowed: the queue of the message, NULL for a rollback
 
+    # The real topic of the message that the last end() committed.
+    cdef inline Slice target(self) noexcept nogil:
+        cdef Slice found
+        found.data, found.length = self.committed.topic, self.committed.topic_length
+        return found
+
     # Turns a message that is ready to be appended into its half message, for `half_queue`.
     cdef void make_half(self, Message *message) noexcept nogil
     # Appends the message to its real topic (commit) and the op record behind it, or nothing.

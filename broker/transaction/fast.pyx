@@ -216,7 +216,7 @@ cdef class TransactionPath:
             and half.queue_offset == ask.half_offset
             and self.half_queue is not None
             and self.half_queue.names_lately(ask.half_offset, ask.physical_offset)
-            and not self.window.is_settled(ask.half_offset)
+            and self.window.is_free(ask.half_offset)
             and is_plain_half_of(half, ask.producer_group)
         )
 

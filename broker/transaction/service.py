@@ -7,7 +7,8 @@ message again (D22).
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from congreve.broker.delay.parking import park
@@ -44,7 +45,8 @@ class _Mark(NamedTuple):
 class TransactionService:
     """The transactions of one store (RocketMQ: TransactionalMessageServiceImpl).
 
-    Only the appending thread may call it.
+    The event loop owns it. Lanes end half messages meanwhile: what ends one here claims it first,
+    and returns None where it was ended already.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class TransactionService:
         clock: Clock,
         store_host: Callable[[], Host],
     ) -> None:
-        self.window = HalfWindow()
+        self.window = HalfWindow(store.log.lock)
         self._store = store
         self._offsets = offsets
         self._clock = clock
@@ -103,11 +105,22 @@ class TransactionService:
 
     # --- their ends
 
-    def commit(self, half: Record, offset: int, *, when_asked: bool = False) -> PutResult:
+    @contextmanager
+    def _claim(self, offset: int) -> Iterator[bool]:
+        try:
+            yield self.window.claim(offset)
+        finally:
+            self.window.release()
+
+    def commit(self, half: Record, offset: int, *, when_asked: bool = False) -> PutResult | None:
         """Store the message in its real topic; `offset` is the result of open_offset().
 
         With `when_asked` (the producer answers a check) the message has the number of checks.
         """
+        with self._claim(offset) as claimed:
+            return self._commit(half, offset, when_asked) if claimed else None
+
+    def _commit(self, half: Record, offset: int, when_asked: bool) -> PutResult:
         stored = self._store.read(half.physical_offset)
         if stored is None:
             return PutResult(PutStatus.UNKNOWN_ERROR)
@@ -119,24 +132,33 @@ class TransactionService:
             return self._settle(half, offset) or put
         return put
 
-    def rollback(self, half: Record, offset: int) -> PutResult:
+    def rollback(self, half: Record, offset: int) -> PutResult | None:
         """End the transaction without a message."""
-        return self._settle(half, offset) or PutResult(PutStatus.PUT_OK)
+        with self._claim(offset) as claimed:
+            if not claimed:
+                return None
+            return self._settle(half, offset) or PutResult(PutStatus.PUT_OK)
 
-    def give_up(self, half: Record, offset: int, check_times: int) -> PutResult:
+    def give_up(self, half: Record, offset: int, check_times: int) -> PutResult | None:
         """Move a message that no producer ended to its own topic."""
-        put = self._store.put(half_messages.given_up(half, check_times))
-        if put.status is PutStatus.PUT_OK:
-            self._settle(half, offset)
-        return put
+        with self._claim(offset) as claimed:
+            if not claimed:
+                return None
+            put = self._store.put(half_messages.given_up(half, check_times))
+            if put.status is PutStatus.PUT_OK:
+                self._settle(half, offset)
+            return put
 
-    def put_back(self, half: Record, offset: int, check_times: int) -> PutResult:
+    def put_back(self, half: Record, offset: int, check_times: int) -> PutResult | None:
         """Append a copy to the half queue, and settle the old half message."""
-        put = self._store.put(half_messages.put_back(half, check_times))
-        if put.status is PutStatus.PUT_OK:
-            self._settle(half, offset)
-            self._newest[half_messages.identity(half)] = put.queue_offset
-        return put
+        with self._claim(offset) as claimed:
+            if not claimed:
+                return None
+            put = self._store.put(half_messages.put_back(half, check_times))
+            if put.status is PutStatus.PUT_OK:
+                self._settle(half, offset)
+                self._newest[half_messages.identity(half)] = put.queue_offset
+            return put
 
     def resume(self, given_up: Record) -> PutResult:
         """Store a given-up message as a half message again."""
@@ -193,12 +215,13 @@ class TransactionService:
 
     def _mark(self) -> None:
         store = self._store
-        mark = _Mark(
-            half_end=store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID),
-            op_end=store.max_offset(TRANS_OP_HALF_TOPIC, TRANS_QUEUE_ID),
-            settled=self.window.base,
-            log_end=store.log.max_offset,
-        )
+        with store.log.lock:
+            mark = _Mark(
+                half_end=store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID),
+                op_end=store.max_offset(TRANS_OP_HALF_TOPIC, TRANS_QUEUE_ID),
+                settled=self.window.base,
+                log_end=store.log.max_offset,
+            )
         if mark.half_end == 0 or self._missing_op_records:
             return
         if not self._marks or self._marks[-1][:3] != mark[:3]:

@@ -60,7 +60,6 @@ class Transactions:
         self._writer = StateWriter(self._file, lambda: TransactionChecks(checks=dict(self._asked)))
         self._saved: dict[int, int] = {}
         self._paths: list[TransactionPath] = []
-        self._lane_paths: list[TransactionPath] = []
 
     @property
     def files(self) -> tuple[StateWriter, ...]:
@@ -73,23 +72,20 @@ class Transactions:
             config=self._config, store=self._store, group_commit=group_commit, service=self.service
         )
 
-    def fast_path(self, topics: TopicTable, *, in_lane: bool = False) -> TransactionPath:
-        """Build the compiled part of transactions; the store is open.
-
-        Lanes store half messages; the event loop ends them.
-        """
+    def fast_path(self, topics: TopicTable) -> TransactionPath:
+        """Build the compiled part of transactions for one thread; the store is open."""
         path = TransactionPath(
             self._store, topics, self.service.window, self._config.broker_cluster_name
         )
-        (self._lane_paths if in_lane else self._paths).append(path)
+        self._paths.append(path)
         self.config_changed()
         return path
 
     def config_changed(self) -> None:
         """Follow rejectTransactionMessage and brokerRole."""
-        for path in (*self._paths, *self._lane_paths):
+        for path in self._paths:
             path.takes_half_messages = not self._config.reject_transaction_message
-            path.ends_transactions = path in self._paths and not self._config.is_slave
+            path.ends_transactions = not self._config.is_slave
 
     def load(self) -> None:
         """Recover from an open store, after loading offsets and before the first request."""

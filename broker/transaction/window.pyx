@@ -7,6 +7,7 @@ from libc.string cimport memmove, memset
 
 cdef enum:
     FIRST_CAPACITY = 4096   # bytes: 32,768 offsets
+    LOOKS_AT_ONCE = 4096    # offsets that open_offsets() looks at under the lock
 
 
 @cython.final
@@ -14,10 +15,13 @@ cdef class HalfWindow:
     """Which half messages are settled, by their offset in the half queue: one bit each.
 
     `base` is the first offset that is still open: all below it are settled. The window begins there
-    and grows as offsets above it are settled.
+    and grows as offsets above it are settled. `lock` is the log's append lock, under which lanes
+    settle half messages, too.
     """
 
-    def __cinit__(self, int64_t base=0):
+    def __cinit__(self, AppendLock lock not None, int64_t base=0):
+        self.lock = lock
+        self.claimed = -1
         self.start_at(base)
 
     def __dealloc__(self):
@@ -28,6 +32,9 @@ cdef class HalfWindow:
         if offset < self.base:
             return True
         return place >> 3 < self.capacity and self.bits[place >> 3] & 1 << (place & 7) != 0
+
+    cdef bint is_free(self, int64_t offset) noexcept nogil:
+        return offset != self.claimed and not self.is_settled(offset)
 
     cdef bint settle(self, int64_t offset) noexcept nogil:
         if offset < self.base:
@@ -72,12 +79,30 @@ cdef class HalfWindow:
 
     def contains(self, int64_t offset):
         """Whether this offset is settled."""
-        return self.is_settled(offset)
+        with self.lock:
+            return self.is_settled(offset)
+
+    def claim(self, int64_t offset):
+        """Let no lane settle this offset until release(); False where it is settled.
+
+        The event loop alone claims offsets, one at a time.
+        """
+        with self.lock:
+            if self.is_settled(offset):
+                return False
+            self.claimed = offset
+            return True
+
+    def release(self):
+        """End the claim; the offset is open unless it was added meanwhile."""
+        with self.lock:
+            self.claimed = -1
 
     def add(self, int64_t offset):
         """Settle one offset; `base` moves past all that follow. Raises MemoryError."""
-        if not self.settle(offset):
-            raise MemoryError(f"no memory for the state of half message {offset}")
+        with self.lock:
+            if not self.settle(offset):
+                raise MemoryError(f"no memory for the state of half message {offset}")
 
     def start_at(self, int64_t base):
         """Forget everything; all offsets below `base` are settled."""
@@ -89,9 +114,13 @@ cdef class HalfWindow:
     def open_offsets(self, int64_t stop):
         """The offsets in [base, stop) that are not settled, in order."""
         cdef int64_t offset = self.base
+        cdef int64_t end
         found = []
         while offset < stop:
-            if not self.is_settled(offset):
-                found.append(offset)
-            offset += 1
+            end = min(stop, offset + LOOKS_AT_ONCE)
+            with self.lock:
+                while offset < end:
+                    if not self.is_settled(offset):
+                        found.append(offset)
+                    offset += 1
         return found

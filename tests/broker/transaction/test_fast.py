@@ -1,19 +1,26 @@
-"""Half messages and their ends in compiled code against the Python handlers, on one broker."""
+"""Half messages and their ends in compiled code against the Python handlers, on one broker.
+
+The compiled code is that of the event loop, or that of a lane.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
+from harness.wire import Wire
 
 from congreve.broker.broker import Broker
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record
+from congreve.remoting.lanes.transport import LaneTransport
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
 from ..fastpath.test_fastpath import CREATE, SHORT, Ports, config_of
+from ..fastpath.test_lanes import create, running
 
+LANES = pytest.mark.parametrize("lanes", [0, 1])
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 PLAIN = "UNIQ_KEY\x01u\x02TAGS\x01a\x02WAIT\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01P"
 HALVES = {
@@ -112,12 +119,13 @@ def told(answer: RemotingCommand) -> tuple[object, ...]:
     return answer.code, re.sub(r"\d+", "N", answer.remark or ""), fields
 
 
+@LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_half_messages_are_the_same_by_both_ways(
-    flush: str, serialize_type: SerializeType, tmp_path: Path
+    flush: str, serialize_type: SerializeType, lanes: int, tmp_path: Path
 ) -> None:
-    async with Broker(config_of(tmp_path, flush)) as broker:
+    async with Broker(config_of(tmp_path, flush, lanes)) as broker:
         ports, client = await opened(broker)
         for name, properties in HALVES.items():
             body = b"" if "empty" in name else b"body"
@@ -132,11 +140,12 @@ async def test_half_messages_are_the_same_by_both_ways(
         await client.close()
 
 
+@LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 async def test_ends_are_the_same_by_both_ways(
-    serialize_type: SerializeType, tmp_path: Path
+    serialize_type: SerializeType, lanes: int, tmp_path: Path
 ) -> None:
-    async with Broker(config_of(tmp_path)) as broker:
+    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
         for name, changed in ENDS.items():
             outcomes = []
@@ -153,8 +162,9 @@ async def test_ends_are_the_same_by_both_ways(
         await client.close()
 
 
-async def test_a_committed_delay_and_a_copy_are_for_python(tmp_path: Path) -> None:
-    async with Broker(config_of(tmp_path)) as broker:
+@LANES
+async def test_a_committed_delay_and_a_copy_are_for_python(lanes: int, tmp_path: Path) -> None:
+    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
         for more in ("\x02DELAY\x012", "\x02TRANSACTION_CHECK_TIMES\x013"):
             half = await ports.half(PLAIN + more)
@@ -165,9 +175,10 @@ async def test_a_committed_delay_and_a_copy_are_for_python(tmp_path: Path) -> No
         await client.close()
 
 
-async def test_transactions_cross_segments_and_queue_files(tmp_path: Path) -> None:
+@LANES
+async def test_transactions_cross_segments_and_queue_files(lanes: int, tmp_path: Path) -> None:
     """Small files, so that final messages and op records cross every file boundary."""
-    config = config_of(tmp_path)
+    config = config_of(tmp_path, lanes=lanes)
     config.store.mapped_file_size_commit_log = 16 << 10
     config.store.mapped_file_size_consume_queue = 20 * 10
     async with Broker(config) as broker:
@@ -184,8 +195,11 @@ async def test_transactions_cross_segments_and_queue_files(tmp_path: Path) -> No
         await client.close()
 
 
-async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(tmp_path: Path) -> None:
-    async with Broker(config_of(tmp_path)) as broker:
+@LANES
+async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(
+    lanes: int, tmp_path: Path
+) -> None:
+    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
         half = await ports.half()
         await ports.ask(25, {}, b"rejectTransactionMessage=true")
@@ -196,16 +210,47 @@ async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(tmp_pat
         await client.close()
 
 
-async def test_ordinary_transactions_need_no_python(tmp_path: Path, monkeypatch) -> None:
-    async with Broker(config_of(tmp_path)) as broker:
+@LANES
+async def test_ordinary_transactions_need_no_python(
+    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
+        # A lane finds the queues behind its first request.
+        assert (await ports.end(await ports.half())).code == 0
 
         def never(*_: object) -> None:
             raise AssertionError("the Python service was asked")
 
         for name in ("prepare", "commit", "rollback"):
             monkeypatch.setattr(broker.managers.transactions.service, name, never)
+        monkeypatch.setattr(LaneTransport, "frame_arrived", never)
         for how in ("8", "12"):
             half = await ports.half()
             assert (await ports.end(half, {"commitOrRollback": how})).code == 0
         await client.close()
+
+
+def test_a_lane_and_a_handler_that_end_the_same_transaction_end_it_once(tmp_path: Path) -> None:
+    rounds = 1500
+    with running(config_of(tmp_path, lanes=1)) as (broker, _):
+        create(broker, "T")
+        host, port = broker.address.split(":")
+        vip_address = f"{host}:{int(port) - 2}"
+        with Wire(broker.address) as wire, Wire(vip_address) as vip:
+            for _ in range(rounds):
+                half = wire.call(310, SHORT | {"i": PLAIN, "f": "4"}, b"x")
+                end = {
+                    "producerGroup": "P",
+                    "tranStateTableOffset": half.fields["queueOffset"],
+                    "commitLogOffset": str(int(half.fields["msgId"][16:], 16)),
+                    "commitOrRollback": "8",
+                    "fromTransactionCheck": "false",
+                    "msgId": "u",
+                }
+                for each in (vip, wire):
+                    each.send(37, end)
+                assert sorted(each.receive().code for each in (vip, wire)) == [0, 1]
+        assert broker.store.max_offset("T", 1) == rounds
+        assert broker.store.max_offset("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == rounds
+        assert broker.managers.transactions.service.open_offsets() == []

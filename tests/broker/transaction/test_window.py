@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.transaction.window import HalfWindow
+from congreve.engine.log.append_lock import AppendLock
 
 
 @given(
@@ -11,7 +12,7 @@ from congreve.broker.transaction.window import HalfWindow
     st.lists(st.integers(0, 120), max_size=150),
 )
 def test_it_is_a_set_with_a_settled_beginning(base: int, settled: list[int]) -> None:
-    window, model = HalfWindow(base), set(range(base))
+    window, model = HalfWindow(AppendLock(), base), set(range(base))
     for offset in settled:
         window.add(offset)
         model.add(offset)
@@ -21,7 +22,7 @@ def test_it_is_a_set_with_a_settled_beginning(base: int, settled: list[int]) -> 
 
 
 def test_it_slides_along_a_long_queue_and_remembers_what_is_open() -> None:
-    window = HalfWindow()
+    window = HalfWindow(AppendLock())
     for begin in range(0, 400_000, 50_000):
         for offset in range(begin + 49_999, begin, -1):
             window.add(offset)
@@ -32,7 +33,7 @@ def test_it_slides_along_a_long_queue_and_remembers_what_is_open() -> None:
 
 
 def test_it_grows_behind_one_that_stays_open() -> None:
-    window = HalfWindow(7)
+    window = HalfWindow(AppendLock(), 7)
     for offset in range(8, 300_000):
         window.add(offset)
     assert (window.base, window.open_offsets(300_001)) == (7, [7, 300_000])
@@ -41,7 +42,7 @@ def test_it_grows_behind_one_that_stays_open() -> None:
 
 
 def test_a_new_beginning_forgets_what_was() -> None:
-    window = HalfWindow()
+    window = HalfWindow(AppendLock())
     window.add(5)
     window.start_at(3)
     assert window.open_offsets(8) == [3, 4, 5, 6, 7]
