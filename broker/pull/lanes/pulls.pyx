@@ -5,8 +5,6 @@ whose time is over, or whose checks may have another result when they have waite
 """
 
 cimport cython
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -62,7 +60,8 @@ cdef class LanePulls:
 
     def __init__(self, store, ValidatedPulls validated_pulls not None, *, uint64_t watcher,
                  int32_t ended_kind):
-        self.table = LanePullTable(validated_pulls)
+        # A mapping that a pull keeps outlives the budget of its queue.
+        self.table = LanePullTable(validated_pulls, max(store.queues.budget.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.polling = LanePolling()
         self.headers = HeaderDecoder()
@@ -139,12 +138,9 @@ cdef class LanePulls:
         cdef int64_t position = self.gather.next_offset * CQ_ENTRY
         cdef int64_t base = position - position % queue.file_size
         cdef Mapping mapping = queue.mapping_at(base)
-        known.file = NULL
-        Py_CLEAR(known.mapping)
-        if mapping is not None:
-            Py_INCREF(mapping)
-            known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
-        return 0
+        if mapping is None:
+            return self.table.drop_file(known)
+        return self.table.keep_file(known, mapping, base)
 
     cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil:
         """Write the answer to the others; there is room."""

@@ -2,6 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from congreve.broker.pull.validated_pull cimport KEY_MAX, ValidatedPulls
+from congreve.engine.queue.queue_files cimport Mapping
 from congreve.remoting.lanes.mailbox cimport pthread_mutex_t
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
@@ -28,6 +29,8 @@ cdef class LanePullTable:
     cdef LanePull **uncollected  # those with a pending offset; as much room as there are slots
     cdef Py_ssize_t uncollected_count
     cdef pthread_mutex_t mutex  # guards these and `pending`
+    cdef Py_ssize_t files       # mappings that they keep
+    cdef Py_ssize_t files_max
     cdef list collected         # pending offsets of pulls that the table has no more
     cdef uint8_t[KEY_MAX] key   # of the pull at hand
 
@@ -35,6 +38,10 @@ cdef class LanePullTable:
     cdef LanePull *find(self, const PullHeader *pull) noexcept nogil
     # Notes the offset that a pull commits.
     cdef void commit(self, LanePull *known, int64_t offset) noexcept nogil
+
+    # Keeps the file of the queue that such pulls read next; drops it.
+    cdef int keep_file(self, LanePull *known, Mapping mapping, int64_t base) except -1
+    cdef int drop_file(self, LanePull *known) except -1
 
     cdef LanePull **slot(self, uint64_t hash, Py_ssize_t length) noexcept nogil
     cdef bint learn_with_gil(self, uint64_t hash, Py_ssize_t length) noexcept with gil

@@ -43,18 +43,16 @@ cdef inline uint64_t hash_key(const uint8_t *key, Py_ssize_t length) noexcept no
     return h ^ (h >> 32)
 
 
-cdef void drop_references(LanePull *known) noexcept:
-    known.file = NULL
-    Py_CLEAR(known.mapping)
-    Py_CLEAR(known.validated)
-
-
 @cython.final
 cdef class LanePullTable:
-    """The validated pulls of one lane, and the offsets that these committed."""
+    """The validated pulls of one lane, and the offsets that these committed.
 
-    def __cinit__(self, ValidatedPulls pulls not None):
+    At most `files_max` of them keep a file of their queue mapped.
+    """
+
+    def __cinit__(self, ValidatedPulls pulls not None, Py_ssize_t files_max):
         self.pulls = pulls
+        self.files_max = files_max
         self.collected = []
         pthread_mutex_init(&self.mutex, NULL)
         self.capacity = FIRST_CAPACITY
@@ -68,7 +66,8 @@ cdef class LanePullTable:
         if self.slots != NULL:
             for i in range(self.capacity):
                 if self.slots[i] != NULL:
-                    drop_references(self.slots[i])
+                    self.drop_file(self.slots[i])
+                    Py_CLEAR(self.slots[i].validated)
                     PyMem_Free(self.slots[i])
         PyMem_Free(self.slots)
         PyMem_Free(self.uncollected)
@@ -104,6 +103,24 @@ cdef class LanePullTable:
             self.uncollected_count += 1
         known.pending = offset
         pthread_mutex_unlock(&self.mutex)
+
+    cdef int keep_file(self, LanePull *known, Mapping mapping, int64_t base) except -1:
+        cdef Py_ssize_t i
+        self.drop_file(known)
+        if self.files == self.files_max:
+            for i in range(self.capacity):
+                if self.slots[i] != NULL:
+                    self.drop_file(self.slots[i])
+        Py_INCREF(mapping)
+        known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
+        self.files += 1
+        return 0
+
+    cdef int drop_file(self, LanePull *known) except -1:
+        self.files -= known.mapping != NULL
+        known.file = NULL
+        Py_CLEAR(known.mapping)
+        return 0
 
     cdef LanePull *find(self, const PullHeader *pull) noexcept nogil:
         cdef Py_ssize_t length = put_key(pull, <char *> self.key)
@@ -156,7 +173,8 @@ cdef class LanePullTable:
         if known.validated != <PyObject *> validated:
             if known.pending >= 0:
                 self.collected = self.take_commits()
-            drop_references(known)
+            self.drop_file(known)
+            Py_CLEAR(known.validated)
             if validated is not None:
                 Py_INCREF(validated)
                 known.validated = <PyObject *> validated
@@ -207,7 +225,8 @@ cdef class LanePullTable:
         self.collected = self.take_commits()
         for i in range(self.capacity):
             if self.slots[i] != NULL:
-                drop_references(self.slots[i])
+                self.drop_file(self.slots[i])
+                Py_CLEAR(self.slots[i].validated)
                 PyMem_Free(self.slots[i])
                 self.slots[i] = NULL
         self.count = 0
