@@ -232,7 +232,7 @@ cdef class FastPath(FrameSink):
 
     def open_queue(self):
         """Open the queue of the send at hand, which the topic table does not have yet."""
-        topic = self.topic.name[:self.topic.name_length].decode()
+        topic = self.topic.name.bytes[:self.topic.name.length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
 
     # ---- a chunk, without the GIL --------------------------------------------------------------

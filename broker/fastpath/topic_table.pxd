@@ -1,14 +1,13 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t
 
 from congreve.engine.log.append_lock cimport AppendLock
+from congreve.records.byte_table cimport Key
 
 # The fast path's data of a topic. The table owns it, and changes it under the append lock: no code
 # keeps it after it drops the lock.
 cdef struct TopicEntry:
-    uint8_t *name
-    int32_t name_length
-    uint32_t hash
+    Key name
     int32_t write_queues
     int32_t queue_count         # max(read, write): queue ids below it take messages
     PyObject **queues           # ConsumeQueue of each queue id, NULL until it is set
@@ -17,7 +16,7 @@ cdef struct TopicEntry:
 cdef class TopicTable:
     cdef AppendLock lock
     cdef list retired           # queues that were replaced: a lane may still point to them
-    cdef TopicEntry **slots     # open addressing, a power of two of them
+    cdef Key **slots            # of TopicEntries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count
 
@@ -27,4 +26,3 @@ cdef class TopicTable:
                     int32_t queue_id) noexcept nogil
     cdef int retire(self, TopicEntry *entry) except -1
     cdef int grow(self) except -1
-    cdef TopicEntry **slot(self, const uint8_t *name, int32_t length, uint32_t hash) noexcept nogil

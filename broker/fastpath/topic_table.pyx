@@ -8,22 +8,14 @@ cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memcpy
 
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.records.byte_table cimport Key, empty_slot, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 64
-
-
-cdef inline uint32_t hash_name(const uint8_t *name, int32_t length) noexcept nogil:
-    # FNV-1a: names are short, and maxTopics bounds the table.
-    cdef uint32_t h = 2166136261u
-    cdef int32_t i
-    for i in range(length):
-        h = (h ^ name[i]) * 16777619u
-    return h
 
 
 cdef void free_entry(TopicEntry *entry) noexcept:
@@ -41,7 +33,7 @@ cdef class TopicTable:
         self.lock = lock
         self.retired = []
         self.capacity = FIRST_CAPACITY
-        self.slots = <TopicEntry **> PyMem_Calloc(self.capacity, sizeof(TopicEntry *))
+        self.slots = <Key **> PyMem_Calloc(self.capacity, sizeof(Key *))
         if self.slots == NULL:
             raise MemoryError()
 
@@ -50,7 +42,7 @@ cdef class TopicTable:
         if self.slots != NULL:
             for i in range(self.capacity):
                 if self.slots[i] != NULL:
-                    free_entry(self.slots[i])
+                    free_entry(<TopicEntry *> self.slots[i])
             PyMem_Free(self.slots)
 
     def __len__(self):
@@ -60,22 +52,9 @@ cdef class TopicTable:
         name = topic.encode()
         return self.find(name, <int32_t> len(name)) != NULL
 
-    cdef TopicEntry **slot(self, const uint8_t *name, int32_t length, uint32_t hash) noexcept nogil:
-        """The slot that holds `name`, or the empty one where it belongs."""
-        cdef Py_ssize_t mask = self.capacity - 1
-        cdef Py_ssize_t i = hash & mask
-        cdef TopicEntry *entry
-        while True:
-            entry = self.slots[i]
-            if entry == NULL or (
-                entry.hash == hash and entry.name_length == length
-                and memcmp(entry.name, name, length) == 0
-            ):
-                return &self.slots[i]
-            i = (i + 1) & mask
-
     cdef TopicEntry *find(self, const uint8_t *name, int32_t length) noexcept nogil:
-        return self.slot(name, length, hash_name(name, length))[0]
+        cdef Key key = key_of(name, length)
+        return <TopicEntry *> slot_of(self.slots, self.capacity, &key)[0]
 
     def put(self, str topic, int32_t read_queues, int32_t write_queues):
         """Add the topic, or replace its entry; its queues are then opened again."""
@@ -89,39 +68,28 @@ cdef class TopicTable:
         if entry == NULL:
             raise MemoryError()
         entry.queues = <PyObject **> (entry + 1)
-        entry.name = <uint8_t *> (entry.queues + queues)
-        entry.name_length = <int32_t> len(name)
+        cdef uint8_t *copy = <uint8_t *> (entry.queues + queues)
+        memcpy(copy, <const uint8_t *> name, len(name))
+        entry.name = key_of(copy, <int32_t> len(name))
         entry.queue_count = queues
         entry.write_queues = write_queues
-        memcpy(entry.name, <const uint8_t *> name, entry.name_length)
-        entry.hash = hash_name(entry.name, entry.name_length)
         with self.lock:
             if (self.count + 1) * 2 > self.capacity:
                 self.grow()
-            self.slot(entry.name, entry.name_length, entry.hash)[0] = entry
+            slot_of(self.slots, self.capacity, &entry.name)[0] = &entry.name
             self.count += 1
 
     def remove(self, str topic):
         """Remove the topic, if the table has it."""
         name = topic.encode()
-        cdef int32_t length = <int32_t> len(name)
-        cdef TopicEntry **at = self.slot(name, length, hash_name(name, length))
-        cdef TopicEntry *entry = at[0]
-        cdef Py_ssize_t mask = self.capacity - 1
-        cdef Py_ssize_t i
-        cdef TopicEntry *moved
+        cdef Key key = key_of(name, <int32_t> len(name))
+        cdef Key **slot = slot_of(self.slots, self.capacity, &key)
+        cdef TopicEntry *entry = <TopicEntry *> slot[0]
         if entry == NULL:
             return
         with self.lock:
-            at[0] = NULL
+            empty_slot(self.slots, self.capacity, slot)
             self.count -= 1
-            # Entries behind the freed slot must stay findable: insert them again.
-            i = ((at - self.slots) + 1) & mask
-            while self.slots[i] != NULL:
-                moved = self.slots[i]
-                self.slots[i] = NULL
-                self.slot(moved.name, moved.name_length, moved.hash)[0] = moved
-                i = (i + 1) & mask
         self.retire(entry)
 
     def set_queue(self, str topic, ConsumeQueue queue):
@@ -158,16 +126,10 @@ cdef class TopicTable:
         return 0
 
     cdef int grow(self) except -1:
-        cdef TopicEntry **old = self.slots
-        cdef Py_ssize_t old_capacity = self.capacity
-        cdef Py_ssize_t i
-        self.slots = <TopicEntry **> PyMem_Calloc(old_capacity * 2, sizeof(TopicEntry *))
-        if self.slots == NULL:
-            self.slots = old
+        cdef Key **doubled = <Key **> PyMem_Calloc(2 * self.capacity, sizeof(Key *))
+        if doubled == NULL:
             raise MemoryError()
-        self.capacity = old_capacity * 2
-        for i in range(old_capacity):
-            if old[i] != NULL:
-                self.slot(old[i].name, old[i].name_length, old[i].hash)[0] = old[i]
-        PyMem_Free(old)
+        move_slots(self.slots, self.capacity, doubled)
+        PyMem_Free(self.slots)
+        self.slots, self.capacity = doubled, 2 * self.capacity
         return 0

@@ -205,7 +205,6 @@ class ConsumerOffsetManager:
 
     def remove_group(self, group: str) -> None:
         """Forget a group's offsets, except those of the broker's own group."""
-        self._collect()
         if group == TRANS_GROUP:
             return
         for topic in self.topics_of(group):
@@ -213,7 +212,6 @@ class ConsumerOffsetManager:
 
     def remove_topic_steps(self, topic: str) -> Generator[None, None, None]:
         """Forget a deleted topic: its queues begin at 0 when it is created again."""
-        self._collect()
         for group in self.groups_of(topic):
             if topic + _SEPARATOR + group in self.table:  # groups may go meanwhile
                 yield from freed(self._remove(topic, group))

@@ -114,7 +114,7 @@ class Changes(Generic[T]):
         try:
             await self.saved()
         except StoreError as error:
-            logger.error("changes are lost: %s", error)
+            logger.error("not written before the stop: %s", error)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -12,7 +12,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.results import PutStatus
 from congreve.records.message import properties
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.messages.bodies import TopicConfig
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -20,6 +20,8 @@ from congreve.remoting.transport.connection import Connection
 
 SYS_FLAG_UNIT = 1
 SYS_FLAG_UNIT_SUB = 2
+# From this version on (V3_4_9) requests have a limit of attempts of their own.
+MAX_RECONSUME_TIMES_VERSION = 121
 
 _PUT_CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -43,6 +45,15 @@ def region_fields(config: BrokerConfig) -> dict[str, str]:
         properties.MSG_REGION: config.region_id,
         properties.TRACE_SWITCH: "true" if config.trace_on else "false",
     }
+
+
+def attempts_of(
+    group: SubscriptionGroupConfig, request: RemotingCommand, max_reconsume_times: int | None
+) -> int:
+    """Deliveries of a message before the dead-letter topic: the group's, or the request's limit."""
+    if request.version >= MAX_RECONSUME_TIMES_VERSION and max_reconsume_times is not None:
+        return max_reconsume_times
+    return group.retry_max_times
 
 
 class SendChecks:

@@ -14,7 +14,13 @@ from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.batch import batch_fault
-from congreve.broker.send.checks import SendChecks, put_code, read_send_header, region_fields
+from congreve.broker.send.checks import (
+    SendChecks,
+    attempts_of,
+    put_code,
+    read_send_header,
+    region_fields,
+)
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
@@ -43,8 +49,6 @@ from congreve.remoting.transport.dispatcher import Handler
 Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
 
 MULTI_TAG = "MULTI_TAG"
-# From this version on (V3_4_9) requests have a limit of attempts of their own.
-MAX_RECONSUME_TIMES_VERSION = 121
 
 
 class SendMessageProcessor:
@@ -233,12 +237,7 @@ class SendMessageProcessor:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
             )
-        attempts = group.retry_max_times
-        if (
-            request.version >= MAX_RECONSUME_TIMES_VERSION
-            and header.max_reconsume_times is not None
-        ):
-            attempts = header.max_reconsume_times
+        attempts = attempts_of(group, request, header.max_reconsume_times)
         if (header.reconsume_times or 0) < attempts:
             return topic, queue_id
         return self._topics.create_internal(dlq_topic(name), 1), 0

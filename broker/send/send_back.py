@@ -8,9 +8,8 @@ from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
+from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of
 from congreve.broker.send.group_commit import GroupCommit
-from congreve.broker.send.processor import MAX_RECONSUME_TIMES_VERSION
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties
@@ -74,12 +73,7 @@ class SendBackProcessor:
                 f"the topic[{target.topic_name}] sending message is forbidden (perm {target.perm})",
             )
         record = self._stored(header.offset)
-        attempts = group.retry_max_times
-        if (
-            request.version >= MAX_RECONSUME_TIMES_VERSION
-            and header.max_reconsume_times is not None
-        ):
-            attempts = header.max_reconsume_times
+        attempts = attempts_of(group, request, header.max_reconsume_times)
         if record.reconsume_times >= attempts or header.delay_level < 0:
             target, level = self._topics.create_internal(dlq_topic(header.group), 1), 0
             queue_id = 0

@@ -5,7 +5,10 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
+
+from congreve.records.byte_compare cimport same
+from congreve.records.byte_table cimport hash_bytes
 
 import re
 
@@ -29,16 +32,6 @@ def is_delayed(bytes topic):
     return topic in DELAYED
 
 
-cdef inline uint64_t place_of(const uint8_t *topic, int32_t length,
-                              int32_t queue_id) noexcept nogil:
-    # FNV-1a, with the queue id multiplied in.
-    cdef uint64_t h = 0xCBF29CE484222325U ^ <uint64_t> queue_id * 0x9E3779B97F4A7C15U
-    cdef int32_t i
-    for i in range(length):
-        h = (h ^ topic[i]) * <uint64_t> 0x100000001B3
-    return h ^ (h >> 29)
-
-
 @cython.final
 cdef class QueueMap:
     """A map from (topic, queue id) to queue for compiled code (queue_map.pxd)."""
@@ -56,13 +49,15 @@ cdef class QueueMap:
     cdef KnownQueue *find(self, const uint8_t *topic, int32_t length,
                           int32_t queue_id) noexcept nogil:
         cdef uint64_t mask = self.capacity - 1
-        cdef uint64_t at = place_of(topic, length, queue_id) & mask
+        cdef uint64_t at = (
+            hash_bytes(topic, length) + <uint64_t> queue_id * 0x9E3779B97F4A7C15U
+        ) & mask
         cdef KnownQueue *known
         while True:
             known = &self.table[at]
             if known.topic == NULL or (
-                known.queue_id == queue_id and known.topic_length == length
-                and memcmp(known.topic, topic, length) == 0
+                known.queue_id == queue_id
+                and same(known.topic, known.topic_length, topic, length)
             ):
                 return known
             at = (at + 1) & mask

@@ -1,17 +1,16 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from congreve.broker.pull.validated_pull cimport KEY_MAX, ValidatedPulls
 from congreve.engine.queue.queue_files cimport Mapping
+from congreve.records.byte_table cimport Key
 from congreve.remoting.lanes.mailbox cimport pthread_mutex_t
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
 
 # What a lane knows of the pulls with one key. The lane's thread alone uses it, but for `pending`.
 cdef struct LanePull:
-    uint64_t hash
-    int32_t key_length
-    uint8_t *key
+    Key key
     PyObject *validated     # a ValidatedPull of its own; NULL: the event loop serves these pulls
     int64_t changes         # the numbers of ValidatedPulls when it was looked up
     int64_t kept
@@ -23,7 +22,7 @@ cdef struct LanePull:
 
 cdef class LanePullTable:
     cdef ValidatedPulls pulls
-    cdef LanePull **slots       # open addressing, a power of two of them
+    cdef Key **slots            # of LanePulls
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count
     cdef LanePull **uncollected  # those with a pending offset; as much room as there are slots
@@ -32,7 +31,7 @@ cdef class LanePullTable:
     cdef Py_ssize_t files       # mappings that they keep
     cdef Py_ssize_t files_max
     cdef list collected         # pending offsets of pulls that the table has no more
-    cdef uint8_t[KEY_MAX] key   # of the pull at hand
+    cdef uint8_t[KEY_MAX] bytes  # the key of the pull at hand
 
     # The pulls that this one belongs to; NULL where the event loop must serve it.
     cdef LanePull *find(self, const PullHeader *pull) noexcept nogil
@@ -43,9 +42,10 @@ cdef class LanePullTable:
     cdef int keep_file(self, LanePull *known, Mapping mapping, int64_t base) except -1
     cdef int drop_file(self, LanePull *known) except -1
 
-    cdef LanePull **slot(self, uint64_t hash, Py_ssize_t length) noexcept nogil
-    cdef bint learn_with_gil(self, uint64_t hash, Py_ssize_t length) noexcept with gil
-    cdef int learn(self, uint64_t hash, Py_ssize_t length) except -1
-    cdef LanePull *add(self, uint64_t hash, Py_ssize_t length) except NULL
+    cdef LanePull *known(self, const Key *key) noexcept nogil
+    cdef bint learn_with_gil(self, const Key *key) noexcept with gil
+    cdef int learn(self, const Key *key) except -1
+    cdef LanePull *add(self, const Key *key) except NULL
     cdef int grow(self) except -1
     cdef int clear(self) except -1
+    cdef int remove(self, LanePull *known) except -1

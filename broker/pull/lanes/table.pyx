@@ -10,11 +10,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, put_key
 from congreve.engine.atomic cimport load_acquire
+from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 from congreve.remoting.lanes.mailbox cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -24,23 +25,6 @@ from congreve.remoting.lanes.mailbox cimport (
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
 cdef Py_ssize_t KNOWN_MAX = 100_000     # then it begins anew
-
-
-cdef inline uint64_t hash_key(const uint8_t *key, Py_ssize_t length) noexcept nogil:
-    # FNV-1a, eight bytes at a time.
-    cdef uint64_t h = 0xCBF29CE484222325U
-    cdef uint64_t word
-    while length >= 8:
-        memcpy(&word, key, 8)
-        h = (h ^ word) * <uint64_t> 0x100000001B3
-        h ^= h >> 29
-        key += 8
-        length -= 8
-    while length:
-        h = (h ^ key[0]) * <uint64_t> 0x100000001B3
-        key += 1
-        length -= 1
-    return h ^ (h >> 32)
 
 
 @cython.final
@@ -56,7 +40,7 @@ cdef class LanePullTable:
         self.collected = []
         pthread_mutex_init(&self.mutex, NULL)
         self.capacity = FIRST_CAPACITY
-        self.slots = <LanePull **> PyMem_Calloc(self.capacity, sizeof(LanePull *))
+        self.slots = <Key **> PyMem_Calloc(self.capacity, sizeof(Key *))
         self.uncollected = <LanePull **> PyMem_Calloc(self.capacity, sizeof(LanePull *))
         if self.slots == NULL or self.uncollected == NULL:
             raise MemoryError()
@@ -66,9 +50,7 @@ cdef class LanePullTable:
         if self.slots != NULL:
             for i in range(self.capacity):
                 if self.slots[i] != NULL:
-                    self.drop_file(self.slots[i])
-                    Py_CLEAR(self.slots[i].validated)
-                    PyMem_Free(self.slots[i])
+                    self.remove(<LanePull *> self.slots[i])
         PyMem_Free(self.slots)
         PyMem_Free(self.uncollected)
         pthread_mutex_destroy(&self.mutex)
@@ -110,7 +92,7 @@ cdef class LanePullTable:
         if self.files == self.files_max:
             for i in range(self.capacity):
                 if self.slots[i] != NULL:
-                    self.drop_file(self.slots[i])
+                    self.drop_file(<LanePull *> self.slots[i])
         Py_INCREF(mapping)
         known.mapping, known.file, known.base = <PyObject *> mapping, mapping.data, base
         self.files += 1
@@ -123,53 +105,42 @@ cdef class LanePullTable:
         return 0
 
     cdef LanePull *find(self, const PullHeader *pull) noexcept nogil:
-        cdef Py_ssize_t length = put_key(pull, <char *> self.key)
-        cdef uint64_t hash
+        cdef Py_ssize_t length = put_key(pull, <char *> self.bytes)
+        cdef Key key
         cdef LanePull *known
         if length < 0:
             return NULL
-        hash = hash_key(self.key, length)
-        known = self.slot(hash, length)[0]
+        key = key_of(self.bytes, <int32_t> length)
+        known = self.known(&key)
         if (
             known == NULL or known.changes != load_acquire(&self.pulls.changes)
             or (known.validated == NULL and known.kept != load_acquire(&self.pulls.kept))
         ):
-            if not self.learn_with_gil(hash, length):
+            if not self.learn_with_gil(&key):
                 return NULL
-            known = self.slot(hash, length)[0]
+            known = self.known(&key)
         return NULL if known.validated == NULL else known
 
-    cdef LanePull **slot(self, uint64_t hash, Py_ssize_t length) noexcept nogil:
-        """The slot of the key at hand, or the empty one where it belongs."""
-        cdef Py_ssize_t mask = self.capacity - 1
-        cdef Py_ssize_t i = hash & mask
-        cdef LanePull *known
-        while True:
-            known = self.slots[i]
-            if known == NULL or (
-                known.hash == hash and known.key_length == length
-                and memcmp(known.key, self.key, length) == 0
-            ):
-                return &self.slots[i]
-            i = (i + 1) & mask
+    cdef LanePull *known(self, const Key *key) noexcept nogil:
+        return <LanePull *> slot_of(self.slots, self.capacity, key)[0]
 
-    cdef bint learn_with_gil(self, uint64_t hash, Py_ssize_t length) noexcept with gil:
+    cdef bint learn_with_gil(self, const Key *key) noexcept with gil:
         try:
-            self.learn(hash, length)
+            self.learn(key)
         except MemoryError:
             return False
         return True
 
-    cdef int learn(self, uint64_t hash, Py_ssize_t length) except -1:
+    cdef int learn(self, const Key *key) except -1:
         # The numbers first: what changes meanwhile is looked up again.
         cdef int64_t changes = load_acquire(&self.pulls.changes)
         cdef int64_t kept = load_acquire(&self.pulls.kept)
-        cdef LanePull *known = self.slot(hash, length)[0]
+        cdef LanePull *known = self.known(key)
         cdef ValidatedPull validated = self.pulls.for_lane(
-            PyBytes_FromStringAndSize(<const char *> self.key, length)
+            PyBytes_FromStringAndSize(<const char *> key.bytes, key.length)
         )
         if known == NULL:
-            known = self.add(hash, length)
+            known = self.add(key)
         if known.validated != <PyObject *> validated:
             if known.pending >= 0:
                 self.collected = self.take_commits()
@@ -181,39 +152,33 @@ cdef class LanePullTable:
         known.changes, known.kept = changes, kept
         return 0
 
-    cdef LanePull *add(self, uint64_t hash, Py_ssize_t length) except NULL:
+    cdef LanePull *add(self, const Key *key) except NULL:
         cdef LanePull *known
+        cdef uint8_t *copy
         if self.count >= KNOWN_MAX:
             self.clear()
         if (self.count + 1) * 2 > self.capacity:
             self.grow()
-        known = <LanePull *> PyMem_Calloc(1, sizeof(LanePull) + length)
+        known = <LanePull *> PyMem_Calloc(1, sizeof(LanePull) + key.length)
         if known == NULL:
             raise MemoryError()
-        known.key = <uint8_t *> (known + 1)
-        memcpy(known.key, self.key, length)
-        known.key_length = <int> length
-        known.hash = hash
+        copy = <uint8_t *> (known + 1)
+        memcpy(copy, key.bytes, key.length)
+        known.key.hash, known.key.bytes, known.key.length = key.hash, copy, key.length
         known.pending = -1
-        self.slot(hash, length)[0] = known
+        slot_of(self.slots, self.capacity, key)[0] = &known.key
         self.count += 1
         return known
 
     cdef int grow(self) except -1:
-        cdef Py_ssize_t i, at
         cdef Py_ssize_t capacity = 2 * self.capacity
-        cdef LanePull **slots = <LanePull **> PyMem_Calloc(capacity, sizeof(LanePull *))
+        cdef Key **slots = <Key **> PyMem_Calloc(capacity, sizeof(Key *))
         cdef LanePull **uncollected = <LanePull **> PyMem_Calloc(capacity, sizeof(LanePull *))
         if slots == NULL or uncollected == NULL:
             PyMem_Free(slots)
             PyMem_Free(uncollected)
             raise MemoryError()
-        for i in range(self.capacity):
-            if self.slots[i] != NULL:
-                at = self.slots[i].hash & (capacity - 1)
-                while slots[at] != NULL:
-                    at = (at + 1) & (capacity - 1)
-                slots[at] = self.slots[i]
+        move_slots(self.slots, self.capacity, slots)
         memcpy(uncollected, self.uncollected, self.uncollected_count * sizeof(LanePull *))
         PyMem_Free(self.slots)
         PyMem_Free(self.uncollected)
@@ -225,9 +190,13 @@ cdef class LanePullTable:
         self.collected = self.take_commits()
         for i in range(self.capacity):
             if self.slots[i] != NULL:
-                self.drop_file(self.slots[i])
-                Py_CLEAR(self.slots[i].validated)
-                PyMem_Free(self.slots[i])
+                self.remove(<LanePull *> self.slots[i])
                 self.slots[i] = NULL
         self.count = 0
+        return 0
+
+    cdef int remove(self, LanePull *known) except -1:
+        self.drop_file(known)
+        Py_CLEAR(known.validated)
+        PyMem_Free(known)
         return 0

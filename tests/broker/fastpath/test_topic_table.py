@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.engine.log.append_lock import AppendLock
 
-names = st.text(alphabet="abcT_%", min_size=1, max_size=3)
+names = st.text(alphabet="abcT_%", min_size=1, max_size=20)
 
 
 @given(st.lists(st.tuples(st.booleans(), names)))
@@ -26,8 +26,8 @@ def test_table_holds_what_a_set_would_hold(operations: list[tuple[bool, str]]) -
 def test_names_survive_growth_and_removal_of_their_neighbours() -> None:
     table = TopicTable(AppendLock())
     for i in range(1000):
-        table.put(f"topic-{i}", 1, 1)
+        table.put(f"a-topic-{i}", 1, 1)
     for i in range(0, 1000, 2):
-        table.remove(f"topic-{i}")
+        table.remove(f"a-topic-{i}")
     assert len(table) == 500
-    assert all((f"topic-{i}" in table) == bool(i % 2) for i in range(1000))
+    assert all((f"a-topic-{i}" in table) == bool(i % 2) for i in range(1000))
