@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -22,8 +23,9 @@ DEBUG = os.environ.get("CONGREVE_DEBUG", "") not in ("", "0")
 COMPILE_ARGS = (
     ["-O0", "-g", "-UNDEBUG"] if DEBUG else os.environ.get("CONGREVE_CFLAGS", "-O3 -g0").split()
 )
-# Modules that need a C library: left out, with a line that says so, where its header is missing.
-LIBRARIES = {"ring": "uring", "uring": "uring"}
+# Folders whose modules need a C library. Where its header is missing they are left out, with a
+# line that says so.
+LIBRARIES = {Path("io_backends/uring"): "uring"}
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": DEBUG,
@@ -55,6 +57,7 @@ def make_link(link: Path, source: Path) -> None:
         link.symlink_to(os.path.relpath(source, link.parent))
 
 
+@cache
 def has_header(library: str) -> bool:
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     found = subprocess.run(
@@ -100,11 +103,13 @@ def extensions() -> list[Extension]:
             include_dirs=[str(source.parent)],
             depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
             extra_compile_args=COMPILE_ARGS,
-            extra_link_args=link_args(LIBRARIES[source.stem]) if source.stem in LIBRARIES else [],
+            extra_link_args=(
+                link_args(LIBRARIES[source.parent]) if source.parent in LIBRARIES else []
+            ),
         )
         for package, folder in PACKAGE_DIR.items()
         for source in sorted(Path(folder).rglob("*.pyx"))
-        if source.stem not in LIBRARIES or has_header(LIBRARIES[source.stem])
+        if source.parent not in LIBRARIES or has_header(LIBRARIES[source.parent])
     ]
     if not found:
         raise SystemExit("no .pyx found: is this an sdist without its sources?")

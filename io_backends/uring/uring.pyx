@@ -1,60 +1,33 @@
 """The backend that writes through io_uring: O_DIRECT with RWF_DSYNC, several writes in flight.
 
 Appended bytes are in a window of locked memory that is mapped into the address range of every open
-segment. A write takes full blocks from there; `ring.pyx` sends them.
+segment (`window_extents.pyx`). A write takes full blocks from there; this module chooses them, and
+`ring.pyx` sends them. `zeros.pyx` writes zeros to segments ahead.
 """
 
 cimport cython
-from libc.errno cimport EIO, errno
-from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
-from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, mmap, munmap,
-)
-from posix.unistd cimport close as c_close, fdatasync, pwrite
+from libc.stdint cimport int64_t
 
 from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from congreve.io_backends.uring.ring cimport (
-    BLOCK, FILE_SLOTS, WRITE_DONE, WriteRing, block_of, blocks_end,
-)
-from congreve.io_backends.window cimport Window, show_file
+from congreve.io_backends.uring.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
+from congreve.io_backends.uring.window_extents cimport Extent, WindowExtents, written_end
+from congreve.io_backends.uring.zeros cimport ZeroWriter
+from congreve.io_backends.window cimport Window
 
 import os
-import threading
 import time
 
 from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
 
-cdef extern from "<fcntl.h>" nogil:
-    int O_DIRECT
-
 cdef enum:
     STEP = 256 << 10        # bytes of the window that are mapped at once
     WRITE_MAX = 256 << 10   # a longer group is split, so that several writes are in flight
     ALONE_MAX = 128 << 10   # a shorter group waits for the previous write, and shares one write
-    ZERO_STEP = 512 << 10   # longer writes of zeros delay other writes, shorter ones take longer
-    ZERO_RUN = 64 << 20     # bytes of zeros that are synced at once
     WAIT_MS = 2             # another thread may take the completion that this one waits for
-
-
-cdef inline int64_t written_end(const Extent *extent) noexcept nogil:
-    return extent.base + load_acquire(extent.written)
-
-
-# Zeros from `at` on, a step or less: 0 or errno.
-cdef int zero_step(int fd, const uint8_t *zeros, int64_t at, int64_t end) noexcept nogil:
-    cdef int64_t length = min(ZERO_STEP, end - at)
-    cdef int64_t done = pwrite(fd, zeros, length, at)
-    if done == length:
-        return 0
-    return errno if done < 0 else EIO
 
 
 @cython.final
@@ -87,20 +60,7 @@ cdef class UringSegment(Segment):
         self.mapping.flush(0, self.written)
 
     def write_zeros(self, int64_t start, int64_t end):
-        cdef int fd = c_open(os.fsencode(self.path), O_RDWR | O_DIRECT | O_CLOEXEC)
-        cdef int64_t at = blocks_end(start)
-        cdef int failed = EIO if fd < 0 else 0
-        cdef const uint8_t *zeros = self.backend.zeros
-        with nogil:
-            while failed == 0 and at < end:
-                failed = zero_step(fd, zeros, at, end)
-                at += ZERO_STEP
-            if failed == 0 and fdatasync(fd) != 0:
-                failed = errno
-            if fd >= 0:
-                c_close(fd)
-        if failed:
-            raise BackendError(f"cannot write zeros to {self.path}: {os.strerror(failed)}")
+        self.backend.zeros.fill(self.path, start, end)
 
 
 @cython.final
@@ -119,26 +79,13 @@ cdef class UringBackend(Backend):
     name = "uring"
 
     def __cinit__(self, *, int64_t window=64 << 20, int depth=8):
-        cdef void *zeros
         if window <= 0 or window % (1 << 20):
             raise BackendError(f"window={window}: use a multiple of {1 << 20} bytes")
         self.window, self.attached = Window(window), []
         self.ring = WriteRing(self.window, depth, self.event_fd)
         self.prewrites = True
-        zeros = mmap(NULL, ZERO_STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        if zeros == MAP_FAILED:
-            raise BackendError(f"cannot map {ZERO_STEP} zeros: {os.strerror(errno)}")
-        self.zeros = <const uint8_t *> zeros
-
-    def __dealloc__(self):
-        cdef Extent *extent
-        if self.zeros != NULL:
-            munmap(<void *> self.zeros, ZERO_STEP)
-        while self.first != NULL:
-            extent = self.first
-            self.first = extent.next
-            c_close(extent.file.fd)
-            free(extent)
+        self.extents = WindowExtents(self.window, self.ring)
+        self.zeros = ZeroWriter(self.extents)
 
     # --- segments
 
@@ -176,108 +123,14 @@ cdef class UringBackend(Backend):
         if not self.running:
             self.attached.append(segment)
             return
-        extent = self.extent_of(<UringSegment?> segment)
+        extent = self.extents.open(<UringSegment?> segment)
         self.attached.append(segment)
         pthread_mutex_lock(&self.lock)
-        self.join(extent)
+        self.extents.append(extent)
         pthread_mutex_unlock(&self.lock)
-        if segment.prewritten < segment.size:
-            self.prewrite(segment)
-        while (<Segment> self.attached[0]).base_offset < self.first.base:
+        self.zeros.start_behind(self, segment)
+        while (<Segment> self.attached[0]).base_offset < self.extents.first.base:
             del self.attached[0]
-
-    cdef Extent *extent_of(self, UringSegment segment) except NULL:
-        cdef Extent *extent = <Extent *> malloc(sizeof(Extent))
-        cdef int fd, failed
-        if extent == NULL:
-            raise MemoryError
-        fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
-        if fd < 0:
-            failed = errno
-            free(extent)
-            raise BackendError(
-                f"cannot open {segment.path} past the page cache: {os.strerror(failed)}", failed
-            )
-        extent.data, extent.next = segment.data, NULL
-        extent.written = &segment.written
-        extent.base = extent.ready = extent.file.base = segment.base_offset
-        extent.end = segment.base_offset + segment.size
-        extent.file.fd = fd
-        extent.file.slot = -1
-        # Some of many small segments get no slot: earlier files in use have theirs.
-        if self.first == NULL or extent.base < self.first.base + FILE_SLOTS * segment.size:
-            extent.file.slot = self.ring.slot_for(extent.base // segment.size, fd)
-        return extent
-
-    # For a segment whose zeros could not be written before its first use.
-    def prewrite(self, UringSegment segment):
-        """Start a thread that writes zeros behind the appended bytes of a segment in use."""
-        thread = threading.Thread(
-            target=self.run_prewrite, args=(segment, self.prewriter), name="prewrite", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError:
-            return  # without a thread, writes only wait for the journal
-        self.prewriter = thread
-
-    def run_prewrite(self, UringSegment segment, before):
-        """Write the zeros; the body of the thread, which first waits for the thread `before`."""
-        cdef int64_t base = segment.base_offset
-        cdef int fd = c_open(os.fsencode(segment.path), O_RDWR | O_DIRECT | O_CLOEXEC)
-        cdef int failed
-        if before is not None:
-            before.join()
-        if fd < 0:
-            return  # without a descriptor, writes only wait for the journal
-        with nogil:
-            pthread_mutex_lock(&self.lock)
-            failed = self.write_zeros_behind(fd, base, base + segment.size)
-            if failed != 0:
-                self.fail(failed)
-            pthread_mutex_unlock(&self.lock)
-            c_close(fd)
-
-    # The caller holds `lock`, which is released during disk writes. Returns 0 or errno.
-    cdef int write_zeros_behind(self, int fd, int64_t base, int64_t end) noexcept nogil:
-        cdef int64_t unsynced = 0
-        cdef int failed = 0
-        self.zero_from = self.zero_upto = base
-        while failed == 0 and self.plan_zeros(base, end):
-            pthread_mutex_unlock(&self.lock)
-            failed = zero_step(fd, self.zeros, self.zero_from - base, self.zero_upto - base)
-            pthread_mutex_lock(&self.lock)
-            unsynced += self.zero_upto - self.zero_from
-            self.zero_from = self.zero_upto
-            self.advance()
-            # Without it later writes wait for the file system's journal.
-            if failed == 0 and (unsynced >= ZERO_RUN or self.zero_upto == end):
-                pthread_mutex_unlock(&self.lock)
-                failed = errno if fdatasync(fd) != 0 else 0
-                pthread_mutex_lock(&self.lock)
-                unsynced = 0
-        return failed
-
-    # The next step of zeros, behind the mapped window, which is written anyway; false if none.
-    cdef bint plan_zeros(self, int64_t base, int64_t end) noexcept nogil:
-        cdef Extent *extent = self.extent_at(base)
-        if self.stopping or self.failure != 0 or extent == NULL or extent.base != base:
-            return False
-        self.zero_from = max(self.zero_upto, extent.ready)
-        self.zero_upto = min(self.zero_from + ZERO_STEP, end)
-        return self.zero_from < end
-
-    cdef void join(self, Extent *extent) noexcept nogil:
-        cdef Extent **at = &self.first
-        while at[0] != NULL:
-            at = &at[0].next
-        at[0] = extent
-
-    cdef Extent *extent_at(self, int64_t position) noexcept nogil:
-        cdef Extent *extent = self.first
-        while extent != NULL and extent.end <= position:
-            extent = extent.next
-        return extent
 
     # --- the window
 
@@ -287,12 +140,12 @@ cdef class UringBackend(Backend):
         cdef int64_t start, end
         cdef int error
         pthread_mutex_lock(&self.lock)
-        extent = self.extent_at(upto - 1)
+        extent = self.extents.at(upto - 1)
         start = extent.ready
         end = min(max(upto, start + STEP) + STEP - 1, extent.end)
         end = max(min(end - end % STEP, extent.end), blocks_end(upto))
         if self.may_retire(end - self.window.size):
-            error = self.show_window(extent, start, end)
+            error = self.extents.show(extent, start, end)
             if error == 0:
                 extent.ready = end
             else:
@@ -304,44 +157,16 @@ cdef class UringBackend(Backend):
     # Whether all bytes of the window below `upto` are durable.
     cdef bint may_retire(self, int64_t upto) noexcept nogil:
         cdef Extent *extent
-        if upto <= self.shown:
+        if upto <= self.extents.shown:
             return True
         self.advance()
         if upto <= block_of(self.durable):
             return True
-        extent = self.extent_at(self.submitted)
+        extent = self.extents.at(self.submitted)
         if extent != NULL:
             self.target = max(self.target, written_end(extent))
         self.advance()
         return False
-
-    # Maps the window at [start, end), and files at the addresses that it had one window before;
-    # returns 0 or errno. Moving pages costs half as much as unmapping and mapping them again.
-    cdef int show_window(self, Extent *extent, int64_t start, int64_t end) noexcept nogil:
-        cdef Extent *first
-        cdef uint8_t *old
-        cdef int64_t length
-        cdef bint moved
-        cdef int error
-        while self.shown < end - self.window.size:
-            first = self.first
-            old = first.data + self.shown - first.base
-            length = min(min(end - self.window.size, first.end) - self.shown,
-                         self.window.stretch(self.shown))
-            moved = (self.shown + self.window.size == start
-                     and self.window.move(old, extent.data + start - extent.base, length))
-            error = show_file(old, first.file.fd, self.shown - first.base, length)
-            if error != 0:
-                return error
-            if moved:
-                self.window.clear(start, length)
-                start += length
-            self.shown += length
-            if self.shown == first.end:
-                self.first = first.next
-                c_close(first.file.fd)
-                free(first)
-        return self.window.show(extent.data + start - extent.base, start, end - start)
 
     # --- writes
 
@@ -398,7 +223,7 @@ cdef class UringBackend(Backend):
         cdef Extent *extent
         cdef int64_t start, end
         while self.ring.count < self.ring.depth and self.submitted < self.target:
-            extent = self.extent_at(self.submitted)
+            extent = self.extents.at(self.submitted)
             if extent == NULL:
                 return
             # The padding behind the end must not count as written: records follow there.
@@ -406,7 +231,7 @@ cdef class UringBackend(Backend):
             start = block_of(self.submitted)
             # A partly written group may end inside a batch: the full group waits for the zeros.
             if end <= self.submitted or (
-                start < self.zero_upto and min(end, start + WRITE_MAX) > self.zero_from
+                start < self.zeros.end and min(end, start + WRITE_MAX) > self.zeros.start
             ):
                 return
             if (start < self.submitted and self.ring.count > 0
@@ -445,7 +270,6 @@ cdef class UringBackend(Backend):
     def start(self, int64_t durable_offset):
         cdef Segment segment
         cdef UringSegment last
-        cdef Extent *extent
         if self.running:
             raise BackendError("the backend has already been started: create a new one")
         for segment in self.attached:
@@ -454,39 +278,15 @@ cdef class UringBackend(Backend):
         del self.attached[:max(len(self.attached) - 1, 0)]
         if self.attached:
             last = self.attached[0]
-            extent = self.extent_of(last)
-            self.join(extent)
-            self.show_tail(last, extent)
+            self.extents.open_tail(last)
         pthread_mutex_lock(&self.lock)
         self.submitted = self.target = durable_offset
-        self.shown = block_of(durable_offset)
+        self.extents.shown = block_of(durable_offset)
         self.succeed(durable_offset)
         self.running = True
         pthread_mutex_unlock(&self.lock)
-        if self.attached and last.prewritten < last.size:
-            self.prewrite(last)
-
-    # The window begins at the block that contains the end of the log.
-    cdef int show_tail(self, UringSegment segment, Extent *extent) except -1:
-        cdef int64_t start = block_of(segment.written)
-        cdef int64_t length = segment.written - start
-        cdef uint8_t *head
-        extent.ready = extent.base + start
-        segment.ready = start
-        if length == 0:
-            return 0
-        head = <uint8_t *> PyMem_Malloc(BLOCK)
-        if head == NULL:
-            raise MemoryError
-        memcpy(head, segment.data + start, length)
-        error = self.window.show(segment.data + start, extent.ready, BLOCK)
-        memcpy(segment.data + start, head, length)
-        PyMem_Free(head)
-        if error:
-            raise BackendError(f"cannot map the window into {segment.path}: {os.strerror(error)}")
-        extent.ready += BLOCK
-        segment.ready += BLOCK
-        return 0
+        if self.attached:
+            self.zeros.start_behind(self, last)
 
     def wait_durable(self, int64_t upto, double timeout_s):
         cdef bint going = True
@@ -508,15 +308,14 @@ cdef class UringBackend(Backend):
         if not self.running:
             return
         pthread_mutex_lock(&self.lock)
-        self.stopping = True
+        self.zeros.stopping = True
         if self.attached:
             last = self.attached[len(self.attached) - 1]
             self.target = last.base_offset + last.published()
         pthread_mutex_unlock(&self.lock)
         while not self.idle():
             self.await_completion()
-        if self.prewriter is not None:
-            self.prewriter.join()
+        self.zeros.join()
         pthread_mutex_lock(&self.lock)
         self.running = False
         pthread_mutex_unlock(&self.lock)

@@ -19,10 +19,6 @@ SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".java", ".go", ".
 TEXTS = (*SOURCES, ".md", ".toml", ".cfg", ".xml", ".json", ".yml", ".yaml")
 FOLDERS = sorted({*PACKAGES.values(), "bench", "docs", "examples", "tests"})
 MODULE_LINES = 400
-LONG_MODULES = {
-    "io_backends/uring/uring.pyx": 535,
-}
-"""Modules that are still longer, and how long each may be."""
 FUNCTION_LINES = 70
 FOLDER_FILES = 25
 COLUMNS = 100
@@ -48,14 +44,8 @@ def named(path: Path, line: int | None = None) -> str:
 
 def test_no_module_is_too_long_to_read() -> None:
     sizes = {named(path): len(path.read_text().splitlines()) for path in files(SOURCES)}
-    wrong = [
-        f"{name}: {size}"
-        for name, size in sizes.items()
-        if size > LONG_MODULES.get(name, MODULE_LINES)
-    ]
+    wrong = [f"{name}: {size}" for name, size in sizes.items() if size > MODULE_LINES]
     assert not wrong, wrong
-    split = [name for name in LONG_MODULES if sizes.get(name, 0) <= MODULE_LINES]
-    assert not split, f"take {split} out of LONG_MODULES"
 
 
 def test_no_folder_of_sources_holds_more_files_than_a_glance_takes_in() -> None:
