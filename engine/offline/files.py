@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY, ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.offline.visible_end import readable_end
 from congreve.engine.state.lock import is_held
-from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
 
 Entries = np.ndarray[Any, np.dtype[np.void]]
@@ -23,10 +23,13 @@ class QueueFile:
     """The entries of one queue, offsets [min_offset, max_offset), read while a broker may append.
 
     Filler and entries of expired records are before `min_offset`; `max_offset` is that of the
-    object's creation, or of cut_off(). Raises StoreFormatError if a file is missing in between.
+    object's creation, or of cut_off(). Raises StoreFormatError if a file is missing in between,
+    StoreError if one cannot be read. (RocketMQ: ConsumeQueue, without writes.)
     """
 
-    def __init__(self, files: Sequence[tuple[int, Path, int]], log_begin: int) -> None:
+    def __init__(
+        self, files: Sequence[NumberedFile], log_begin: int, reader: ReadOnlyFiles
+    ) -> None:
         self._files: list[tuple[int, Entries]] = []
         for number, (base, path, size) in enumerate(files):
             if number + 1 < len(files) and base + size != files[number + 1][0]:
@@ -35,7 +38,7 @@ class QueueFile:
                     "behind it: one of them is not a file of this queue"
                 )
             if size >= ENTRY_SIZE:
-                entries = _map(path, size).array(CONSUME_QUEUE_ENTRY)
+                entries = reader.map(path, size).array(CONSUME_QUEUE_ENTRY)
                 self._files.append((base // ENTRY_SIZE, entries))
         self.min_offset = self.max_offset = 0
         if self._files:
@@ -89,13 +92,16 @@ class StoreFiles:
     """The commit log and consume queues under one storePathRootDir, read while a broker may write.
 
     Segments are mapped at their first use and stay mapped as long as this object lives. Foreign
-    files are ignored. Raises StoreFormatError.
+    files are ignored. Raises StoreFormatError, and StoreError where a file cannot be read.
     """
 
-    def __init__(self, root: Path, commit_log: Path | None = None) -> None:
+    def __init__(
+        self, root: Path, commit_log: Path | None = None, files: FileSystem = DISK
+    ) -> None:
         self.root = root
+        self._reader = ReadOnlyFiles(files)
         self._folder = commit_log or root / "commitlog"
-        if not self._folder.is_dir():
+        if not self._reader.is_folder(self._folder):
             raise StoreFormatError(
                 f"{root} is not a store: the folder {self._folder} does not exist"
             )
@@ -104,8 +110,8 @@ class StoreFiles:
 
     def refresh(self) -> None:
         """Look for new and deleted segments, and whether a broker has the store."""
-        self.live = is_held(str(self.root / "lock"))
-        found = _numbered(self._folder)
+        self.live = is_held(str(self.root / "lock"), self._reader.files)
+        found = self._reader.numbered(self._folder)
         self._segments = {base: path for base, path, _ in found}
         bases = list(self._segments)
         self.log_begin = bases[0] if bases else 0
@@ -127,17 +133,15 @@ class StoreFiles:
 
     def topics(self) -> list[str]:
         """Names of all topics that have queues, sorted."""
-        folder = self.root / "consumequeue"
-        if not folder.is_dir():
-            return []
-        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        return [folder.name for folder in self._reader.folders(self.root / "consumequeue")]
 
     def queues(self, topic: str) -> list[int]:
         """Ids of the topic's queues, ascending. Raises StoreFormatError for an unknown topic."""
         folder = self.root / "consumequeue" / topic
-        if not folder.is_dir():
+        if not self._reader.is_folder(folder):
             raise StoreFormatError(f"{self.root} has no topic {topic!r}")
-        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+        names = (entry.name for entry in self._reader.entries(folder))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def queue(self, topic: str, queue_id: int) -> QueueFile:
         """The queue's present entries; a queue without files is empty.
@@ -145,7 +149,7 @@ class StoreFiles:
         If a broker has the store, without messages that it has not written to the log's files.
         """
         folder = self.root / "consumequeue" / topic / str(queue_id)
-        queue = QueueFile(_numbered(folder) if folder.is_dir() else [], self.log_begin)
+        queue = QueueFile(self._reader.numbered(folder), self.log_begin, self._reader)
         if self.live:
             queue.cut_off(readable_end(self, queue))
         return queue
@@ -172,7 +176,7 @@ class StoreFiles:
     def segment(self, base: int) -> Mapping:
         """The bytes of the segment with this base; a torn last one has fewer than the others.
 
-        Raises StoreFormatError if it has expired.
+        Raises StoreFormatError if it has expired, StoreError if it cannot be read.
         """
         mapped = self._mapped.get(base)
         if mapped is None:
@@ -183,7 +187,7 @@ class StoreFiles:
                 raise StoreFormatError(
                     f"{self._folder} no longer has a segment for physical offset {base}"
                 )
-            mapped = self._mapped[base] = _map(path, path.stat().st_size)
+            mapped = self._mapped[base] = self._reader.map(path, self._reader.size(path))
         return mapped
 
     def record(self, physical_offset: int, size: int) -> memoryview:
@@ -206,20 +210,3 @@ def _first(holds: Callable[[int], Any], start: int, stop: int) -> int:
         else:
             start = middle + 1
     return start
-
-
-def _map(path: Path, size: int) -> Mapping:
-    try:
-        return Mapping(str(path), size, writable=False)
-    except BackendError as error:
-        raise StoreFormatError(str(error)) from error
-
-
-def _numbered(folder: Path) -> list[tuple[int, Path, int]]:
-    """(number, path, bytes) of the files named by twenty digits, ascending."""
-    found = []
-    for path in folder.iterdir():
-        if path.name.isdecimal() and len(path.name) == 20:
-            with suppress(FileNotFoundError):  # it has expired since the listing
-                found.append((int(path.name), path, path.stat().st_size))
-    return sorted(found)

@@ -1,6 +1,5 @@
 """Inspection and verification of a store's folder, which changes no file."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,18 +8,16 @@ import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.log.segment_files import SEGMENT_NAME
+from congreve.engine.offline.read_only import ReadOnlyFiles
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.state.lock import is_held
-from congreve.io_backends.errors import BackendError
+from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
 from congreve.records.message.parked import ParkingRule
-
-Segment = tuple[int, Path]  # base offset, file
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -60,15 +57,21 @@ class VerifyReport(msgspec.Struct, frozen=True):
 
 
 class StoreExaminer:
-    """Inspects a store for `congreve store info|verify`. Raises StoreError without a store."""
+    """Inspects a store for `congreve store info|verify`.
 
-    def __init__(self, root: str, commit_log_dir: str = "") -> None:
+    Raises StoreError without a store, and where a file cannot be read, for instance after an I/O
+    error. (RocketMQ has no counterpart.)
+    """
+
+    def __init__(self, root: str, commit_log_dir: str = "", files: FileSystem = DISK) -> None:
         self._root = Path(root)
+        self._files = files
+        self._reader = ReadOnlyFiles(files)
         self._log_folder = Path(commit_log_dir) if commit_log_dir else self._root / "commitlog"
-        if not self._log_folder.is_dir():
+        if not self._reader.is_folder(self._log_folder):
             raise StoreError(f"{root} is not a store: the folder {self._log_folder} does not exist")
-        self._segments = list(_numbered(self._log_folder))
-        sizes = Counter(filter(None, (path.stat().st_size for _, path in self._segments)))
+        self._segments = self._reader.numbered(self._log_folder)
+        sizes = Counter(filter(None, (segment.size for segment in self._segments)))
         # The size of a complete segment is the most frequent one, or the larger of two.
         self._size = max(sizes, key=lambda size: (sizes[size], size), default=0)
         self._misfits = list(self._find_misfits())
@@ -76,28 +79,26 @@ class StoreExaminer:
     def _find_misfits(self) -> Iterator[str]:
         """Segments of a wrong size, and gaps between two."""
         end = self._segments[0][0] if self._segments else 0
-        for base, path in self._segments:
+        for base, path, size in self._segments:
             if base != end:
                 yield f"bytes {end} to {base} of the log are missing: {path} is the next segment"
-            size = path.stat().st_size
             if size != self._size:
                 yield f"{path} has {size} bytes instead of {self._size}"
             end = base + self._size
 
     def info(self) -> StoreInfo:
         """Read the heads of the files and the records of the last segment only."""
-        times = Checkpoint(str(self._root / "checkpoint"))
+        times = Checkpoint(str(self._root / "checkpoint"), self._files)
         times.load()
         first, last = LogScanner(verify_crc=False), LogScanner(verify_crc=False)
         if self._segments:
-            base, path = self._segments[0]
+            base, path, _ = self._segments[0]
             first.scan(self._map(path), base, base, base + 1)
-            base, path = self._segments[self._last_used()]
+            base, path, _ = self._segments[self._last_used()]
             last.scan(self._map(path), base, base)
-        index = self._root / "index"
         return StoreInfo(
             root=str(self._root),
-            clean=not (self._root / "abort").exists(),
+            clean=not self._reader.exists(self._root / "abort"),
             segment_size=self._size,
             segments=len(self._segments),
             log_begin=self._segments[0][0] if self._segments else 0,
@@ -105,7 +106,7 @@ class StoreExaminer:
             first_store_timestamp=first.last_store_timestamp,
             last_store_timestamp=last.last_store_timestamp,
             checkpoint_timestamp=times.min_timestamp,
-            index_files=len(list(index.iterdir())) if index.is_dir() else 0,
+            index_files=len(self._reader.entries(self._root / "index")),
             queues=[
                 QueueInfo(queue.topic, queue.queue_id, queue.min, queue.max)
                 for queue in self._queues()
@@ -119,7 +120,7 @@ class StoreExaminer:
         It reads only the heads.
         """
         for number in reversed(range(len(self._segments))):
-            base, path = self._segments[number]
+            base, path, _ = self._segments[number]
             scanner = LogScanner(verify_crc=False)
             scanner.scan(self._map(path), base, base, base + 1)
             if scanner.records:
@@ -139,8 +140,11 @@ class StoreExaminer:
         saved in the store, or RocketMQ's defaults. It calls `progress` with the bytes of each
         segment after reading it. If a broker is running, it ignores messages after the call.
         """
-        log_end = self.info().log_end if is_held(str(self._root / "lock")) else None
-        known = QueueCheckpointFile(str(self._root / "congreve"), read_only=True).load()
+        held = is_held(str(self._root / "lock"), self._files)
+        log_end = self.info().log_end if held else None
+        known = QueueCheckpointFile(
+            str(self._root / "congreve"), read_only=True, files=self._files
+        ).load()
         queues = self._queues()
         problems: list[str] = []
         reported = 0
@@ -166,7 +170,7 @@ class StoreExaminer:
         )
         last_used = self._last_used()
         end = 0
-        for number, (base, path) in enumerate(self._segments):
+        for number, (base, path, _) in enumerate(self._segments):
             self._verify_segment(scanner, base, path, report, log_end, last=number >= last_used)
             if number <= last_used:
                 end = scanner.position
@@ -229,9 +233,16 @@ class StoreExaminer:
 
     def _queues(self) -> QueueTable:
         folder = self._root / "consumequeue"
-        sizes = Counter(path.stat().st_size for path in folder.glob("*/*/" + "[0-9]" * 20))
+        sizes = Counter(
+            file.size
+            for topic in self._reader.folders(folder)
+            for queue in self._reader.folders(topic)
+            for file in self._reader.numbered(queue)
+        )
         queues = QueueTable(
-            folder, max(sizes, key=lambda size: (sizes[size], size), default=6_000_000)
+            folder,
+            max(sizes, key=lambda size: (sizes[size], size), default=6_000_000),
+            files=self._files,
         )
         queues.load()
         begin = self._segments[0][0] if self._segments else 0
@@ -240,21 +251,10 @@ class StoreExaminer:
         return queues
 
     def _map(self, path: Path) -> Mapping | bytes:
-        size = min(path.stat().st_size, self._size)
-        if not size:
-            return b""
-        try:
-            return Mapping(str(path), size, writable=False)
-        except BackendError as error:
-            raise StoreError(str(error)) from error
+        size = min(self._reader.size(path), self._size)
+        return self._reader.map(path, size) if size else b""
 
 
 def _end(queue: ConsumeQueue, log_end: int | None) -> int:
     """Offset behind the last entry whose record ends at or before `log_end`."""
     return queue.max if log_end is None else min(queue.first_behind(log_end), queue.max)
-
-
-def _numbered(folder: Path) -> Iterator[Segment]:
-    for name in sorted(os.listdir(folder)):
-        if SEGMENT_NAME.fullmatch(name) and (folder / name).is_file():
-            yield int(name), folder / name

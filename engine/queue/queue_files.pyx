@@ -95,6 +95,13 @@ def mappings_for_queues():
     return MAPPED_QUEUES_MAX if most is None else min(most // 4, MAPPED_QUEUES_MAX)
 
 
+cdef int64_t length_of(object files, str path) except -1:
+    try:
+        return files.status(path).st_size
+    except OSError as error:
+        raise BackendError(f"cannot read {path}: {error.strerror}", error.errno) from error
+
+
 cdef class QueueFiles:
     """The files of one queue (RocketMQ: MappedFileQueue); used by ConsumeQueue alone."""
 
@@ -118,7 +125,7 @@ cdef class QueueFiles:
             if not named or int(item.name) % self.size:
                 logger.warning("skipping %s: not a queue file of %d bytes", item.path, self.size)
                 continue
-            length = self.files.status(item.path).st_size
+            length = length_of(self.files, item.path)
             if length == 0:
                 logger.warning("skipping %s: a crash left it empty", item.path)
             elif length != self.size:

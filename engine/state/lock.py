@@ -26,13 +26,17 @@ def _missing(files: FileSystem, folder: str) -> list[str]:
 
 
 def is_held(path: str, files: FileSystem = DISK) -> bool:
-    """Whether a broker of RocketMQ or Congreve holds the store's lock, without taking it."""
+    """Whether a broker of RocketMQ or Congreve holds the store's lock, without taking it.
+
+    Raises StoreError if the system does not say.
+    """
     try:
-        file = files.open(path, os.O_RDONLY)
-    except OSError:
+        with files.open(path, os.O_RDONLY) as file:
+            answer = files.record_lock(file, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 0))
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    with file:
-        answer = files.record_lock(file, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, 0))
+    except OSError as error:
+        raise StoreError(f"cannot read the store's lock {path}: {error.strerror}") from error
     return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 

@@ -9,7 +9,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("engine", "broker", "namesrv")
 #: Readers of a closed or foreign store, which write nothing and promise nothing.
 READERS = {
-    "engine/offline": "tools and Spark read a store there",
     "broker/config.py": "it reads broker.conf before there is a store",
     "broker/admin/config.py": "it reads broker.conf again, and writes it through a StateFile",
 }
