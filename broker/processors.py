@@ -27,7 +27,7 @@ Announced = Callable[[float], Awaitable[None]]
 
 
 class Processor(Protocol):
-    """Serves some request codes."""
+    """Serves some request codes (RocketMQ: NettyRequestProcessor)."""
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""

@@ -69,6 +69,7 @@ class NameServerRegistration:
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
     name server that starts knows none. No error reaches the broker.
+    (RocketMQ: BrokerController.registerBrokerAll.)
     """
 
     def __init__(self, config: BrokerConfig, topics: TopicConfigManager, pieces: Pieces) -> None:

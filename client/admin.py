@@ -48,7 +48,8 @@ class QueueStats(msgspec.Struct, frozen=True, order=True):
 
 class BrokerRoute(msgspec.Struct, frozen=True, order=True):
     """The brokers of one broker name that serve a topic; the first of `addresses` is the
-    master's."""
+    master's. (RocketMQ: BrokerData.)
+    """
 
     broker_name: str
     addresses: tuple[str, ...]

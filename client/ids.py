@@ -20,6 +20,7 @@ class UniqueIds:
     An id holds the address, the process id, a number that tells generators in one process apart (in
     Java the class loader's hash), the milliseconds since the month began in local time, and a
     counter. `clock` returns seconds since 1970. May be called from any thread.
+    (RocketMQ: MessageClientIDSetter.)
     """
 
     def __init__(

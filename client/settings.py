@@ -37,7 +37,7 @@ class MessageModel(StrEnum):
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a push or lite pull consumer; times are in seconds.
 
-    Raises InvalidSettingError when a value is out of range.
+    Raises InvalidSettingError when a value is out of range. (RocketMQ: DefaultMQPushConsumer.)
     """
 
     pull_count: int = 32

@@ -70,9 +70,9 @@ class Health:
         if may_have_lost(error):
             self.fail(str(error))
         else:
-            self.lacks(part, str(error) or type(error).__name__)
+            self.note_shortage(part, str(error) or type(error).__name__)
 
-    def lacks(self, part: str, why: str) -> None:
+    def note_shortage(self, part: str, why: str) -> None:
         """Record that `part` of the store is short of a resource and will retry."""
         self._shortages[part] = why
         limited = self._logs.setdefault(part, LimitedLog(logger, LOG_PERIOD_S))

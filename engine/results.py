@@ -42,7 +42,10 @@ class PutResult(msgspec.Struct, frozen=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True):
-    """Figures of a running store; offsets are physical, times in ms."""
+    """Figures of a running store; offsets are physical, times in ms.
+
+    (RocketMQ: DefaultMessageStore.getRuntimeInfo.)
+    """
 
     log_begin: int
     log_end: int

@@ -75,13 +75,16 @@ cdef class PoolSegment(Segment):
         self.written = written
 
     def zero_tail(self):
+        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
     def flush(self):
+        """Sync [0, written) of the file before returning. Raises SyncError."""
         self.mapping.flush(0, self.written)
 
     def write_zeros(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
         self.mapping.prewrite(start, end)
 
 
@@ -127,6 +130,10 @@ cdef class PoolBackend(Backend):
     # --- segments
 
     def create(self, str path, int64_t base_offset, int64_t size):
+        """Create a zeroed file with reserved blocks, and take a buffer for it.
+
+        Raises NoBufferError if none is free, else BackendError, and then leaves no file.
+        """
         cdef Mapping mapping = Mapping(path, size, create=True)
         cdef PoolSegment segment
         try:
@@ -146,11 +153,13 @@ cdef class PoolBackend(Backend):
         return segment
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
         if not 0 <= written <= size:
             raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
         return PoolSegment(Mapping(path, size), base_offset, written)
 
     def attach(self, Segment segment):
+        """Write and sync `segment` from now on. Raises BackendError, NoBufferError."""
         if self.thread is not None:
             self.join(<PoolSegment?> segment)
         self.attached.append(<PoolSegment?> segment)
@@ -251,6 +260,10 @@ cdef class PoolBackend(Backend):
     # --- life
 
     def start(self, int64_t durable_offset):
+        """Sync the attached segments, give the last one a buffer, and start the flush thread.
+
+        Raises BackendError, NoBufferError.
+        """
         cdef Segment segment
         if self.thread is not None:
             raise BackendError("the backend has already been started: create a new one")
@@ -273,6 +286,7 @@ cdef class PoolBackend(Backend):
             self.write_groups()
 
     def stop(self):
+        """Write and sync all appended bytes, then end the thread; idempotent."""
         cdef Segment last
         if self.thread is None or self.stopping:
             return

@@ -42,7 +42,10 @@ TOPICS_A_TURN = 1_000
 
 
 class BrokerProcessor:
-    """Registers brokers in the route table, and changes their permission to take messages."""
+    """Registers brokers in the route table, and changes their permission to take messages.
+
+    (RocketMQ: DefaultRequestProcessor.)
+    """
 
     def __init__(self, routes: RouteTable, kv: KvConfig, pieces: Pieces) -> None:
         self._routes = routes

@@ -14,7 +14,10 @@ MAX_UPDATE = 64 << 10
 
 
 class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
-    """`order_message_enable` puts the queues of ordered topics into their routes."""
+    """`order_message_enable` puts the queues of ordered topics into their routes.
+
+    (RocketMQ: NamesrvConfig.)
+    """
 
     product_env_name: Annotated[str, Change.NOW] = "center"
     order_message_enable: Annotated[bool, Change.NOW] = False

@@ -19,7 +19,7 @@ Table = dict[str, dict[str, str]]
 
 
 class KvStore(Protocol):
-    """Where the settings survive a restart."""
+    """Where the settings survive a restart (RocketMQ: KVConfigManager.persist)."""
 
     def load(self, parse: Callable[[str], T]) -> T | None:
         """What `parse` makes of the text saved last; None without one that can be used.
@@ -38,7 +38,10 @@ class _Saved(msgspec.Struct, rename="camel"):
 
 
 class KvConfig:
-    """Settings by namespace and key; a change that cannot be saved has no effect."""
+    """Settings by namespace and key; a change that cannot be saved has no effect.
+
+    (RocketMQ: KVConfigManager.)
+    """
 
     def __init__(self, store: KvStore | None = None, config: NamesrvConfig | None = None) -> None:
         limits = config or NamesrvConfig()

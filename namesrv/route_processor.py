@@ -20,7 +20,10 @@ from congreve.remoting.transport.pieces import Pieces
 
 
 class RouteProcessor:
-    """Answers from the route table, and deletes topics from it."""
+    """Answers from the route table, and deletes topics from it.
+
+    (RocketMQ: DefaultRequestProcessor.)
+    """
 
     def __init__(
         self, routes: RouteTable, kv: KvConfig, config: NamesrvConfig, pieces: Pieces

@@ -45,7 +45,7 @@ class Perm(IntFlag):
 
 
 class TopicSysFlag(IntFlag):
-    """Bits of a topic's topicSysFlag."""
+    """Bits of a topic's topicSysFlag (RocketMQ: TopicSysFlag)."""
 
     UNIT = 1
     UNIT_SUB = 2
@@ -62,7 +62,7 @@ class BrokerIdentity(msgspec.Struct, frozen=True):
 
 
 class Master(msgspec.Struct, frozen=True):
-    """The master's addresses for a slave."""
+    """The master's addresses for a slave (RocketMQ: RegisterBrokerResult)."""
 
     address: str
     ha_address: str
@@ -87,7 +87,10 @@ def _check_lengths(texts: Mapping[str, str]) -> None:
 
 
 class RouteTable:
-    """All registrations of brokers; `clock` returns monotonic seconds."""
+    """All registrations of brokers; `clock` returns monotonic seconds.
+
+    (RocketMQ: RouteInfoManager.)
+    """
 
     def __init__(self, clock: Callable[[], float], config: NamesrvConfig | None = None) -> None:
         limits = config or NamesrvConfig()
@@ -99,7 +102,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}  # by broker name
         self._live: dict[str, _LiveBroker] = {}  # by address
 
-    # ---- brokers -------------------------------------------------------------------------------
+    # --- brokers
 
     def register(
         self,
@@ -217,7 +220,7 @@ class RouteTable:
             self._remove_queues(topic, empty - self._brokers.keys())
             yield
 
-    # ---- topics --------------------------------------------------------------------------------
+    # --- topics
 
     def route(self, topic: str) -> TopicRouteData | None:
         """Queues and brokers of a topic, None when there are none."""
@@ -294,7 +297,7 @@ class RouteTable:
         if not queues:
             self._queues.pop(topic, None)
 
-    # ---- lists ---------------------------------------------------------------------------------
+    # --- lists
 
     def cluster_info(self) -> ClusterInfo:
         """All clusters and brokers."""

@@ -29,7 +29,7 @@ from congreve.remoting.transport.pieces import Pieces
 class SettingsProcessor:
     """Serves and changes key-value settings and `config`; changes of it go to `config_store`.
 
-    `listens_on` returns the host and the port of the server.
+    `listens_on` returns the host and the port of the server. (RocketMQ: DefaultRequestProcessor.)
     """
 
     def __init__(

@@ -33,6 +33,7 @@ cdef class DelayPath:
 
     congreve.broker.delay.parking handles every other message: a level of 0, a time that has passed
     or is too far ahead, a level together with a time.
+    (RocketMQ: ScheduleMessageService's part of CommitLog.asyncPutMessage.)
     """
 
     def __cinit__(self, store, str cluster):

@@ -29,6 +29,7 @@ class DelayOffsets(DelayOffsetSerializeWrapper):
     """Content of delayOffset.json: the delivered offsets when the log ended at `log_end`.
 
     The reference writes neither log_end nor checksum; then only the offsets are known.
+    (RocketMQ: DelayOffsetSerializeWrapper.)
     """
 
     log_end: int = -1
@@ -58,7 +59,7 @@ class ScheduleMessageService:
 
     delayOffset.json has each level's next offset; the caller writes it while `dirty` is True.
     recover() finds later deliveries in the log: after a kill the broker neither delivers a message
-    twice nor skips one whose delivery was lost (defect D23).
+    twice nor skips one whose delivery was lost (defect D23). (RocketMQ: ScheduleMessageService.)
     """
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:

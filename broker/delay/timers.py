@@ -31,6 +31,7 @@ class TimerMessageService:
     """Delivers timed messages from queue 0 of the timer topic, in the order of the timer index.
 
     The event loop runs only short rounds; a thread writes the index's files.
+    (RocketMQ: TimerMessageStore of version 5.)
     """
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:

@@ -134,7 +134,7 @@ cdef class FastPath(FrameSink):
         set_id_host(&self.answers, &self.message.store_host)
         self.transactions.set_store_host(host)
 
-    # ---- a chunk, with the GIL -----------------------------------------------------------------
+    # --- a chunk, with the GIL
 
     cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
                          Py_ssize_t available) except -1:
@@ -235,7 +235,7 @@ cdef class FastPath(FrameSink):
         topic = self.topic.name.bytes[:self.topic.name.length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
 
-    # ---- a chunk, without the GIL --------------------------------------------------------------
+    # --- a chunk, without the GIL
 
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         cdef FrameStatus status

@@ -76,6 +76,7 @@ cdef class LaneSends(LaneSink):
 
     `tells_appends`: each chunk with messages is followed by an APPENDED_LETTER. With SYNC_FLUSH
     the lane that has no `leader` listens to the backend for all others.
+    (RocketMQ: SendMessageProcessor.)
     """
 
     def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,

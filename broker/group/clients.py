@@ -9,7 +9,10 @@ CHANNEL_EXPIRED_S = 120
 
 
 class ClientChannel(msgspec.Struct):
-    """A client's name and version, and the connection to reach it by."""
+    """A client's name and version, and the connection to reach it by.
+
+    (RocketMQ: ClientChannelInfo.)
+    """
 
     connection: Connection
     client_id: str

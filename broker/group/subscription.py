@@ -47,7 +47,10 @@ def memory_of(subscription: SubscriptionData) -> int:
 
 
 class MessageFilter(NamedTuple):
-    """A filter of messages by tag code, by properties, or by both; None lets all pass."""
+    """A filter of messages by tag code, by properties, or by both; None lets all pass.
+
+    (RocketMQ: MessageFilter.)
+    """
 
     tag_codes: frozenset[int] | None = None
     records: RecordFilter | None = None

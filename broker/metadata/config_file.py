@@ -49,7 +49,7 @@ class ConfigFile(Generic[C]):
     """Loads and saves a ConfigTable; owned by one event loop.
 
     The first change after a start writes the file, further ones are appended to the journal, and
-    fold() brings them into the file.
+    fold() brings them into the file. (RocketMQ: ConfigManager.)
     """
 
     def __init__(

@@ -108,14 +108,14 @@ class ConsumerFilterData(Body):
 
 
 class FilterDataMapByTopic(Body):
-    """All groups' filters of one topic."""
+    """All groups' filters of one topic (RocketMQ: ConsumerFilterManager.FilterDataMapByTopic)."""
 
     group_filter_data: dict[str, ConsumerFilterData] = msgspec.field(default_factory=dict)
     topic: str = ""
 
 
 class ConsumerFilterWrapper(Body):
-    """Content of consumerFilter.json."""
+    """Content of consumerFilter.json (RocketMQ: ConsumerFilterManager)."""
 
     filter_data_by_topic: dict[str, FilterDataMapByTopic] = msgspec.field(default_factory=dict)
 

@@ -13,7 +13,10 @@ from congreve.engine.state.state_file import DISK, FileSystem
 
 
 class OffsetFile:
-    """Loads and saves a ConsumerOffsetManager; any thread may call append() and replace()."""
+    """Loads and saves a ConsumerOffsetManager; any thread may call append() and replace().
+
+    (RocketMQ: ConfigManager.)
+    """
 
     def __init__(
         self,

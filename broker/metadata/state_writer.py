@@ -190,6 +190,7 @@ class StateWriter(Changes[Body]):
     """Writes the snapshots that `take` returns (a body struct, not edited later) to one file.
 
     `ready` is called on the thread before the file is replaced; False keeps the old one for now.
+    (RocketMQ: ConfigManager.persist.)
     """
 
     def __init__(

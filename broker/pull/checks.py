@@ -12,7 +12,10 @@ from congreve.remoting.transport.connection import Connection
 
 
 class PullChecks:
-    """Checks a pull's header; creates its group where that is allowed."""
+    """Checks a pull's header; creates its group where that is allowed.
+
+    (RocketMQ: PullMessageProcessor.)
+    """
 
     def __init__(
         self, config: BrokerConfig, metadata: Metadata, subscriptions: PullSubscriptions

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from congreve.broker.pull.held_pull import HeldPull
+from congreve.broker.pull.suspended_pull import SuspendedPull
 
 P = TypeVar("P", bound=Hashable)
 
@@ -26,19 +26,19 @@ class DiskWait(Generic[P]):
         self,
         *,
         fetch: Callable[[P, Callable[[], None]], bool],
-        answer: Callable[[HeldPull], None],
-        dismiss: Callable[[HeldPull], None],
+        answer: Callable[[SuspendedPull], None],
+        dismiss: Callable[[SuspendedPull], None],
     ) -> None:
         self._fetch = fetch
         self._answer = answer
         self._dismiss = dismiss
-        self._waiting: dict[P, list[HeldPull]] = {}
+        self._waiting: dict[P, list[SuspendedPull]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def suspend(self, pull: HeldPull, place: P) -> bool:
+    def suspend(self, pull: SuspendedPull, place: P) -> bool:
         """Let the pull wait for a place; False when too many wait or nothing can be fetched."""
         if self._count >= WAITING_MAX:
             return False

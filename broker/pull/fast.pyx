@@ -4,7 +4,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t
 
-from congreve.broker.pull.held_pull cimport HeldPull, answer_found, may_wait
+from congreve.broker.pull.suspended_pull cimport SuspendedPull, answer_found, may_wait
 from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
 from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
@@ -17,7 +17,10 @@ cdef bytes whole(const Frame *frame):
 
 @cython.final
 cdef class PullPath:
-    """Answers ordinary pulls for the fast path; PullMessageProcessor has the rules."""
+    """Answers ordinary pulls for the fast path; PullMessageProcessor has the rules.
+
+    (RocketMQ: PullMessageProcessor.)
+    """
 
     def __init__(self, store, pulls):
         self.pulls = pulls
@@ -62,7 +65,7 @@ cdef class PullPath:
             self.pull.sys_flag & SUSPEND and may_wait(self.gather.status, self.pull.queue_offset)
         ):
             return False
-        held = HeldPull(
+        held = SuspendedPull(
             connection, whole(frame), validated,
             offset=self.pull.queue_offset, max_count=self.pull.max_count,
             serialize_type=frame.serialize_type, opaque=opaque,

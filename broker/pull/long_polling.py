@@ -9,7 +9,7 @@ from itertools import count
 from typing import TypeVar
 
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
-from congreve.broker.pull.held_pull import HeldPull
+from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.transport.connection import Connection
@@ -38,30 +38,30 @@ class LongPolling:
         self,
         *,
         watch: Callable[[ConsumeQueue], int],
-        wake: Callable[[HeldPull], bool],
-        resume: Callable[[HeldPull], None],
-        dismiss: Callable[[HeldPull], None],
+        wake: Callable[[SuspendedPull], bool],
+        resume: Callable[[SuspendedPull], None],
+        dismiss: Callable[[SuspendedPull], None],
     ) -> None:
         self._watch = watch
         self._wake = wake
         self._resume = resume
         self._dismiss = dismiss
-        self._queues: dict[ConsumeQueue, set[HeldPull]] = {}
-        self._connections: dict[Connection, set[HeldPull]] = {}
-        self._by_deadline: list[tuple[float, int, HeldPull]] = []
+        self._queues: dict[ConsumeQueue, set[SuspendedPull]] = {}
+        self._connections: dict[Connection, set[SuspendedPull]] = {}
+        self._by_deadline: list[tuple[float, int, SuspendedPull]] = []
         self._order = count()
         self._live = 0
         self._stopped = False
         self._arrived: set[ConsumeQueue] = set()
-        self._to_look_at: deque[HeldPull] = deque()
+        self._to_look_at: deque[SuspendedPull] = deque()
         self._timer = WakeUpTimer(self._expire)
-        self._unread: dict[Connection, deque[HeldPull]] = {}
+        self._unread: dict[Connection, deque[SuspendedPull]] = {}
         self._readers: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return self._live
 
-    def suspend(self, held: HeldPull, timeout_s: float, end: int) -> bool:
+    def suspend(self, held: SuspendedPull, timeout_s: float, end: int) -> bool:
         """Hold the pull, which saw its queue up to `end`.
 
         Returns False when HELD_MAX pulls wait or the broker stops: answer it now.
@@ -127,7 +127,7 @@ class LongPolling:
         if self._to_look_at:
             asyncio.get_running_loop().call_soon(self._look)
 
-    def _finish(self, held: HeldPull) -> None:
+    def _finish(self, held: SuspendedPull) -> None:
         self._take_out(held)
         connection = held.connection
         if connection.closed:
@@ -156,7 +156,7 @@ class LongPolling:
         finally:
             del self._unread[connection]
 
-    def _take_out(self, held: HeldPull) -> None:
+    def _take_out(self, held: SuspendedPull) -> None:
         if held.done:
             return
         held.done = True
@@ -187,7 +187,7 @@ class LongPolling:
         self._set_timer(loop)
 
 
-def _discard(table: dict[K, set[HeldPull]], key: K, held: HeldPull) -> None:
+def _discard(table: dict[K, set[SuspendedPull]], key: K, held: SuspendedPull) -> None:
     """Remove the pull from its set, and an empty set from the table."""
     waiting = table[key]
     waiting.discard(held)

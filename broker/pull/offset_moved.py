@@ -17,7 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class OffsetMovedEvents:
-    """Stores an event for each pull whose offset is not in its queue, and logs some of them."""
+    """Stores an event for each pull whose offset is not in its queue, and logs some of them.
+
+    (RocketMQ: PullMessageProcessor.generateOffsetMovedEvent.)
+    """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, clock: Clock) -> None:
         self._config = config

@@ -15,12 +15,12 @@ from congreve.broker.metadata.offsets import Commit
 from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath
-from congreve.broker.pull.held_pull import HeldPull, PullWaker
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP
 from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
+from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.engine.clock import Clock
 from congreve.engine.log.watch import watch
@@ -241,7 +241,7 @@ class PullMessageProcessor:
             counter=self._stats.pull_counter(group.group_name, header.topic),
         )
 
-    def _resume(self, held: HeldPull) -> None:
+    def _resume(self, held: SuspendedPull) -> None:
         """Execute a held pull again and answer it with any result."""
         request = RemotingCommand.decode(held.frame)
         try:
@@ -262,7 +262,7 @@ class PullMessageProcessor:
             answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         held.connection.send(answer)
 
-    def _answer_cold(self, held: HeldPull) -> None:
+    def _answer_cold(self, held: SuspendedPull) -> None:
         """Answer a pull whose messages are in memory now, even if its filter matches none."""
         if not self.waker.wake(held):
             self._resume(held)
@@ -281,7 +281,7 @@ class PullMessageProcessor:
         remark = GetStatus.NO_MATCHED_MESSAGE.name
         return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
 
-    def _dismiss(self, held: HeldPull) -> None:
+    def _dismiss(self, held: SuspendedPull) -> None:
         """Answer with an error: clients wait before they retry."""
         request = RemotingCommand.decode(held.frame)
         answer = request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, self.stopping_remark)
@@ -330,7 +330,7 @@ class PullMessageProcessor:
         body = b"".join(found.buffers) if code is ResponseCode.SUCCESS else b""
         return request.reply(code, found.status.name, fields, body)
 
-    def suspend(self, held: HeldPull, timeout_ms: int, end: int) -> bool:
+    def suspend(self, held: SuspendedPull, timeout_ms: int, end: int) -> bool:
         """Hold a pull that saw the queue up to `end` for `timeout_ms`; False when too many wait."""
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
@@ -356,8 +356,8 @@ def _held(
     header: PullMessageRequestHeader,
     connection: Connection,
     validated: ValidatedPull,
-) -> HeldPull:
-    return HeldPull(
+) -> SuspendedPull:
+    return SuspendedPull(
         connection,
         request.encode(),
         validated,

@@ -15,7 +15,10 @@ BROADCASTING = "BROADCASTING"
 
 
 class PullSubscriptions:
-    """Checks the subscription of a pull, and returns the filter for its messages."""
+    """Checks the subscription of a pull, and returns the filter for its messages.
+
+    (RocketMQ: PullMessageProcessor.)
+    """
 
     def __init__(
         self, config: BrokerConfig, consumers: ConsumerManager, filters: ConsumerFilterManager

@@ -4,7 +4,7 @@ from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
 
 
-cdef class HeldPull:
+cdef class SuspendedPull:
     cdef readonly object connection
     """The connection of the pull."""
     cdef readonly bytes frame
@@ -29,8 +29,8 @@ cdef class PullWaker:
     cdef object resume
     cdef object wait_for_disk
     cdef object wait_for_repair
-    cdef bint suspend(self, HeldPull held) except -1
-    cdef bint look(self, HeldPull held) except -1
+    cdef bint suspend(self, SuspendedPull held) except -1
+    cdef bint look(self, SuspendedPull held) except -1
 
 
 # Whether a pull at `offset` that got this status may wait for a message.

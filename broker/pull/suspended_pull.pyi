@@ -7,7 +7,7 @@ from congreve.engine.store import MessageStore
 from congreve.remoting.transport.connection import Connection
 
 @final
-class HeldPull:
+class SuspendedPull:
     def __init__(
         self,
         connection: Connection,
@@ -37,10 +37,10 @@ class PullWaker:
         *,
         validated_pulls: ValidatedPulls,
         store: MessageStore,
-        resume: Callable[[HeldPull], None],
-        wait_for_disk: Callable[[HeldPull, int], bool],
-        wait_for_repair: Callable[[HeldPull, tuple[ConsumeQueue, int]], bool],
+        resume: Callable[[SuspendedPull], None],
+        wait_for_disk: Callable[[SuspendedPull, int], bool],
+        wait_for_repair: Callable[[SuspendedPull, tuple[ConsumeQueue, int]], bool],
     ) -> None: ...
-    def wake(self, held: HeldPull) -> bool: ...
-    def repair(self, held: HeldPull, offset: int) -> bool: ...
+    def wake(self, held: SuspendedPull) -> bool: ...
+    def repair(self, held: SuspendedPull, offset: int) -> bool: ...
     def release_segments(self) -> None: ...

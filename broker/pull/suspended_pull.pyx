@@ -24,7 +24,7 @@ from congreve.remoting.wire.slices cimport Slice
 
 
 @cython.final
-cdef class HeldPull:
+cdef class SuspendedPull:
     """A waiting pull (RocketMQ: PullRequest).
 
     `frame` is the complete request, `validated` the result of its checks. At `deadline`, in seconds
@@ -57,6 +57,7 @@ cdef class PullWaker:
     the validated pull may have another result now, or when its offset is no longer valid.
     `wait_for_disk(held, physical_offset)` and `wait_for_repair(held, (queue, offset))` let a pull
     wait; they return False when it may not wait.
+    (RocketMQ: PullRequestHoldService.notifyMessageArriving.)
     """
 
     def __init__(self, *, ValidatedPulls validated_pulls not None, store, resume, wait_for_disk,
@@ -67,7 +68,7 @@ cdef class PullWaker:
         self.wait_for_disk = wait_for_disk
         self.wait_for_repair = wait_for_repair
 
-    def wake(self, HeldPull held not None):
+    def wake(self, SuspendedPull held not None):
         """Answer the pull; returns False, without an answer, if no message matches yet.
 
         True also when it now waits for the disk, or for the repair of its queue.
@@ -86,7 +87,7 @@ cdef class PullWaker:
         self.resume(held)
         return True
 
-    cdef bint suspend(self, HeldPull held) except -1:
+    cdef bint suspend(self, SuspendedPull held) except -1:
         """Let the pull wait for the disk, once for each offset.
 
         If the kernel has dropped the bytes again by then, the answering code reads them from disk.
@@ -97,14 +98,14 @@ cdef class PullWaker:
         held.offset = self.gather.next_offset
         return self.wait_for_disk(held, held.cold_offset)
 
-    def repair(self, HeldPull held not None, int64_t offset):
+    def repair(self, SuspendedPull held not None, int64_t offset):
         """Let the pull wait for the repair of this queue entry; False when it did before."""
         if held.damaged_offset == offset:
             return False
         held.damaged_offset = offset
         return self.wait_for_repair(held, (held.validated.queue, offset))
 
-    cdef bint look(self, HeldPull held) except -1:
+    cdef bint look(self, SuspendedPull held) except -1:
         """Answer the pull when a message matches; entries that do not match are not read again.
 
         This is one scan: when it ends before the queue does, the client pulls again for the rest.

@@ -57,7 +57,10 @@ def attempts_of(
 
 
 class SendChecks:
-    """Checks a send's header before reading its message; creates topics if that is allowed."""
+    """Checks a send's header before reading its message; creates topics if that is allowed.
+
+    (RocketMQ: AbstractSendMessageProcessor.msgCheck.)
+    """
 
     def __init__(
         self,

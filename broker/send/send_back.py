@@ -27,7 +27,10 @@ FIRST_RETRY_LEVEL = 3
 
 
 class SendBackProcessor:
-    """CONSUMER_SEND_MSG_BACK: stores into the group's retry or dead-letter topic."""
+    """CONSUMER_SEND_MSG_BACK: stores into the group's retry or dead-letter topic.
+
+    (RocketMQ: SendMessageProcessor.asyncConsumerSendMsgBack.)
+    """
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class TransactionCheckService:
 
     The service counts for each half offset how often a producer was asked (D21): a message that is
     too young, or has no connected producer, loses none of its transactionCheckMax checks.
+    (RocketMQ: TransactionalMessageCheckService.)
     """
 
     def __init__(

@@ -114,6 +114,7 @@ cdef class TransactionPath:
     It serves the ordinary case only; SendMessageProcessor and EndTransactionProcessor serve all
     other requests. While `takes_half_messages` is False every half message goes to the Python
     handler, which rejects it; `ends_transactions` does the same for END_TRANSACTION.
+    (RocketMQ: EndTransactionProcessor.)
     """
 
     def __cinit__(self, store, TopicTable topics, HalfWindow window, str cluster):

@@ -29,7 +29,10 @@ class TransactionChecks(Body):
 
 
 class Transactions:
-    """One broker's transactions; `service` stores half messages."""
+    """One broker's transactions; `service` stores half messages.
+
+    (RocketMQ: BrokerController.initialTransaction.)
+    """
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ cdef class HalfWindow:
         memset(self.bits + self.capacity - gone, 0, gone)
         self.origin = self.base & ~<int64_t> 7
 
-    # ---- for Python callers --------------------------------------------------------------------
+    # --- for Python callers
 
     def contains(self, int64_t offset):
         """Whether this offset is settled."""

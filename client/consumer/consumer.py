@@ -43,6 +43,7 @@ class PullConsumer(ClientInstance):
 
     Every method raises RouteNotFoundError when no broker has the topic, BrokerError when the broker
     refuses the request, another ClientError or a RemotingError when the request fails otherwise.
+    (RocketMQ: DefaultMQPullConsumer.)
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class SyncPullConsumer(SyncClient[PullConsumer]):
     """A PullConsumer for programs without an event loop.
 
     ``with SyncPullConsumer("host:9876", group="g") as consumer``; arguments, results and errors are
-    those of PullConsumer.
+    those of PullConsumer. (RocketMQ: DefaultMQPullConsumer.)
     """
 
     def __init__(self, namesrv: str, **settings: Any) -> None:

@@ -63,6 +63,7 @@ class Listening:
 
     Context variables are those of the task that created this object. `hooks` are called around each
     call; calls of `timeout_s` or longer are reported to them as timeouts.
+    (RocketMQ: ConsumeMessageService.)
     """
 
     def __init__(

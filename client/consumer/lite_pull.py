@@ -207,7 +207,7 @@ class SyncLitePullConsumer(SyncClient[LitePullConsumer]):
     """A LitePullConsumer for programs without an event loop.
 
     ``with SyncLitePullConsumer("host:9876", group="g", topics={"T": "*"}) as consumer``; arguments,
-    results and errors are those of LitePullConsumer.
+    results and errors are those of LitePullConsumer. (RocketMQ: DefaultLitePullConsumer.)
     """
 
     def __init__(self, namesrv: str, **settings: Any) -> None:

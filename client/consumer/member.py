@@ -52,7 +52,7 @@ class GroupMember(PullConsumer):
 
     `consume_timestamp_ms` applies to ConsumeFrom.TIMESTAMP, half an hour ago by default.
     `instance_name` gives a broadcasting client the same identity after a restart. `connection`
-    holds ClientInstance's settings: credentials, ssl, namespace.
+    holds ClientInstance's settings: credentials, ssl, namespace. (RocketMQ: RebalanceImpl.)
     """
 
     consume_type = "CONSUME_PASSIVELY"

@@ -262,7 +262,7 @@ class SyncPushConsumer(SyncClient[PushConsumer]):
     """A PushConsumer for programs without an event loop: the listener runs in threads.
 
     ``with SyncPushConsumer("host:9876", group="g", topics={"T": "*"}, listener=work): ...``;
-    arguments and errors are those of PushConsumer.
+    arguments and errors are those of PushConsumer. (RocketMQ: DefaultMQPushConsumer.)
     """
 
     def __init__(self, namesrv: str, **settings: Any) -> None:

@@ -17,7 +17,8 @@ log = Log(__name__)
 
 class QueueLocks:
     """Locks of `client` on the brokers of the queues; a lock lasts a minute unless it is
-    renewed."""
+    renewed. (RocketMQ: RebalanceImpl.lock.)
+    """
 
     def __init__(self, client: PullConsumer) -> None:
         self._client = client

@@ -33,7 +33,8 @@ FIRST_RETRY_LEVEL = 3
 
 class SendBack:
     """Asks the message's broker to deliver it again later; if that fails, sends a copy to the
-    retry topic."""
+    retry topic. (RocketMQ: MQClientAPIImpl.consumerSendMessageBack.)
+    """
 
     def __init__(self, client: PullConsumer, attempts: int) -> None:
         self._client = client

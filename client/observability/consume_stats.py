@@ -14,7 +14,10 @@ SNAPSHOT_S = 5.0
 
 
 class ConsumerMetrics(Protocol):
-    """Receives the events of a consumer; metrics.PrometheusConsumerMetrics implements it."""
+    """Receives the events of a consumer; metrics.PrometheusConsumerMetrics implements it.
+
+    (RocketMQ: ConsumerStatsManager.)
+    """
 
     def pulled(self, topic: str, messages: int, seconds: float) -> None:
         """A pull of a topic was answered after `seconds`."""
@@ -35,7 +38,10 @@ class Totals(msgspec.Struct):
 
 
 class TopicStats:
-    """Totals of one topic and their growth in the last minute. `clock` returns seconds."""
+    """Totals of one topic and their growth in the last minute. `clock` returns seconds.
+
+    (RocketMQ: ConsumeStatus.)
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.totals = Totals()
@@ -68,7 +74,10 @@ class TopicStats:
 
 
 class ConsumeStats:
-    """Statistics of all topics; each event is passed on to `metrics`."""
+    """Statistics of all topics; each event is passed on to `metrics`.
+
+    (RocketMQ: ConsumerStatsManager.)
+    """
 
     def __init__(self, metrics: ConsumerMetrics | None = None) -> None:
         self.topics: dict[str, TopicStats] = {}

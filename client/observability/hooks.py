@@ -46,7 +46,7 @@ class SendHook:
     """Base class of send hooks; override what you need. Methods run in the event loop and must not
     block.
 
-    An exception of a hook ends the send, so that a hook can forbid it.
+    An exception of a hook ends the send, so that a hook can forbid it. (RocketMQ: SendMessageHook.)
     """
 
     def prepare(self, message: Message) -> Message:
@@ -102,6 +102,7 @@ class ConsumeHook:
     the event loop for ``async def``, in its thread for ``def``.
 
     An exception of before_consume() counts as the listener's failure.
+    (RocketMQ: ConsumeMessageHook.)
     """
 
     def before_consume(self, context: ConsumeContext) -> None:

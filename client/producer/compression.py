@@ -24,7 +24,8 @@ _STEP = 1024 * 1024
 
 class CompressionType(IntEnum):
     """The compressor of a body. LZ4 and ZSTD need the extras ``congreve[lz4]`` and
-    ``congreve[zstd]``."""
+    ``congreve[zstd]``. (RocketMQ: CompressionType.)
+    """
 
     LZ4 = 1
     ZSTD = 2

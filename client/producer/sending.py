@@ -143,7 +143,7 @@ class Sender:
         context.oneway = True
         for hook in self._hooks:
             hook.before_send(context)
-        await self._remoting.tell(address, self._request(outgoing, chosen), deadline)
+        await self._remoting.oneway_by(address, self._request(outgoing, chosen), deadline)
         for hook in self._hooks:
             hook.after_send(context)
 

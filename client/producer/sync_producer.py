@@ -23,7 +23,7 @@ class SyncProducer(SyncClient[Producer]):
     """A Producer for programs without an event loop.
 
     ``with SyncProducer("host:9876", group="g") as producer``; arguments, options and errors are
-    those of Producer. Any thread may send.
+    those of Producer. Any thread may send. (RocketMQ: DefaultMQProducer.)
     """
 
     def __init__(self, namesrv: str, **settings: Any) -> None:
@@ -100,6 +100,7 @@ class SyncTransactionProducer(SyncProducer):
     """A TransactionProducer for programs without an event loop.
 
     `check` and the local work run in threads, `check` for one question at a time.
+    (RocketMQ: TransactionMQProducer.)
     """
 
     def __init__(self, namesrv: str, *, check: SyncCheck, **settings: Any) -> None:

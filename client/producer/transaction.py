@@ -126,7 +126,7 @@ class TransactionProducer(Producer):
         )
         try:
             address = self.routes.address(sent.queue.broker_name)
-            await self.tell(address, RequestCode.END_TRANSACTION, header.fields())
+            await self.oneway(address, RequestCode.END_TRANSACTION, header.fields())
         except CongreveError as error:
             log.warning("transaction outcome not reported", message_id=sent.message_id, error=error)
             return

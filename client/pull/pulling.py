@@ -67,7 +67,10 @@ class PullRequest(msgspec.Struct, kw_only=True):
 
 
 class Pulled(msgspec.Struct, kw_only=True):
-    """The answer to a pull; the next one continues at `next_offset`, whatever `status` is."""
+    """The answer to a pull; the next one continues at `next_offset`, whatever `status` is.
+
+    (RocketMQ: PullResult.)
+    """
 
     status: PullStatus
     next_offset: int

@@ -55,6 +55,7 @@ cdef class PulledRecords:
 
     With `tags`, messages with other tags are left out: brokers compare hashes only. Messages show
     topics without the `namespace`. Raises RecordError when a record is damaged.
+    (RocketMQ: MessageDecoder.decodes.)
     """
 
     cdef readonly bytes body

@@ -141,7 +141,7 @@ class ClientInstance:
             raise BrokerError(answer.code, answer.remark, address)
         return answer
 
-    async def tell(
+    async def oneway(
         self, address: str, code: int, fields: Mapping[str, str], body: bytes = b""
     ) -> None:
         """Send a one-way request. Raises RemotingError when it cannot be written."""

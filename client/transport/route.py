@@ -35,7 +35,10 @@ _NO_BROKER: Mapping[int, str] = {}
 
 
 class NameServers:
-    """The configured name servers; requests go to one until it fails, then to the next."""
+    """The configured name servers; requests go to one until it fails, then to the next.
+
+    (RocketMQ: MQClientAPIImpl.)
+    """
 
     def __init__(self, addresses: str, remoting: RemotingClient, *, timeout_s: float) -> None:
         self.addresses = [part.strip() for part in addresses.split(";") if part.strip()]
@@ -96,7 +99,7 @@ class TopicRoute(msgspec.Struct, frozen=True):
 class RouteCache:
     """Routes of all requested topics; call `refresh` every REFRESH_S seconds.
 
-    Methods that are not coroutines may be called from any thread.
+    Methods that are not coroutines may be called from any thread. (RocketMQ: MQClientInstance.)
     """
 
     def __init__(self, name_servers: NameServers) -> None:

@@ -199,7 +199,7 @@ cdef class KeyIndex(IndexFiles):
                     self.health.works(PART)
                 return
             except (BackendError, OSError, MemoryError) as error:
-                self.health.lacks(PART, str(error) or "out of memory")
+                self.health.note_shortage(PART, str(error) or "out of memory")
                 if may_have_lost(error):
                     logger.error("the index stops, queries will miss new messages: %s", error)
                     return

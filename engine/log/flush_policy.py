@@ -37,6 +37,7 @@ class FlushTimer:
     """The thread of ASYNC_FLUSH; with SYNC_FLUSH, each append requests a flush instead.
 
     It checks every flushIntervalCommitLog ms; with flushCommitLogTimed=false at each wake(), too.
+    (RocketMQ: CommitLog.FlushRealTimeService.)
     """
 
     def __init__(

@@ -49,7 +49,10 @@ cdef bint is_unchecked(ConsumeQueue queue, int64_t file_number) except -1:
 
 @cython.final
 cdef class TagFilter:
-    """A set of tag hashes (signed 32 bits); entries with one of them pass."""
+    """A set of tag hashes (signed 32 bits); entries with one of them pass.
+
+    (RocketMQ: ExpressionMessageFilter.)
+    """
 
     def __cinit__(self, codes):
         cdef Py_ssize_t i
@@ -95,7 +98,10 @@ cdef class Limits:
 
 @cython.final
 cdef class Gather:
-    """One read of a queue and its result, for compiled callers (gather.pxd)."""
+    """One read of a queue and its result, for compiled callers (gather.pxd).
+
+    (RocketMQ: GetMessageResult.)
+    """
 
     def __cinit__(self, CommitLog log, Limits limits, *, bint memory_only=False):
         self.log = log

@@ -16,7 +16,10 @@ from congreve.engine.format import CONSUME_QUEUE_ENTRY
 
 
 cdef class QueueEntries:
-    """The reads of a ConsumeQueue: by offset, by the log's offset, by time; for any thread."""
+    """The reads of a ConsumeQueue: by offset, by the log's offset, by time; for any thread.
+
+    (RocketMQ: ConsumeQueue.)
+    """
 
     def __init__(self, str folder, str topic, int32_t queue_id, int64_t file_size,
                  MappingCache cache=None):

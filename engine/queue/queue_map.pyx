@@ -34,7 +34,10 @@ def is_delayed(bytes topic):
 
 @cython.final
 cdef class QueueMap:
-    """A map from (topic, queue id) to queue for compiled code (queue_map.pxd)."""
+    """A map from (topic, queue id) to queue for compiled code (queue_map.pxd).
+
+    (RocketMQ: DefaultMessageStore.findConsumeQueue.)
+    """
 
     def __cinit__(self):
         self.queues = []

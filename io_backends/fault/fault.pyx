@@ -39,11 +39,13 @@ cdef class FaultBackend(Backend):
 
     @property
     def name(self):
+        """The name of the wrapped backend."""
         return self.inner.name
 
     # --- segments
 
     def create(self, str path, int64_t base_offset, int64_t size):
+        """Create a segment of the wrapped backend. Raises BackendError where the plan says so."""
         error = self.plan.creates.get(self.creates, 0)
         self.creates += 1
         if error:
@@ -52,20 +54,24 @@ cdef class FaultBackend(Backend):
         return self.inner.create(path, base_offset, size)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        """Open a segment of the wrapped backend. Raises BackendError."""
         self.note("open_segment", path, size)
         return self.inner.open(path, base_offset, size, written)
 
     def rename(self, Segment segment, str path, int64_t base_offset):
+        """Move a segment of the wrapped backend. Raises BackendError."""
         self.note("rename_segment", path, 0)
         self.inner.rename(segment, path, base_offset)
 
     def attach(self, Segment segment):
+        """Make both backends responsible for `segment`."""
         self.attached.append(segment)
         self.inner.attach(segment)
 
     # --- life
 
     def start(self, int64_t durable_offset):
+        """Start the wrapped backend and the thread that injects faults. Raises BackendError."""
         if self.thread is not None:
             raise BackendError("the backend has already been started: create a new one")
         self.inner.start(durable_offset)
@@ -76,6 +82,7 @@ cdef class FaultBackend(Backend):
         self.thread.start()
 
     def stop(self):
+        """Make appended bytes durable where no fault prevents it, and stop both; idempotent."""
         cdef Segment last
         if self.thread is None or self.stopping:
             return

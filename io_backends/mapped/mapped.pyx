@@ -54,19 +54,24 @@ cdef class MappedSegment(Segment):
 
     @property
     def is_sent_from(self):
+        """Whether descriptor() opened the file: sockets may still hold its pages."""
         return self.file >= 0
 
     def zero_tail(self):
+        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
     def forget_pages(self, int64_t end):
+        """Remove the pages of [0, end) from this process's memory; the page cache keeps them."""
         self.mapping.forget_pages(end)
 
     def flush(self):
+        """Sync [0, written) of the mapping before returning. Raises SyncError."""
         self.mapping.flush(0, self.written)
 
     def write_zeros(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
         self.mapping.prewrite(start, end)
 
 
@@ -102,6 +107,10 @@ cdef class MmapBackend(Backend):
         pthread_cond_destroy(&self.approach)
 
     def create(self, str path, int64_t base_offset, int64_t size):
+        """Create and map a zeroed file with reserved blocks, its first pages in memory.
+
+        Raises BackendError, and then leaves no file.
+        """
         cdef Mapping mapping = Mapping(path, size, create=True)
         cdef int64_t at_once = min(self.prefault, size)
         try:
@@ -118,11 +127,13 @@ cdef class MmapBackend(Backend):
         return MappedSegment(mapping, base_offset, 0)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
         if not 0 <= written <= size:
             raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
         return MappedSegment(Mapping(path, size), base_offset, written)
 
     def attach(self, Segment segment):
+        """Sync `segment` from now on, behind the segments that were attached before."""
         cdef Extent *extent = <Extent *> malloc(sizeof(Extent))
         cdef Extent *old
         cdef Extent **at = &self.first
@@ -147,6 +158,10 @@ cdef class MmapBackend(Backend):
         del self.attached[:forgotten]
 
     def start(self, int64_t durable_offset):
+        """Start the flush thread, and with `prefault` the one that populates pages.
+
+        Raises BackendError if it has been started before.
+        """
         if self.threads:
             raise BackendError("the backend has already been started: create a new one")
         pthread_mutex_lock(&self.lock)
@@ -264,6 +279,7 @@ cdef class MmapBackend(Backend):
             self.forgotten = begin + length
 
     def stop(self):
+        """Sync all appended bytes, then end the threads; idempotent."""
         cdef Segment last
         if not self.threads or self.stopping:
             return

@@ -50,16 +50,20 @@ cdef class UringSegment(Segment):
         return upto <= self.ready
 
     def zero_tail(self):
+        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
     def forget_pages(self, int64_t end):
+        """Remove the pages of [0, end) from this process's memory; the window stays."""
         self.mapping.forget_pages(end)
 
     def flush(self):
+        """Sync [0, written) of the mapped file before returning. Raises SyncError."""
         self.mapping.flush(0, self.written)
 
     def write_zeros(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) of the file with O_DIRECT, and sync. Raises BackendError."""
         self.backend.zeros.fill(self.path, start, end)
 
 
@@ -90,6 +94,10 @@ cdef class UringBackend(Backend):
     # --- segments
 
     def create(self, str path, int64_t base_offset, int64_t size):
+        """Create and map a zeroed file with reserved blocks.
+
+        Raises BackendError, also for a size that is no multiple of 4096, and then leaves no file.
+        """
         cdef Mapping mapping
         self.check_size(path, size)
         mapping = Mapping(path, size, create=True)
@@ -105,6 +113,7 @@ cdef class UringBackend(Backend):
         return UringSegment(mapping, self, base_offset, 0)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
+        """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
         self.check_size(path, size)
         if not 0 <= written <= size:
             raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
@@ -119,6 +128,7 @@ cdef class UringBackend(Backend):
             )
 
     def attach(self, Segment segment):
+        """Write `segment` from now on; it opens the file for O_DIRECT. Raises BackendError."""
         cdef Extent *extent
         if not self.running:
             self.attached.append(segment)
@@ -249,6 +259,10 @@ cdef class UringBackend(Backend):
 
     @property
     def durable_offset(self):
+        """Every byte below this physical offset survives a power cut.
+
+        Reading it takes completed writes and submits waiting ones.
+        """
         pthread_mutex_lock(&self.lock)
         self.advance()
         pthread_mutex_unlock(&self.lock)
@@ -268,6 +282,7 @@ cdef class UringBackend(Backend):
         return found
 
     def start(self, int64_t durable_offset):
+        """Sync the attached segments, and show the window in the last one. Raises BackendError."""
         cdef Segment segment
         cdef UringSegment last
         if self.running:
@@ -289,6 +304,7 @@ cdef class UringBackend(Backend):
             self.zeros.start_behind(self, last)
 
     def wait_durable(self, int64_t upto, double timeout_s):
+        """Request `upto` and block: True once it is durable, False after a failure or timeout."""
         cdef bint going = True
         cdef double deadline = time.monotonic() + timeout_s
         self.request_durable(upto)
@@ -304,6 +320,7 @@ cdef class UringBackend(Backend):
             self.ring.await_completion(WAIT_MS)
 
     def stop(self):
+        """Write all appended bytes, wait for the writes and for the zeros; idempotent."""
         cdef Segment last
         if not self.running:
             return

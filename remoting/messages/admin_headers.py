@@ -205,7 +205,7 @@ class RegisterBrokerResponseHeader(Header):
 
 
 class UnregisterBrokerRequestHeader(Header):
-    """UNREGISTER_BROKER."""
+    """UNREGISTER_BROKER (RocketMQ: UnRegisterBrokerRequestHeader)."""
 
     broker_name: str
     broker_addr: str

@@ -16,7 +16,10 @@ MAX_DEPTH = 64
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
-    """One queue of a topic on a broker; bodies have it as a value and as a key."""
+    """One queue of a topic on a broker; bodies have it as a value and as a key.
+
+    (RocketMQ: MessageQueue.)
+    """
 
     topic: str
     broker_name: str

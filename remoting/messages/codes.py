@@ -139,7 +139,10 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """The sender's language: a name in a JSON header, a number in a binary one."""
+    """The sender's language: a name in a JSON header, a number in a binary one.
+
+    (RocketMQ: LanguageCode.)
+    """
 
     JAVA = 0
     CPP = 1
@@ -157,14 +160,14 @@ class LanguageCode(IntEnum):
 
 
 class SerializeType(IntEnum):
-    """How a header is written; the third byte group of a frame."""
+    """How a header is written; the third byte group of a frame (RocketMQ: SerializeType)."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class CommandFlag(IntFlag):
-    """Bits of a header's flag."""
+    """Bits of a header's flag (RocketMQ: RemotingCommand.flag)."""
 
     RESPONSE = 1
     ONEWAY = 2

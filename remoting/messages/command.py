@@ -25,7 +25,10 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class RemotingCommand(msgspec.Struct, kw_only=True):
-    """A frame's contents: `ext_fields` is all text, `opaque` pairs an answer with its request."""
+    """A frame's contents: `ext_fields` is all text, `opaque` pairs an answer with its request.
+
+    (RocketMQ: RemotingCommand.)
+    """
 
     code: int
     language: LanguageCode = LanguageCode.JAVA

@@ -276,7 +276,11 @@ class UpdateConsumerOffsetRequestHeader(Header):
 
 
 class QueueRequestHeader(Header):
-    """GET_MAX_OFFSET, GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME."""
+    """GET_MAX_OFFSET, GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME.
+
+    (RocketMQ: GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader.)
+    """
 
     topic: str
     queue_id: Int32
@@ -291,13 +295,19 @@ class SearchOffsetRequestHeader(Header):
 
 
 class OffsetResponseHeader(Header):
-    """Answer to QUERY_CONSUMER_OFFSET, GET_MAX_, GET_MIN_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP."""
+    """Answer to QUERY_CONSUMER_OFFSET, GET_MAX_, GET_MIN_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP.
+
+    (RocketMQ: QueryConsumerOffsetResponseHeader and three others of one field.)
+    """
 
     offset: Int64
 
 
 class TimestampResponseHeader(Header):
-    """Answer to GET_EARLIEST_MSG_STORETIME; milliseconds, -1 for an empty queue."""
+    """Answer to GET_EARLIEST_MSG_STORETIME; milliseconds, -1 for an empty queue.
+
+    (RocketMQ: GetEarliestMsgStoretimeResponseHeader.)
+    """
 
     timestamp: Int64
 

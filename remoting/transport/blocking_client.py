@@ -33,7 +33,7 @@ class BlockingClient:
 
     It does not answer requests of the peers. It calls `before_request` with each request before
     sending. The methods are coroutines that never wait for a loop, so that they can replace those
-    of RemotingClient; any thread may run them.
+    of RemotingClient; any thread may run them. (RocketMQ: NettyRemotingClient.)
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BlockingClient:
         command.flag = 0
         return self._exchange(address, command, deadline, _Connection.call)
 
-    async def tell(self, address: str, command: RemotingCommand, deadline: float) -> None:
+    async def oneway_by(self, address: str, command: RemotingCommand, deadline: float) -> None:
         """Send ``host:port`` a request without an answer. Raises the same as call()."""
         command.flag = int(CommandFlag.ONEWAY)
         self._exchange(address, command, deadline, _Connection.send)

@@ -20,6 +20,7 @@ class RemotingClient:
     `handlers` serve requests of servers, ``{code: handler}``. All coroutines belong to one event
     loop. `timeout_s` limits the wait for an answer, `connect_timeout_s` that for a connection; with
     `ssl` all connections are encrypted. It calls `before_request` with each request before sending.
+    (RocketMQ: NettyRemotingClient.)
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class RemotingClient:
         connection = self._ready(address) or await self._writable(address, deadline)
         return await connection.call(command, deadline)
 
-    async def tell(self, address: str, command: RemotingCommand, deadline: float) -> None:
+    async def oneway_by(self, address: str, command: RemotingCommand, deadline: float) -> None:
         """oneway() with a deadline, in the loop's time, for the connection."""
         connection = self._ready(address) or await self._writable(address, deadline)
         connection.oneway(command)

@@ -25,7 +25,7 @@ Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
 class Dispatcher:
     """Finds a request's handler and sends its answer; connections share it.
 
-    A handler's error becomes the answer, and is logged.
+    A handler's error becomes the answer, and is logged. (RocketMQ: NettyRemotingAbstract.)
     """
 
     def __init__(self, handlers: Mapping[int, Handler], peer_log: PeerLog) -> None:

@@ -41,6 +41,7 @@ cdef class CommandSink(FrameSink):
 cdef class FrameReader:
     """The reading half of a connection: the read callbacks of asyncio.BufferedProtocol, and the
     stash of an incomplete frame. A connection adds `on_frame`, `on_unframeable` and `rest`.
+    (RocketMQ: NettyDecoder.)
     """
 
     def __init__(self, FrameSink sink not None, read_buffer, poll=None):

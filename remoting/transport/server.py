@@ -30,7 +30,7 @@ IDLE_SCANS = 8
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one server."""
+    """Limits of one server (RocketMQ: NettyServerConfig)."""
 
     idle_timeout_s: float = 120.0
     backlog: int = 1024
@@ -51,6 +51,7 @@ class RemotingServer:
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
     connections in a thread of its own, and the loop gets the frames that the sink does not take;
     `lane_letter(protocol, kind, data, number)` gets the sinks' own letters. TLS needs the loop.
+    (RocketMQ: NettyRemotingServer.)
     """
 
     def __init__(

@@ -178,6 +178,7 @@ cdef class HeaderDecoder:
     """Decodes the headers of frames in compiled code, and remembers the layout of the last ones.
 
     Each method takes one whole frame and returns None where Python must decode it.
+    (RocketMQ: RemotingCommand.headerDecode.)
     """
 
     def __cinit__(self):

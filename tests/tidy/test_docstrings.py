@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,16 @@ PACKAGES = (
     "congreve.remoting",
     "congreve.spark",
 )
+
+COUNTERPARTS = ("broker", "client", "engine", "namesrv", "remoting")
+"""Packages whose classes name their RocketMQ counterparts."""
+SAME_NAMES = frozenset(
+    f"congreve.remoting.messages.{name}"
+    for name in ("admin_bodies", "admin_headers", "bodies", "headers")
+)
+"""Modules whose own docstring says that each class follows the RocketMQ class of its name."""
+WITHOUT_COUNTERPART = Path(__file__).with_name("no_counterpart.txt")
+"""A line for each class without one; exceptions have none and are not in it."""
 
 
 def modules(package: str) -> list[str]:
@@ -79,8 +90,17 @@ def is_described(member: object) -> bool:
     return callable(member) or inspect.isdatadescriptor(member)
 
 
+def is_compiled(cls: type) -> bool:
+    return not (sys.modules[cls.__module__].__file__ or "").endswith(".py")
+
+
 def documented(cls: type, name: str) -> bool:
-    """Whether the member, or the one that it overrides, has a docstring."""
+    """Whether the member has a docstring, or, in Python code, the one that it overrides.
+
+    help() finds the text of an overridden method for Python functions alone.
+    """
+    if is_compiled(cls):
+        return bool(getattr(vars(cls)[name], "__doc__", None))
     found = (vars(base).get(name) for base in cls.__mro__)
     return any(inspect.getdoc(member) for member in found if member is not None)
 
@@ -98,6 +118,34 @@ def test_every_public_name_has_a_docstring(package: str) -> None:
             continue
         wrong += undocumented(module)
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_class_names_its_counterpart_or_is_known_to_have_none() -> None:
+    known = set(WITHOUT_COUNTERPART.read_text().split())
+    silent = {
+        f"{cls.__module__.removeprefix('congreve.')}.{cls.__name__}"
+        for folder in COUNTERPARTS
+        for cls in classes(f"congreve.{folder}")
+        if "RocketMQ" not in (cls.__doc__ or "")
+    }
+    assert not silent - known, "name the counterpart, or add a line to no_counterpart.txt"
+    assert not known - silent, "take these lines out of no_counterpart.txt"
+
+
+def classes(package: str) -> Iterator[type]:
+    for name in modules(package):
+        module = importlib.import_module(name)
+        if name in SAME_NAMES:
+            assert "RocketMQ class of its" in (module.__doc__ or "")
+            continue
+        for label, value in vars(module).items():
+            if (
+                inspect.isclass(value)
+                and value.__module__ == name
+                and not label.startswith("_")
+                and not issubclass(value, BaseException)
+            ):
+                yield value
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -25,6 +25,8 @@ COLUMNS = 100
 MAY_PRINT = ("console", "bench", "examples", "tests")
 
 COMPILED_FUNCTION = re.compile(r"( *)(?:def|cpdef|cdef)\b(?! class\b)[^=(]*?(\w+)\(")
+SECTION = re.compile(r"\s*(?:#|//|/\*)\s*(?:[-=*~#]{2,}|\w.*[-=*~#]{3,}$)")
+SECTION_STYLE = re.compile(r"\s*(?:#|//|/\*) --- [a-z_].*[^-\s*](?:(?: ---)? \*/)?$")
 MACHINE_PATH = re.compile(r"(?<![\w/.])/(?:work|home|root|Users)/\w")
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!X)")
 
@@ -121,6 +123,33 @@ def test_lines_fit_the_screen() -> None:
         if len(line) > COLUMNS
     ]
     assert not wrong, wrong
+
+
+def wrong_sections(text: str) -> list[tuple[int, str]]:
+    """The section comments of another style than CONTRIBUTING.md says, with their lines."""
+    return [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), 1)
+        if SECTION.match(line) and not SECTION_STYLE.match(line)
+    ]
+
+
+def test_section_comments_have_one_style() -> None:
+    wrong = [
+        named(path, number)
+        for path in files(SOURCES)
+        if path != Path(__file__)
+        for number, _ in wrong_sections(path.read_text())
+    ]
+    assert not wrong, wrong
+
+
+def test_section_comments_of_another_style_are_found() -> None:
+    assert not wrong_sections(
+        "# --- life\n    # --- the end\n# a comment, with -- in it\nx = 1 # -"
+    )
+    for line in ("# ---- life -----", "# ---------", "# === life", "# Life ------", "# --- Life"):
+        assert wrong_sections(line), line
 
 
 def test_every_compiled_module_says_what_python_sees() -> None:

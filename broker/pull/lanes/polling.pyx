@@ -54,7 +54,10 @@ cdef void free_pull(WaitingPull *pull) noexcept nogil:
 
 @cython.final
 cdef class LanePolling:
-    """The waiting pulls of one lane, by queue, by due time and by connection."""
+    """The waiting pulls of one lane, by queue, by due time and by connection.
+
+    (RocketMQ: PullRequestHoldService.)
+    """
 
     def __dealloc__(self):
         cdef WaitingPull *pull

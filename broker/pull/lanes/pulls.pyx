@@ -8,7 +8,7 @@ cimport cython
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from congreve.broker.pull.held_pull cimport may_wait, put_found_head
+from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
 from congreve.broker.pull.validated_pull cimport (
     COMMIT_OFFSET,
@@ -56,6 +56,7 @@ cdef class LanePulls:
 
     `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). The loop
     gets pulls that it is to answer now, with any result, as letters of kind `ended_kind`.
+    (RocketMQ: PullMessageProcessor.)
     """
 
     def __init__(self, store, ValidatedPulls validated_pulls not None, *, uint64_t watcher,

@@ -60,7 +60,7 @@ def groups(config, clock) -> SubscriptionGroupManager:
     return SubscriptionGroupManager(config, clock)
 
 
-# ---- files -------------------------------------------------------------------------------------
+# --- files
 
 
 @pytest.mark.parametrize("name", MANAGERS)
@@ -88,7 +88,7 @@ def test_quoted_keys_are_read_too():
     assert offsets.queues("G", "T") == {0: 5, 1: 6}
 
 
-# ---- topics ------------------------------------------------------------------------------------
+# --- topics
 
 
 def test_built_in_topics_are_those_of_the_reference(topics):
@@ -183,7 +183,7 @@ def test_topics_with_rules_of_their_own_may_not(topics, topic):
     assert not topics.takes_ordinary_sends(topics.create_internal(topic, 1))
 
 
-# ---- groups ------------------------------------------------------------------------------------
+# --- groups
 
 
 def test_a_group_is_made_on_first_sight_only_where_allowed(groups, config):
@@ -199,7 +199,7 @@ def test_a_group_with_an_impossible_name_is_not_made(groups, name):
     assert groups.find(name) is None
 
 
-# ---- offsets -----------------------------------------------------------------------------------
+# --- offsets
 
 
 def test_the_last_offset_wins_and_none_is_minus_one():
@@ -225,7 +225,7 @@ def test_offsets_know_groups_and_topics():
     assert offsets.table == {"U@K": {0: 1}}
 
 
-# ---- locks -------------------------------------------------------------------------------------
+# --- locks
 
 
 def queue(queue_id: int) -> MessageQueue:
@@ -283,7 +283,7 @@ def test_only_the_holder_can_unlock(seconds):
     assert locks.lock("G", [queue(0)], "c2") == [queue(0)]
 
 
-# ---- members -----------------------------------------------------------------------------------
+# --- members
 
 
 def client(connection, name: str = "c1") -> ClientChannel:

@@ -7,8 +7,8 @@ import pytest
 import uvloop
 
 from congreve.broker.pull import long_polling as hold_module
-from congreve.broker.pull.held_pull import HeldPull
 from congreve.broker.pull.long_polling import LongPolling
+from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.broker.pull.validated_pull import PullCounter, ValidatedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
@@ -20,10 +20,10 @@ class Watch:
     """Records what a pull processor would do; `resumed` are the answered pulls."""
 
     def __init__(self) -> None:
-        self.matching: set[HeldPull] = set()
-        self.looked: list[HeldPull] = []
-        self.resumed: list[HeldPull] = []
-        self.dismissed: list[HeldPull] = []
+        self.matching: set[SuspendedPull] = set()
+        self.looked: list[SuspendedPull] = []
+        self.resumed: list[SuspendedPull] = []
+        self.dismissed: list[SuspendedPull] = []
         self.watched: set[ConsumeQueue] = set()
         self.long_polling = LongPolling(
             watch=self._watch,
@@ -36,7 +36,7 @@ class Watch:
         self.watched.add(queue)
         return queue.max
 
-    def _wake(self, held: HeldPull) -> bool:
+    def _wake(self, held: SuspendedPull) -> bool:
         self.looked.append(held)
         if held in self.matching:
             self.resumed.append(held)
@@ -71,9 +71,9 @@ def validated(queue) -> ValidatedPull:
     )
 
 
-def pull(connection, queue) -> HeldPull:
+def pull(connection, queue) -> SuspendedPull:
     numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": 1}
-    return HeldPull(connection, b"a frame", validated(queue), **numbers)
+    return SuspendedPull(connection, b"a frame", validated(queue), **numbers)
 
 
 async def test_a_message_wakes_only_the_pulls_of_its_queue(
@@ -247,7 +247,7 @@ async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue)
         checked = validated(queue)
         for number in range(10_000):
             numbers = {"offset": 0, "max_count": 32, "serialize_type": 0, "opaque": number}
-            held = HeldPull(connection, bytes(bytearray(frame)), checked, **numbers)
+            held = SuspendedPull(connection, bytes(bytearray(frame)), checked, **numbers)
             watch.long_polling.suspend(held, 3_600, 0)
         used, _ = tracemalloc.get_traced_memory()
     finally:

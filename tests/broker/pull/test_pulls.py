@@ -105,7 +105,7 @@ def test_a_pull_does_not_commit_a_negative_offset(bench):
     assert bench.offsets.query("G", "T", 0) == 1
 
 
-# ---- long polling ------------------------------------------------------------------------------
+# --- long polling
 
 
 async def test_a_held_pull_is_answered_by_the_next_message(bench, connection, turn):

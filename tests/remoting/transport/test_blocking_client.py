@@ -180,7 +180,8 @@ def test_no_answer_is_waited_for_to_a_oneway() -> None:
     came: list[RemotingCommand] = []
     there = threading.Event()
     with server(keep) as (address, _):
-        assert result(client.tell(address, RemotingCommand(code=310), time.monotonic() + 5)) is None
+        request = RemotingCommand(code=310)
+        assert result(client.oneway_by(address, request, time.monotonic() + 5)) is None
         assert there.wait(5)
     assert came[0].is_oneway
     assert came[0].ext_fields == {"signed": "yes"}
