@@ -28,6 +28,7 @@ cdef enum Stop:
     STOP_QUEUE_ROOM     # the queue needs its next file
     STOP_SEGMENT        # the log needs its next segment
     STOP_NOTIFY         # this frame is served, and the list of arrivals is full
+    STOP_PIECE          # others may append now
 
 cdef enum:
     UNKNOWN_CODE = -1   # of a frame whose header cannot be read here
@@ -78,6 +79,8 @@ cdef class FastPath(FrameSink):
     """Bytes of the records appended here."""
     cdef readonly int64_t put_batches
     """Batches appended here."""
+    cdef readonly int64_t holds
+    """How often the append lock was held here, each time for some 64 KiB of requests at most."""
 
     cdef inline void begin_chunk(self) noexcept nogil:
         self.at = self.appended_end = 0

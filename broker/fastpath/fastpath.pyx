@@ -3,8 +3,8 @@
 `FastPath` takes the frames of a connection's chunk. `run()` decodes, appends and answers ordinary
 sends without the GIL and without a Python object for each. `broker/pull/fast` answers pulls from
 the consume queue or lets them wait, `broker/transaction/fast` stores and ends half messages,
-`broker/delay/fast` parks delayed messages. Every other frame (another code, a topic to create, an
-exceeded limit) goes to the Python handlers, which have all rules, including those of this module.
+`broker/delay/fast` parks delayed messages. Every other frame goes to the Python handlers, which
+have all rules, including those of this module.
 """
 
 cimport cython
@@ -67,7 +67,7 @@ from congreve.remoting.wire.frame cimport (
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 from congreve.remoting.wire.fast_headers cimport is_send
 from congreve.remoting.transport.frame_reader cimport FrameReader
-from congreve.remoting.wire.slices cimport Slice
+from congreve.remoting.wire.slices cimport slice_of
 
 from congreve.errors import CongreveError
 from congreve.remoting.errors import FrameError
@@ -77,13 +77,7 @@ cdef enum:
     END_TRANSACTION = 37
     LITE_PULL_MESSAGE = 361
     STEPS_A_TURN = 16               # requests for handlers and new files in one chunk
-
-
-cdef Slice slice_of(bytes text) noexcept:
-    cdef Slice found
-    found.data = text
-    found.length = <int32_t> len(text)
-    return found
+    PIECE = 64 * 1024               # bytes of requests that are served under one hold of the lock
 
 
 @cython.final
@@ -126,10 +120,7 @@ cdef class FastPath(FrameSink):
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
-        """Set the broker's address in records and message ids.
-
-        `host` has 4 or 16 address bytes, then the port as i32.
-        """
+        """Set the broker's address in records and ids: 4 or 16 bytes, then the port as i32."""
         unpack_host(&self.message.store_host, host)
         set_id_host(&self.answers, &self.message.store_host)
         self.transactions.set_store_host(host)
@@ -148,6 +139,8 @@ cdef class FastPath(FrameSink):
                 self.log.lock.take()
                 stop = self.run(data, available)
                 self.log.lock.drop()
+                if stop == STOP_PIECE:
+                    self.log.lock.let_others_in()
             if stop == STOP_DONE:
                 break
             if stop == STOP_UNFRAMEABLE:
@@ -155,7 +148,7 @@ cdef class FastPath(FrameSink):
                 begin = bytes(data[self.at:self.at + 8])
                 raise FrameError(f"{connection.peer}: these bytes are not a frame: {begin!r}")
             self.resume(stop, connection)
-            if stop != STOP_PULL and stop != STOP_OUT and stop != STOP_NOTIFY:
+            if stop not in (STOP_PULL, STOP_OUT, STOP_NOTIFY, STOP_PIECE):
                 steps += 1
                 if steps == STEPS_A_TURN:
                     connection.rest()
@@ -240,8 +233,10 @@ cdef class FastPath(FrameSink):
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         cdef FrameStatus status
         cdef Stop stop
+        cdef Py_ssize_t end = self.at + PIECE
+        self.holds += 1
         self.now_ms = self.log.clock.now_ms()
-        while True:
+        while self.at < end:
             status = next_frame(data + self.at, available - self.at, &self.frame)
             if status == FRAME_PARTIAL:
                 return STOP_DONE
@@ -251,6 +246,7 @@ cdef class FastPath(FrameSink):
             if stop != STOP_NEXT_FRAME:
                 return stop
             self.at += self.frame.size
+        return STOP_PIECE
 
     cdef Stop serve_frame(self) noexcept nogil:
         cdef int32_t code

@@ -17,6 +17,7 @@ from congreve.broker.fastpath.fastpath cimport (
     STOP_NOTIFY,
     STOP_OUT,
     STOP_PARK_QUEUE,
+    STOP_PIECE,
     STOP_PULL,
     STOP_QUEUE,
     STOP_QUEUE_ROOM,
@@ -140,6 +141,8 @@ cdef class LaneSends(LaneSink):
                 self.path.at += self.path.frame.size
                 if connection.choked or connection.fd < 0:
                     break
+            elif stop == STOP_PIECE:
+                self.path.log.lock.let_others_in()
             elif stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
                     break

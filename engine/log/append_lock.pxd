@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from congreve.io_backends.pthread cimport pthread_mutex_t
 
 
@@ -5,9 +7,12 @@ cdef class AppendLock:
     # What an append reads or writes changes under this lock alone. Files and mappings change under
     # it and the GIL.
     cdef pthread_mutex_t mutex
+    cdef int64_t waiting        # threads
 
     # For code without the GIL.
     cdef void take(self) noexcept nogil
     cdef void drop(self) noexcept nogil
+    # After drop(): lets a thread that waits take the lock.
+    cdef void let_others_in(self) noexcept nogil
     # For code with the GIL, which others get while this thread waits.
     cdef int take_with_gil(self) except -1

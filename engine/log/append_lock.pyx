@@ -1,13 +1,20 @@
 """The lock of everything that appends to the log."""
 
 cimport cython
+from libc.stdint cimport int64_t
+
+from congreve.io_backends.atomic cimport add_relaxed, load_acquire
 from congreve.io_backends.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_trylock,
     pthread_mutex_unlock,
+    sched_yield,
 )
+
+cdef enum:
+    YIELDS_MAX = 200    # some 100 us: a thread wakes up meanwhile
 
 
 @cython.final
@@ -30,16 +37,29 @@ cdef class AppendLock:
         pthread_mutex_unlock(&self.mutex)
 
     cdef void take(self) noexcept nogil:
-        pthread_mutex_lock(&self.mutex)
+        if pthread_mutex_trylock(&self.mutex):
+            add_relaxed(&self.waiting, 1)
+            pthread_mutex_lock(&self.mutex)
+            add_relaxed(&self.waiting, -1)
 
     cdef void drop(self) noexcept nogil:
         pthread_mutex_unlock(&self.mutex)
+
+    cdef void let_others_in(self) noexcept nogil:
+        # The mutex is not fair: a thread that drops it and takes it again is quicker than one that
+        # has to wake up.
+        cdef int64_t waiting = load_acquire(&self.waiting)
+        cdef int _
+        for _ in range(YIELDS_MAX):
+            if not waiting or load_acquire(&self.waiting) < waiting:
+                return
+            sched_yield()
 
     cdef int take_with_gil(self) except -1:
         # A thread that waits gives up the GIL, because the lock's holder may need the GIL. It takes
         # the lock with the GIL only, so that no lane waits for this thread's turn: hence the loop.
         while pthread_mutex_trylock(&self.mutex):
             with nogil:
-                pthread_mutex_lock(&self.mutex)
-                pthread_mutex_unlock(&self.mutex)
+                self.take()
+                self.drop()
         return 0

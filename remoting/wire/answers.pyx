@@ -8,6 +8,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from congreve.remoting.wire.byte_text cimport put, put_decimal, put_i16, put_i32
 from congreve.remoting.wire.frame cimport FRAME_HEAD, put_frame_head
+from congreve.remoting.wire.slices cimport slice_of
 
 from congreve.remoting.messages.command import binary_fields, json_fields
 
@@ -125,13 +126,6 @@ cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32
 
 
 # --- for Python callers
-
-cdef Slice slice_of(bytes text):
-    cdef Slice found
-    found.data = text
-    found.length = <int32_t> len(text)
-    return found
-
 
 def send_response_constants(dict fields not None):
     """Ext fields that every answer to a send has (MSG_REGION, TRACE_ON), as text for a JSON header

@@ -210,3 +210,23 @@ def test_pulls_in_lanes_are_right_while_topics_come_and_go(tmp_path: Path) -> No
         assert not errors, errors
         assert broker._paths is not None
         assert sum(lane.pulls.answered for lane in broker._paths.lanes) > 0
+
+
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_large_chunk_is_appended_in_pieces(lanes: int, tmp_path: Path) -> None:
+    """Other threads may append between two pieces of what has come while the lock was held."""
+    piece, sends, frame = 64 * 1024, 1600, 400
+    with running(config_of(tmp_path, lanes=lanes)) as (broker, _):
+        create(broker, "T")
+        assert broker._paths is not None
+        path = broker._paths.lanes[0].path if lanes else broker._paths.fast_path
+        fields = SHORT | {"b": "T", "e": "0", "i": "WAIT\x01true"}
+        with Wire(broker.address) as wire:
+            send(wire, "T", 0, b"first")
+            before = path.holds
+            with broker.store.log.lock:
+                for _ in range(sends):
+                    wire.send(SEND_MESSAGE_V2, fields, b"x" * 200)
+            for number in range(sends):
+                assert wire.receive().fields["queueOffset"] == str(number + 1)
+        assert path.holds - before > sends * frame // piece
