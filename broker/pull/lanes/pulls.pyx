@@ -42,9 +42,9 @@ from congreve.errors import CongreveError
 
 cdef enum:
     ROOM = PULL_RESPONSE_MAX + PULL_REMARK_MAX
-    FLUSH_BYTES = 1024 * 1024   # of answers, after which they are sent
+    FLUSH_BYTES = 32 * 1024   # of answers, after which they are sent
     FROM_FILE_MIN = 16 * 1024   # bytes of an answer that are cheaper to send from the log's file
-    KEPT_BYTES = 2048 * 1024    # of the answers' buffer between two chunks
+    KEPT_BYTES = 1024 * 1024    # of the answers' buffer between two chunks
     AT_ONCE = 64                # pulls that have waited, and that one turn looks at
     RETRY_MS = 100              # until the next try where the peer, or the loop, takes no more
     STOPPING = 14               # SERVICE_NOT_AVAILABLE
