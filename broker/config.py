@@ -5,6 +5,7 @@ reported and have no effect. Each field has its range, and when it may change ov
 `congreve.settings`.
 """
 
+import os
 import socket
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -45,6 +46,11 @@ def _camel(field: str) -> str:
 
 def _broker_key(field: str) -> str:
     return _BROKER_KEYS.get(field, _camel(field))
+
+
+def lanes_for(cores: int) -> int:
+    """The threads that serve sends and pulls; clients, the disk and the loop need cores, too."""
+    return min(max(cores // 4, 1), 8)
 
 
 class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
@@ -98,8 +104,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     server_channel_max_idle_time_seconds: Annotated[
         int, Range(1, INT_MAX), Change.AFTER_RESTART
     ] = 120
-    # Ours: threads that read, store and answer sends (remoting/lanes); 0: the event loop does it.
-    network_threads: Annotated[int, Range(0, 63)] = 0
+    # Ours: threads that serve sends and pulls (remoting/lanes); 0: the event loop does it.
+    network_threads: Annotated[int, Range(0, 63)] = msgspec.field(
+        default_factory=lambda: lanes_for(os.cpu_count() or 1)
+    )
     # Ours: see remoting/transport/busy_poll.py; 0 sleeps at once.
     poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
     # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);

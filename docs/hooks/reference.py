@@ -27,6 +27,7 @@ MADE_DEFAULTS = {
     "brokerIP1": "this machine's address",
     "brokerIP2": "this machine's address",
     "brokerName": "this machine's host name",
+    "networkThreads": "a quarter of the cores, 1 to 8",
     "storePathRootDir": "`~/store`",
 }
 TYPES = {bool: "true or false", int: "whole number", str: "text"}
