@@ -9,7 +9,7 @@ from congreve.remoting.lanes.lane cimport Lane, LaneSink
 
 
 cdef enum:
-    LANES_MAX = 63              # with the event loop, a bit each among the watchers of a queue
+    LANES_MAX = 63              # a queue has a watcher bit for each, and one for the event loop
 
 
 cdef class LaneSends(LaneSink):
@@ -17,16 +17,16 @@ cdef class LaneSends(LaneSink):
     """The fast path of this lane."""
     cdef readonly LanePulls pulls
     """The pulls of this lane."""
-    cdef KeyIndex index             # None where the store has none
+    cdef KeyIndex index             # None if the store has no index
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH
     cdef bint tells_appends
-    cdef bint leads                 # listens to the backend, for all lanes and the loop
+    cdef bint leads                 # it listens to the backend, for all lanes and the loop
     cdef int follower_fds[LANES_MAX]
     cdef int follower_count
-    cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, this one too
+    cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, with this one
     cdef int lane_count
-    cdef object kept                # references to these
+    cdef object kept                # the references that keep `lanes` alive
     cdef public bint loop_waits
     """Whether the loop wants a MOVED_LETTER at each event of the backend."""
     cdef public bint accepting

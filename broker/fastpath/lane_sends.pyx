@@ -1,7 +1,7 @@
 """Sends and pulls in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends, delayed messages, half messages and their ends by itself, and ordinary
-pulls. All other frames go to the loop, which serves them as those of its own connections.
+A lane serves ordinary sends and pulls, delayed messages, half messages and ends of transactions.
+All other frames go to the event loop, which serves them like those of its own connections.
 """
 
 cimport cython
@@ -40,24 +40,24 @@ from congreve.errors import CongreveError
 
 cdef enum:
     END_TRANSACTION = 37
-    ARRIVED = letters.OF_SINK          # letters of this sink
+    ARRIVED = letters.OF_SINK          # letters from this sink
     APPENDED = letters.OF_SINK + 1
     NOT_DURABLE = letters.OF_SINK + 2
     MOVED = letters.OF_SINK + 3
     PULL_ENDED = letters.OF_SINK + 4
-    ARRIVED_IN_LANE = letters.TO_SINK   # letters to this sink: the address of a queue,
-    DISMISS = letters.TO_SINK + 1       # and the remark for all waiting pulls
+    ARRIVED_IN_LANE = letters.TO_SINK   # letters to this sink: with the address of a queue
+    DISMISS = letters.TO_SINK + 1       # and with the remark for all waiting pulls
 
 ARRIVED_LETTER = ARRIVED
-"""Queues got entries that somebody waits for; queues_of() has them."""
+"""Watched queues got entries; queues_of() returns them."""
 APPENDED_LETTER = APPENDED
-"""Messages were appended, and the flush thread is to look now."""
+"""Messages were appended; the flush thread must check now whether to flush."""
 NOT_DURABLE_LETTER = NOT_DURABLE
-"""Answers whose messages are not confirmed to be on disk; the number says why (LaneCommit)."""
+"""Answers whose messages may not be on disk; the number is the reason (LaneCommit)."""
 MOVED_LETTER = MOVED
 """More of the log may be durable."""
 PULL_ENDED_LETTER = PULL_ENDED
-"""A pull that has waited in the lane, to be answered now with any result; its request."""
+"""The request of a pull that has waited in the lane; the loop must answer it now."""
 
 
 def queues_of(bytes data not None):
@@ -73,10 +73,10 @@ def queues_of(bytes data not None):
 
 @cython.final
 cdef class LaneSends(LaneSink):
-    """Serves sends in a lane's thread; `path` is of this lane alone.
+    """Serves sends and pulls in a lane's thread; no other thread uses `path`.
 
-    `tells_appends`: each chunk with messages is followed by an APPENDED_LETTER. With SYNC_FLUSH
-    the lane that has no `leader` listens to the backend for all others.
+    With `tells_appends` it posts an APPENDED_LETTER after each chunk with messages. With SYNC_FLUSH
+    the lane without a `leader` listens to the backend for all others.
     (RocketMQ: SendMessageProcessor.)
     """
 
@@ -102,7 +102,7 @@ cdef class LaneSends(LaneSink):
         self.accepting = True
 
     def follow(self, list lanes):
-        """Notify all lanes of this list, with this one, of new entries in queues they watch."""
+        """Set all lanes, this one included; the lane notifies them of entries in watched queues."""
         cdef LaneSends each
         self.kept = lanes
         self.lane_count = <int> len(lanes)
@@ -110,16 +110,16 @@ cdef class LaneSends(LaneSink):
             self.lanes[<int> number] = <void *> each
 
     def notify(self, ConsumeQueue queue not None):
-        """Let pulls of this lane that wait for the queue look at it; any thread may call it."""
+        """Check the pulls of this lane that wait for the queue; any thread may call it."""
         self.arrived(<void *> queue)
 
     def dismiss(self, bytes remark not None):
-        """Answer all waiting pulls with SERVICE_NOT_AVAILABLE; none may wait from now on."""
+        """Answer all waiting pulls with SERVICE_NOT_AVAILABLE, and let no other pull wait."""
         if self.inbox is not None:
             self.inbox.post(DISMISS, -1, remark, len(remark), 0, True)
 
     def set_store_host(self, bytes host):
-        """Set the broker's address in records and message ids; no connection is open yet."""
+        """Set the broker's address in records and message ids, before the first connection."""
         self.path.set_store_host(host)
 
     cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
@@ -195,7 +195,7 @@ cdef class LaneSends(LaneSink):
         return 0 if self.commit is None else len(self.commit)
 
     cdef bint resume(self, Stop stop) noexcept nogil:
-        """Do what the send at hand needs; False where the loop must serve it."""
+        """Do the step that the current frame needs; False if the loop must serve the frame."""
         return stop == STOP_NOTIFY or self.resume_with_gil(stop)
 
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil:
@@ -214,7 +214,7 @@ cdef class LaneSends(LaneSink):
                 with self.path.log.lock:
                     self.path.log.next_segment()
         except (CongreveError, KeyError, MemoryError):
-            return False  # the loop fails in the same way, and says why
+            return False  # the loop fails in the same way, and its answer has the reason
         return True
 
     cdef int open_queue(self) except -1:
@@ -241,7 +241,7 @@ cdef class LaneSends(LaneSink):
         return 0
 
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
-        """Give the frame at hand to the loop; sends that follow wait where order counts."""
+        """Give the current frame to the loop; later sends wait for it if their order matters."""
         cdef int32_t code = self.path.header.code
         if code == END_TRANSACTION or (
             code != UNKNOWN_CODE and is_send(code)
@@ -254,7 +254,7 @@ cdef class LaneSends(LaneSink):
         )
 
     cdef void find_queues(self) noexcept nogil:
-        """Look for the queues of transactions, which the loop makes with their first entries."""
+        """Look up the queues of transactions, which the loop creates with their first entries."""
         if self.path.transactions.half_queue is None or self.path.transactions.op_queue is None:
             with gil:
                 self.path.transactions.find_queues()
@@ -274,7 +274,7 @@ cdef class LaneSends(LaneSink):
         self.notify_arrivals(lane)
 
     cdef void notify_arrivals(self, Lane lane) noexcept nogil:
-        """Notify those who wait for an entry of the queues that got some."""
+        """Notify the event loop and the lanes that watch the queues with new entries."""
         cdef void *for_loop[ARRIVALS_MAX]
         cdef int count = 0
         cdef int i
@@ -284,7 +284,7 @@ cdef class LaneSends(LaneSink):
             queue = self.path.arrivals.queues[i].queue
             watchers = load_acquire_bits(&(<ConsumeQueue> queue).watchers)
             if self.path.arrivals.queues[i].parked or watchers & LOOP_WATCHER:
-                for_loop[count] = queue     # which removes its bit itself
+                for_loop[count] = queue     # the loop removes its own bit
                 count += 1
             if watchers & ~<uint64_t> LOOP_WATCHER:
                 self.notify_lanes(queue, remove_watchers(

@@ -10,10 +10,10 @@ cdef class PullPath:
     cdef object pulls
     cdef ValidatedPulls validated_pulls
     cdef Gather gather
-    cdef PullHeader pull        # of the request at hand
+    cdef PullHeader pull        # of the current request
 
-    # Answers a pull that finds messages, holds one that may wait. False: nothing was done, the
-    # Python handler serves it.
+    # Answers a pull that finds messages, or suspends it. False: nothing was done, the Python
+    # handler serves it.
     cdef bint serve(self, object connection, const Frame *frame, const Header *header) except -1
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,

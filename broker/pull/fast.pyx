@@ -58,7 +58,7 @@ cdef class PullPath:
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
                       ValidatedPull validated) except -1:
-        """Let a pull wait, for a message or for the disk, where it may."""
+        """Suspend a pull until a message or the disk is there; False if it may not wait."""
         cdef bint cold = self.gather.status == GET_COLD
         cdef bint damaged = self.gather.status == GET_DAMAGED
         if not cold and not damaged and not (

@@ -122,7 +122,7 @@ class PullMessageProcessor:
         consumers.listen(self.validated_pulls.note_change)
 
     def follow_lane(self, known: LanePullTable) -> None:
-        """Take the offsets that pulls of a lane commit."""
+        """Commit the offsets of pulls that a lane served."""
 
         def commits() -> Iterator[Commit]:
             for commit in known.take_commits():
@@ -208,7 +208,7 @@ class PullMessageProcessor:
             )
 
     def validate(self, frame: bytes, connection: Connection) -> ValidatedPull | None:
-        """The checks of this pull for compiled code; None: pull() must answer."""
+        """The validated pull of this request, for compiled code; None: pull() must answer."""
         try:
             header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
             group, wanted = self._checks.check(header, connection)
@@ -258,7 +258,7 @@ class PullMessageProcessor:
             answer = request.reply(refused.code, str(refused))
         except NotCompiledError:
             answer = self._ask_again(request, header)
-        except CongreveError as error:  # at a repair
+        except CongreveError as error:  # of a repair
             answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         held.connection.send(answer)
 
@@ -289,7 +289,7 @@ class PullMessageProcessor:
 
     @property
     def stopping_remark(self) -> str:
-        """What pulls that wait are told when the broker stops."""
+        """The remark in the answers to waiting pulls when the broker stops."""
         return f"the broker[{self._config.broker_name}] is stopping"
 
     def _start_repair(self, entry: tuple[ConsumeQueue, int], done: Callable[[], None]) -> bool:

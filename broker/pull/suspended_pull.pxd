@@ -12,12 +12,12 @@ cdef class SuspendedPull:
     cdef readonly ValidatedPull validated
     """The result of the pull's checks."""
     cdef public double deadline
-    """The time of its answer in any case, in seconds of the loop's clock."""
+    """The latest time of its answer, in seconds of the loop's clock."""
     cdef public bint done
     """Whether the pull no longer waits."""
-    cdef int64_t cold_offset    # the log's offset that it has waited for; -1: none
-    cdef int64_t damaged_offset  # the queue's entry that was repaired for it; -1: none
-    cdef int64_t offset         # moves past entries that did not match
+    cdef int64_t cold_offset    # the log offset that it has waited for; -1: none
+    cdef int64_t damaged_offset  # the queue entry that was repaired for it; -1: none
+    cdef int64_t offset         # after the entries that did not match
     cdef int32_t max_count
     cdef int32_t serialize_type
     cdef int32_t opaque

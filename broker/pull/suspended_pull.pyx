@@ -28,7 +28,7 @@ cdef class SuspendedPull:
     """A waiting pull (RocketMQ: PullRequest).
 
     `frame` is the complete request, `validated` the result of its checks. At `deadline`, in seconds
-    of the loop's clock, it is answered in any case; `done` is set when it no longer waits.
+    of the loop's clock, it is answered with any result; `done` is set when it no longer waits.
     """
 
     def __init__(self, connection, bytes frame not None, ValidatedPull validated not None, *,

@@ -54,20 +54,20 @@ cdef class ValidatedPulls:
     cdef dict by_key
     cdef int64_t filters_size   # bytes of the filters of all of them
     cdef bytes key              # of the pull that find() looked up last
-    # For lanes, which read them without the GIL: a pull that was unchanged at a number of changes
-    # still is while the number is the same; more may be there with another number kept.
+    # Lanes read these numbers without the GIL. A validated pull is still valid while `changes` is
+    # the same; another `kept` means that pulls were added.
     cdef int64_t changes
     cdef int64_t kept
 
-    # The validated pull of such a request; None where there is none, or its checks changed.
+    # Returns the validated pull of such a request; None if there is none, or its checks changed.
     cdef ValidatedPull find(self, const PullHeader *pull)
-    # Keep this one for pulls like the one that find() looked up last.
+    # Keeps this result for pulls like the one that find() looked up last.
     cdef int keep(self, ValidatedPull validated) except -1
-    # The validated pull with this key for a lane, which serves no other: None where there is none.
+    # Returns the validated pull with this key, if a lane may serve it; else None.
     cdef ValidatedPull for_lane(self, bytes key)
-    # Take the offset that a pull commits.
+    # Commits the offset of a pull.
     cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1
-    # Whether its checks would have the same result now.
+    # Returns whether its checks would have the same result now.
     cdef bint unchanged(self, ValidatedPull validated) except -1
 
 

@@ -90,7 +90,7 @@ cdef class ValidatedPulls:
         return 0
 
     def note_change(self, *_):
-        """Let lanes check their pulls again: something that checks depend on has changed."""
+        """Make lanes look up their pulls again: something that checks depend on has changed."""
         store_release(&self.changes, self.changes + 1)
 
     cdef ValidatedPull for_lane(self, bytes key):

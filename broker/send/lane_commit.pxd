@@ -5,7 +5,7 @@ from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
 
 cdef enum CommitFailure:
-    COMMIT_LATE = -1            # not durable in time; else the errno of the failed disk
+    COMMIT_LATE = -1            # not durable in time; other values are errnos
 
 
 # Answers of one connection that wait until the log is durable up to `upto`.
@@ -20,26 +20,26 @@ cdef struct HeldAnswers:
 cdef class LaneCommit:
     cdef CommitLog log
     cdef int64_t timeout_ms
-    cdef int32_t failed_kind    # of letters with answers that are not durable
+    cdef int32_t failed_kind    # the kind of letters with answers that are not durable
     cdef HeldAnswers *held      # a ring
     cdef int64_t room
     cdef int64_t first
     cdef int64_t count
-    cdef int64_t epoch          # of the last release: connections with this mark were answered then
-    cdef int64_t awaited        # of these, so many have not sent again
+    cdef int64_t epoch          # of the last release; connections answered then have it as mark
+    cdef int64_t awaited        # how many of them have not sent again
     cdef int64_t awake_until_ns
     cdef int32_t hurried
     cdef int32_t next_hurried
-    cdef int64_t sender         # the connection that has sent last,
-    cdef int32_t sends_alone    # so often with no other between
+    cdef int64_t sender         # the last connection that sent
+    cdef int32_t sends_alone    # its sends in succession
     cdef double standstill_ns
 
-    # Sends the answers when the log is durable up to `upto`, which never goes back.
+    # Sends the answers when the log is durable up to `upto`, which never decreases.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto) noexcept nogil
-    # Sends what is due; for the time when the backend's eventfd is readable.
+    # Sends all due answers; the lane calls it when the backend's eventfd is readable.
     cdef void release(self, Lane lane) noexcept nogil
-    # How long the lane may sleep, in ms.
+    # Returns how long the lane may sleep, in ms.
     cdef int sleep_ms(self, Lane lane) noexcept nogil
     cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil
     cdef void request_held(self) noexcept nogil

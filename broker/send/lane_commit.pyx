@@ -1,6 +1,7 @@
-"""Answers of a lane that wait until what they promise is on disk (RocketMQ: GroupCommitService).
+"""Group commit in a lane: answers that wait until their messages are on disk.
 
-It holds a lane's answers as GroupCommit holds those of the event loop, by the same rules.
+The rules are those of GroupCommit, which holds the answers of the event loop.
+(RocketMQ: GroupCommitService.)
 """
 
 cimport cython
@@ -25,9 +26,9 @@ cdef double STANDSTILL_MEAN_OF = write_through.STANDSTILL_MEAN_OF
 cdef class LaneCommit:
     """Holds a lane's answers back until their messages are durable.
 
-    Answers that are not confirmed after `timeout_s`, or that the failed disk will never confirm,
-    go to the event loop as letters of kind `failed_kind`, which says so to the client; the number
-    is the errno, -1 where it took too long.
+    Answers whose messages are not durable after `timeout_s`, or never will be because the disk has
+    failed, go to the event loop as letters of kind `failed_kind`; the loop answers with an error.
+    The letter's number is the errno, COMMIT_LATE after the timeout.
     """
 
     def __cinit__(self, CommitLog log not None, *, double timeout_s, int32_t failed_kind):
@@ -49,7 +50,7 @@ cdef class LaneCommit:
         free(self.held)
 
     def __len__(self):
-        """Entries that wait."""
+        """The number of waiting entries."""
         return self.count
 
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
@@ -85,7 +86,7 @@ cdef class LaneCommit:
             self.log.backend.request_durable(upto)
 
     cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil:
-        """Whether `upto` was made durable here, for a connection that is the only one to send."""
+        """Write up to `upto` here for a lone sender; returns whether that is durable now."""
         cdef int64_t before
         cdef bint done
         if connection.id != self.sender or self.count:
@@ -139,7 +140,7 @@ cdef class LaneCommit:
         if monotonic_ns() < self.awake_until_ns:
             return 0
         if self.awaited:
-            # Those who were just answered take too long to send again.
+            # The connections that were just answered take too long to send again.
             self.awaited = 0
             self.hurried = self.next_hurried
             self.next_hurried = min(2 * self.next_hurried, HURRIED_RELEASES_MAX)
@@ -152,7 +153,7 @@ cdef class LaneCommit:
         return SLEEP_MS
 
     cdef void request_held(self) noexcept nogil:
-        """Ask the disk for all that waits, and take what it has done."""
+        """Ask the backend to make the messages of all waiting answers durable."""
         cdef int64_t last
         if self.count:
             last = (self.first + self.count - 1) % self.room

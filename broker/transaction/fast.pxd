@@ -14,7 +14,7 @@ cdef struct EndHeader:          # docs/formats/frame.md
     int64_t physical_offset
     int32_t how                 # SYS_TRANSACTION_COMMIT or _ROLLBACK
 
-# What became of an END_TRANSACTION.
+# The result of an END_TRANSACTION.
 cdef enum EndStatus:
     END_DONE
     END_COLD                    # nothing was done: the Python handler serves it
@@ -25,9 +25,9 @@ cdef enum EndStatus:
 
 cdef class TransactionPath:
     cdef public bint takes_half_messages
-    """Whether compiled code stores half messages; the Python handler gets them else."""
+    """Whether compiled code stores half messages; otherwise the Python handler gets them."""
     cdef public bint ends_transactions
-    """Whether compiled code ends transactions; the Python handler ends them else."""
+    """Whether compiled code ends transactions; otherwise the Python handler does."""
     cdef object store
     cdef CommitLog log
     cdef TopicTable topics
@@ -36,7 +36,7 @@ cdef class TransactionPath:
     cdef ConsumeQueue op_queue
 
     cdef bytes cluster
-    cdef uint8_t *added_properties  # properties that a half message has and the sent one not
+    cdef uint8_t *added_properties  # the properties that a half message gets in addition
     cdef uint8_t *committed_properties  # all properties of a committed message
     cdef Message committed
     cdef Message op
@@ -54,9 +54,9 @@ cdef class TransactionPath:
         found.data, found.length = self.committed.topic, self.committed.topic_length
         return found
 
-    # Turns a message that is ready to be appended into its half message, for `half_queue`.
+    # Turns a message that is ready for the append into its half message, for `half_queue`.
     cdef void make_half(self, Message *message) noexcept nogil
-    # Appends the message to its real topic (commit) and the op record behind it, or nothing.
+    # Appends the message to its real topic (for a commit) and the op record after it, or nothing.
     cdef EndStatus end(self, const Header *header, Appended *appended) noexcept nogil
 
     cdef bint find(self, const EndHeader *ask, RecordView *half) noexcept nogil

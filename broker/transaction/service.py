@@ -45,8 +45,8 @@ class _Mark(NamedTuple):
 class TransactionService:
     """The transactions of one store (RocketMQ: TransactionalMessageServiceImpl).
 
-    The event loop owns it. Lanes end half messages meanwhile: what ends one here claims it first,
-    and returns None where it was ended already.
+    The event loop owns it, while lanes end half messages, too. A method that ends a half message
+    claims it first, and returns None if it was ended already.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ cdef class HalfWindow:
             self.base += 1
         return True
 
-    # Makes room for the bit of `offset`: old bits slide out, else the window grows.
+    # Makes room for the bit of `offset`: drops old bits, or grows the window.
     cdef bint has_room(self, int64_t offset) noexcept nogil:
         cdef int64_t capacity = self.capacity
         cdef uint8_t *bits
@@ -83,7 +83,7 @@ cdef class HalfWindow:
             return self.is_settled(offset)
 
     def claim(self, int64_t offset):
-        """Let no lane settle this offset until release(); False where it is settled.
+        """Reserve this offset until release(): no lane settles it; False if it is settled.
 
         The event loop alone claims offsets, one at a time.
         """
@@ -94,7 +94,7 @@ cdef class HalfWindow:
             return True
 
     def release(self):
-        """End the claim; the offset is open unless it was added meanwhile."""
+        """End the claim; the offset is open again unless it was settled meanwhile."""
         with self.lock:
             self.claimed = -1
 

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 
-# Bytes in memory of their own: those from `at` to `used` count.
+# A buffer in memory of its own; the bytes from `at` to `used` are its content.
 cdef struct ByteBuffer:
     uint8_t *data
     int64_t at
@@ -9,7 +9,7 @@ cdef struct ByteBuffer:
     int64_t size
 
 
-# Appends bytes, which may not lie in the buffer. False without memory; then nothing has changed.
+# Appends bytes from outside the buffer. False without memory; the buffer is then unchanged.
 cdef bint append_bytes(ByteBuffer *buffer, const uint8_t *data, int64_t length) noexcept nogil
 # Makes the buffer at least `size` bytes large. False without memory.
 cdef bint make_room(ByteBuffer *buffer, int64_t size) noexcept nogil

@@ -9,7 +9,7 @@ from congreve.remoting.lanes cimport sockets
 from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
 
 cdef enum:
-    COPIED_MAX = 32 * 1024      # bytes of a stash that are copied in front of the next ones
+    COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes
 
 
 @cython.final
@@ -105,8 +105,8 @@ cdef class ConnectionTable:
             fits = make_room(stash, length)
             if fits:
                 memcpy(stash.data, data, length)
-        # A large frame arrives in its stash, which grows by a quarter of what has come, not to the
-        # size that the frame claims.
+        # A large frame is read into its stash, which grows by a quarter of the bytes received, not
+        # to the size that the frame claims.
         if fits and length > COPIED_MAX and length == stash.size:
             fits = make_room(stash, length + max(length // 4, <int64_t> COPIED_MAX))
         stash.used = length

@@ -1,4 +1,4 @@
-"""What the event loop's thread may do with a lane: read its letters, and write letters to it."""
+"""The event loop's interface to a lane: it reads the lane's letters and writes letters to it."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -25,24 +25,24 @@ class Kind(enum.IntEnum):
     CLOSED = letters.CLOSED
     """number: the errno, 0 where the peer or the loop closed the connection."""
     UNWRITABLE = letters.UNWRITABLE
-    """The peer does not read: too many bytes are unsent."""
+    """Too many bytes are unsent, because the peer does not read."""
     WRITABLE = letters.WRITABLE
     """The peer reads again."""
     UNFRAMEABLE = letters.UNFRAMEABLE
-    """data: the first of bytes that are no frame; the lane reads no more."""
+    """data: the first bytes of invalid input; the lane stops reading the connection."""
     CUT_LATE = letters.CUT_LATE
-    """A frame was not whole in time; number: bytes that came of it. CLOSED follows."""
+    """A frame was not complete in time; number: its bytes received. CLOSED follows."""
     CUT_LARGE = letters.CUT_LARGE
-    """Incomplete frames of all connections took too much; number: bytes of it. CLOSED follows."""
+    """Incomplete frames took too much memory; number: bytes of this one. CLOSED follows."""
     FENCED = letters.FENCED
-    """The lane has passed a fence; number: that of the fence."""
+    """The lane has passed a fence; number: the number given to fence()."""
     OF_SINK = letters.OF_SINK
-    """Letters of the sink's own have this kind and higher ones."""
+    """The sink's letters have this kind and higher ones."""
 
 
 @cython.final
 cdef class LaneHandle:
-    """The event loop's end of a lane; connections go by their ids."""
+    """The event loop's end of a lane; an id names a connection."""
 
     def __cinit__(self, Mailbox to_loop not None, Mailbox to_lane not None,
                   ConnectionTable connections not None):
@@ -74,7 +74,7 @@ cdef class LaneHandle:
         return found
 
     def write(self, int64_t connection, data):
-        """Send bytes of whole frames. Raises MemoryError."""
+        """Send whole frames. Raises MemoryError."""
         cdef const uint8_t[::1] view = data
         if not view.shape[0]:
             return
@@ -82,7 +82,7 @@ cdef class LaneHandle:
             raise MemoryError(f"no memory for an answer of {view.shape[0]} bytes")
 
     def unsent(self, int64_t connection, int64_t written):
-        """Bytes that wait until the peer reads them, of all `written` ones and the sink's."""
+        """Bytes that the peer has not read yet, of the loop's `written` ones and the sink's."""
         cdef LaneConnection *found = self.connections.at(<int32_t> (connection & 0x7FFFFFFF))
         return found.unsent + written - found.received if found.id == connection else 0
 
@@ -91,27 +91,27 @@ cdef class LaneHandle:
         self.post(letters.ABORT if at_once else letters.CLOSE, connection)
 
     def set_reading(self, int64_t connection, bint wanted):
-        """Pause reading, or read on."""
+        """Pause or resume reading."""
         self.post(letters.RESUME if wanted else letters.PAUSE, connection)
 
     def handled(self, int64_t connection):
-        """Let the lane serve the frames behind an ordered one, which the loop has handled."""
+        """The loop has handled an ordered frame: the lane serves the frames behind it."""
         self.post(letters.HANDLED, connection)
 
     def tell_writable(self, int64_t connection):
-        """Ask for a WRITABLE letter when few bytes are unsent; nothing is read until then."""
+        """Ask for a WRITABLE letter when few bytes are unsent; until then the lane reads none."""
         self.post(letters.TELL_WRITABLE, connection)
 
     def fence(self, int32_t number):
-        """Ask for a FENCED letter, behind all letters of what the lane does now."""
+        """Ask for a FENCED letter, which follows all letters about the lane's current work."""
         self.to_lane.post(letters.FENCE, -1, NULL, 0, number, True)
 
     def stop_listening(self):
-        """Let the lane accept no more connections."""
+        """Stop accepting connections."""
         self.post(letters.STOP_LISTENING, -1)
 
     def stop(self):
-        """Let the lane's run() return; connections stay open until the lane is dropped."""
+        """Make the lane's run() return; connections stay open until the lane is freed."""
         self.post(letters.STOP, -1)
 
     cdef int post(self, int32_t kind, int64_t connection) except -1:

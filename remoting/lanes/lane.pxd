@@ -9,21 +9,21 @@ cdef enum:
 
 
 cdef class LaneSink:
-    cdef int event_fd           # an eventfd whose writes concern the sink, which reads it; or -1
-    cdef Mailbox inbox          # of its lane, which sets it: letters from TO_SINK on are for obey()
-    # Takes frames from a connection's bytes, in the lane's thread. It consumes whole frames and
-    # returns how many bytes that were, or UNFRAMEABLE. It answers by lane.put(), or gives frames to
-    # the loop by lane.pass_frame(); where that returns False it stops in front of the frame.
+    cdef int event_fd           # an eventfd that the sink reads, or -1
+    cdef Mailbox inbox          # the lane's, which sets it; obey() gets letters from TO_SINK on
+    # Takes whole frames from a connection's bytes, in the lane's thread. Returns the number of
+    # bytes taken, or UNFRAMEABLE. It answers with lane.put(), or gives a frame to the loop with
+    # lane.pass_frame(); if that returns False it stops before this frame.
     cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
                       int64_t available) noexcept nogil
-    # Comes after all that a turn of the lane brought; the result is how many ms epoll may sleep at
-    # most, 0 to poll.
+    # Called at the end of each turn of the lane. Returns how long epoll may sleep, in ms; 0: not
+    # at all.
     cdef int turn_ended(self, Lane lane) noexcept nogil
-    # `event_fd` is readable.
+    # Called when `event_fd` is readable.
     cdef void readable(self, Lane lane) noexcept nogil
-    # A letter of another thread to the sink.
+    # Called with a letter of another thread to the sink.
     cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil
-    # A connection is about to be closed.
+    # Called before a connection is closed.
     cdef void closed(self, LaneConnection *connection) noexcept nogil
 
 
@@ -36,7 +36,7 @@ cdef class Lane:
     cdef bint listening
     cdef bint may_listen
     cdef bint stopping
-    cdef ConnectionTable table      # its find() is for sinks, too
+    cdef ConnectionTable table      # sinks call its find()
     cdef readonly LaneHandle handle
     """The event loop's end of the lane."""
     cdef uint8_t *input
@@ -53,7 +53,7 @@ cdef class Lane:
     cdef readonly int64_t cut_count
     """Connections that were closed for incomplete frames."""
 
-    # For sinks.
+    # Called by sinks.
     cdef void put(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil
     cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,

@@ -1,8 +1,9 @@
 """A thread that serves connections without the interpreter's lock.
 
-A lane accepts connections, reads, splits their bytes into frames, and writes. Its sink answers the
-frames that it knows; all others go to the event loop as letters, and the loop's answers come back
-the same way. The loop holds the rules, the lane only bytes: see remoting/lanes/transport.py.
+A lane accepts connections, reads their bytes, splits them into frames, and writes answers. Its sink
+answers the frames that it can serve. All other frames go to the event loop as letters, and the
+loop's answers come back as letters. The loop has the protocol of each connection, the lane has its
+bytes: see remoting/lanes/transport.py.
 """
 
 cimport cython
@@ -15,23 +16,23 @@ from congreve.remoting.lanes cimport letters, sockets
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 cdef enum:
-    INPUT_SIZE = 512 * 1024     # of the buffer that all connections read into
-    SMALL_CHUNK = 2048          # after which the lane polls: its peer waits for the answer
-    HIGH_WATER = 1024 * 1024    # unsent bytes from which on nothing is read,
-    LOW_WATER = 256 * 1024      # until so few are left
+    INPUT_SIZE = 512 * 1024     # of the read buffer of all connections
+    SMALL_CHUNK = 2048          # the lane polls after one: its peer probably waits for the answer
+    HIGH_WATER = 1024 * 1024    # unsent bytes at which the lane stops reading
+    LOW_WATER = 256 * 1024      # and at which it reads again
     EVENTS_MAX = 512
     ACCEPTS_A_TURN = 64
     LETTERS_MAX = 256
     LOOK_MS = 250
 
-# What epoll calls the descriptors that are no connections.
+# Ids in epoll of the descriptors that are not connections.
 cdef uint64_t LISTENER = <uint64_t> 1 << 62
 cdef uint64_t LETTERS = LISTENER + 1
 cdef uint64_t SINK = LISTENER + 2
 
 
 cdef class LaneSink:
-    """Takes frames from the bytes of a lane's connections; this one gives each to the loop."""
+    """Takes frames from the bytes of a lane's connections; this class gives all to the loop."""
 
     def __cinit__(self, *_, **__):
         self.event_fd = -1
@@ -68,10 +69,11 @@ cdef class LaneSink:
 cdef class Lane:
     """Accepts and serves connections of a listening socket, in the thread that calls run().
 
-    `poll_s` seconds after a small chunk the thread looks for the next one without sleeping. A
-    connection is closed after `idle_s` without a byte, and where a frame is not whole after
-    `frame_timeout_s` and a second for each `frame_bytes_per_s` of it. `unfinished_max` bytes of
-    incomplete frames are held. `letters_max` and `letter_bytes_max` bound what waits for the loop.
+    The thread polls without sleeping for `poll_s` seconds after a small chunk. It closes a
+    connection after `idle_s` without a byte, and when a frame is not complete after
+    `frame_timeout_s` and one more second for each `frame_bytes_per_s` bytes of the frame. It keeps
+    at most `unfinished_max` bytes of incomplete frames. `letters_max` and `letter_bytes_max` bound
+    the letters that wait for the loop.
     """
 
     def __cinit__(self, int listener, LaneSink sink not None, *, double poll_s=0.0,
@@ -145,7 +147,7 @@ cdef class Lane:
         if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
             self.read(connection)
         elif events & (sockets.EPOLLHUP | sockets.EPOLLERR):
-            self.close(connection, 0)  # while reading pauses, this shows the end
+            self.close(connection, 0)  # a peer that closes while reading is paused
 
     cdef int sleep_ms(self, int wanted) noexcept nogil:
         if wanted and self.poll_until_ns:
@@ -157,7 +159,7 @@ cdef class Lane:
     # Connections.
 
     cdef void listen(self, bint wanted) noexcept nogil:
-        """Accept connections, or leave them to the system's backlog."""
+        """Accept connections, or leave them in the kernel's backlog."""
         cdef int what
         if wanted != self.listening:
             self.listening = wanted
@@ -192,7 +194,7 @@ cdef class Lane:
         self.post(letters.CLOSED, connection.id, NULL, 0, error)
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
-        """Let epoll look for what the connection waits for now."""
+        """Set the events that epoll reports for the connection."""
         cdef uint32_t events = sockets.EPOLLIN
         if connection.paused or connection.choked or connection.blocked or connection.ordered:
             events = 0
@@ -223,7 +225,7 @@ cdef class Lane:
 
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil:
-        """Give the bytes to the sink, and keep those that it does not take."""
+        """Pass the bytes to the sink, and keep those that it does not take."""
         cdef int64_t taken = self.sink.take(self, connection, data, available)
         if connection.fd < 0:
             return
@@ -242,7 +244,7 @@ cdef class Lane:
         self.watch(connection)
 
     cdef void resume(self, LaneConnection *connection) noexcept nogil:
-        """Serve the frames that came before a pause, then read on."""
+        """Serve the frames that arrived before a pause, then read again."""
         if connection.paused or connection.choked or connection.blocked or connection.ordered:
             return
         if connection.stash.used:
@@ -252,9 +254,9 @@ cdef class Lane:
 
     cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
                          bint ordered) noexcept nogil:
-        """Give a whole frame to the loop; False where it must wait.
+        """Give a whole frame to the loop; False when it must wait.
 
-        No frame passes while an `ordered` one is at the loop: handled() ends that.
+        No frame goes to the loop before handled() was called for each `ordered` one there.
         """
         if connection.ordered:
             return False
@@ -272,7 +274,7 @@ cdef class Lane:
 
     cdef void put(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil:
-        """Send bytes now, or as the peer reads."""
+        """Send bytes now, or when the peer reads."""
         cdef int error = self.table.send(connection, data, length)
         connection.active_ms = self.now_ms
         if error:
@@ -282,7 +284,7 @@ cdef class Lane:
             self.watch(connection)
 
     cdef void count_unsent(self, LaneConnection *connection) noexcept nogil:
-        """Read nothing of a peer that reads nothing, and tell the loop."""
+        """Stop reading from a peer that does not read, and notify the loop."""
         if connection.unsent > HIGH_WATER and not connection.choked:
             connection.choked = True
             self.post(letters.UNWRITABLE, connection.id, NULL, 0, 0)
@@ -359,7 +361,7 @@ cdef class Lane:
                 self.watch(connection)
 
     cdef void look(self) noexcept nogil:
-        """Close connections that are idle, or whose frame comes too slowly."""
+        """Close connections that are idle, or whose frame arrives too slowly."""
         cdef LaneConnection *connection
         cdef int32_t place
         cdef int64_t limit
@@ -372,7 +374,7 @@ cdef class Lane:
                 continue
             if connection.stash.used:
                 if not connection.events & sockets.EPOLLIN:
-                    connection.stashed_ms = self.now_ms  # this side has paused reading
+                    connection.stashed_ms = self.now_ms  # while reading is paused, it is not late
                 limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
                 if self.now_ms - connection.stashed_ms > limit:
                     self.cut(connection, letters.CUT_LATE)

@@ -19,8 +19,8 @@ SinkLetter = Callable[[FrameProtocol | None, int, bytes, int], None]
 class Lanes:
     """Runs lanes, and gives their letters to the protocols of their connections.
 
-    `accept(transport)` gives the protocol of a new connection, None where it is refused.
-    `cut(protocol, kind, data, number)` is called for a connection that a lane gives up (Kind).
+    `accept(transport)` returns the protocol of a new connection, None to refuse the connection.
+    `cut(protocol, kind, data, number)` is called when a lane closes a faulty connection (Kind).
     Letters of the lanes' sinks go to `sink_letter(protocol, kind, data, number)`, with the protocol
     of the connection that the letter is about.
     """
@@ -43,7 +43,7 @@ class Lanes:
         self._fenced: dict[int, tuple[set[LaneHandle], object]] = {}
 
     def start(self) -> None:
-        """Start the threads; letters come to the running loop."""
+        """Start the threads; the running loop gets their letters."""
         loop = asyncio.get_running_loop()
         for number, lane in enumerate(self.lanes):
             loop.add_reader(lane.handle.event_fd, self._read, lane.handle)
@@ -52,12 +52,12 @@ class Lanes:
             self._threads.append(thread)
 
     def stop_listening(self) -> None:
-        """Accept no more connections, soon."""
+        """Ask the lanes to accept no more connections."""
         for lane in self.lanes:
             lane.handle.stop_listening()
 
     def stop(self) -> None:
-        """Stop the threads, and close the connections that are left."""
+        """Stop the threads, and close the remaining connections."""
         loop = asyncio.get_running_loop()
         for lane in self.lanes:
             lane.handle.stop()
@@ -71,7 +71,7 @@ class Lanes:
         self._transports.clear()
 
     def keep_for_lanes(self, things: object) -> None:
-        """Keep a reference until no lane uses what it got from these things before."""
+        """Keep `things` alive until no lane uses a pointer into them."""
         number = next(self._fences)
         self._fenced[number] = {lane.handle for lane in self.lanes}, things
         for lane in self.lanes:
@@ -129,7 +129,7 @@ class Lanes:
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that lanes accept from. Raises OSError where the address cannot be bound."""
+    """The listening socket of the lanes. Raises OSError if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=backlog)
     listener.setblocking(False)

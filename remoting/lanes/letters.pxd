@@ -1,4 +1,4 @@
-# The kinds of letters between a lane's thread and the event loop; handle.pyx has their meaning.
+# The kinds of letters between a lane's thread and the event loop; handle.pyx documents them.
 cdef enum LetterToLoop:
     OPENED
     FRAME
@@ -19,7 +19,7 @@ cdef enum LetterToLane:
     RESUME
     HANDLED
     TELL_WRITABLE
-    ROOM                # the mailbox of the loop has room again
+    ROOM                # the loop's mailbox has room again
     FENCE
     STOP_LISTENING
     STOP

@@ -9,7 +9,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_destroy(pthread_mutex_t *mutex)
 
 
-# An eventfd that the caller closes. Raises OSError.
+# Returns an eventfd that the caller closes. Raises OSError.
 cdef int new_eventfd() except -1
 
 
@@ -22,8 +22,8 @@ cdef struct Letter:
 
 
 cdef class Mailbox:
-    # Letters from one thread to another, in order. `event_fd` becomes readable when one arrives
-    # while the reader has none left.
+    # Letters from one thread to another, in order. `event_fd` becomes readable when a letter
+    # arrives in an empty mailbox.
     cdef readonly int event_fd
     """An eventfd that is readable when letters wait."""
     cdef pthread_mutex_t mutex
@@ -34,13 +34,14 @@ cdef class Mailbox:
     cdef int64_t bytes
     cdef int64_t count_max
     cdef int64_t bytes_max
-    cdef bint idle              # the reader has taken all, and is to be woken
-    cdef bint refused           # a letter found no room since the reader last looked
+    cdef bint idle              # the reader has taken all letters: the next one wakes it
+    cdef bint refused           # a letter was refused since the reader's last take()
 
-    # Appends a letter with a copy of `size` bytes. False where there is no room for it, or no
-    # memory; `forced` letters, which are few and small, need memory only.
+    # Appends a letter with a copy of `size` bytes. False if there is no room or no memory; the
+    # limits do not apply to `forced` letters, which are few and small.
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil
-    # Takes up to `most` letters; their number. `refused` says whether a letter found no room.
+    # Takes up to `most` letters, and returns their number. Sets `refused` if a letter was refused
+    # since the last call.
     cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil
     cdef bint grow(self) noexcept nogil

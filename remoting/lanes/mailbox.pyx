@@ -25,7 +25,7 @@ cdef int new_eventfd() except -1:
 cdef class Mailbox:
     """Letters from one thread to another, in order, for compiled code (mailbox.pxd).
 
-    It holds `count_max` letters with `bytes_max` bytes at most.
+    It holds at most `count_max` letters and `bytes_max` bytes.
     """
 
     def __cinit__(self, int64_t count_max, int64_t bytes_max):
@@ -66,7 +66,7 @@ cdef class Mailbox:
                 return False
             memcpy(letter.data, data, size)
         pthread_mutex_lock(&self.mutex)
-        # A letter that is larger than all the room finds it when the box is empty.
+        # An empty mailbox takes a letter of any size.
         fits = forced or self.count == 0 or (
             self.count < self.count_max and self.bytes + size <= self.bytes_max
         )

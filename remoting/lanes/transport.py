@@ -9,10 +9,10 @@ from congreve.remoting.lanes.handle import LaneHandle
 
 
 class FrameProtocol(Protocol):
-    """The protocol of a lane's connection: that of asyncio, and whole frames in place of bytes."""
+    """A protocol as in asyncio, which gets whole frames in place of bytes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """The connection is open."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -35,7 +35,7 @@ class LaneTransport(asyncio.Transport):
         self._lane = lane
         self._number = number
         self._protocol: FrameProtocol | None = None
-        self._held: deque[tuple[bytes, int]] = deque()  # frames that came before a pause took hold
+        self._held: deque[tuple[bytes, int]] = deque()  # frames that the lane sent before it paused
         self._high_water = 0
         self._written = 0
         self._reading = True
@@ -50,14 +50,14 @@ class LaneTransport(asyncio.Transport):
     # --- letters of the lane
 
     def frame_arrived(self, frame: bytes, ordered: int) -> None:
-        """Pass a frame on; `ordered` says that the lane waits until it is handled."""
+        """Give a frame to the protocol; the lane waits for the end of an `ordered` one."""
         if self._reading and not self._held:
             self._pass(frame, ordered)
         else:
             self._held.append((frame, ordered))
 
     def writable(self, now: bool) -> None:
-        """Note whether the peer reads."""
+        """Tell the protocol whether the peer reads."""
         if self._protocol is None or self._choked is not now:
             return
         self._choked = not now

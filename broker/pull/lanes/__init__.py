@@ -1,1 +1,1 @@
-"""Pulls in the lanes (remoting/lanes): answered, or held, without the GIL."""
+"""Pulls in the lanes (remoting/lanes): answered or suspended without the GIL."""

@@ -1,7 +1,7 @@
 """Pulls that wait in a lane for messages (RocketMQ: PullRequestHoldService).
 
-The lane's thread alone uses them. A waiting pull is the frame of its request, which the lane serves
-again when its queue gets an entry, or when its time is over.
+Only the lane's thread uses them. A waiting pull holds the frame of its request, which the lane
+serves again when the queue gets an entry or the pull's time is over.
 """
 
 cimport cython
@@ -26,7 +26,7 @@ def watcher_of_lane(int number):
 
 cdef inline WaitingPull **bucket_of(WaitingPull **buckets, void *queue) noexcept nogil:
     cdef uint64_t hash = (<uint64_t> <uintptr_t> queue >> 4) * <uint64_t> 0x9E3779B97F4A7C15U
-    return &buckets[hash >> 51]     # of 13 bits: BUCKETS
+    return &buckets[hash >> 51]     # the upper 13 bits: BUCKETS
 
 
 cdef inline void link(WaitingPull **head, WaitingPull *pull, WaitingList which) noexcept nogil:
@@ -62,7 +62,7 @@ cdef class LanePolling:
     def __dealloc__(self):
         cdef WaitingPull *pull
         cdef int i
-        for i in range(TICKS):  # each of them is in the wheel
+        for i in range(TICKS):  # each pull is in the wheel
             while self.wheel[i] != NULL:
                 pull = self.wheel[i]
                 self.take_out(pull)
@@ -80,7 +80,7 @@ cdef class LanePolling:
         if pull == NULL:
             return NULL
         if not self.count:
-            self.tick = now_ms // TICK_MS   # an empty wheel need not turn
+            self.tick = now_ms // TICK_MS   # there is nothing to move
         pull.frame = <uint8_t *> (pull + 1)
         memcpy(pull.frame, frame, size)
         pull.size = size

@@ -13,29 +13,29 @@ from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 cdef class LanePulls:
     cdef readonly LanePullTable table
-    """The pulls that this lane knows."""
+    """The validated pulls of this lane."""
     cdef readonly int64_t answered
     """Pulls that were answered here."""
     cdef readonly LanePolling polling
     """The pulls that wait here for messages."""
     cdef uint64_t watcher       # the lane's bit among the watchers of a queue
-    cdef int32_t ended_kind     # of letters with pulls that the loop is to answer now
+    cdef int32_t ended_kind     # the kind of letters with pulls that the loop must answer now
     cdef bint stopping
     cdef HeaderDecoder headers  # of pulls that waited
     cdef Gather gather
     cdef PullHeader pull        # of the request at hand
     cdef ByteBuffer answers     # of the connection at hand
 
-    # Answers a pull that finds messages in memory, lets one wait that may. False: nothing was done,
-    # it is for the loop.
+    # Answers a pull whose messages are in memory, or lets it wait. False: nothing was done, and the
+    # loop must serve it.
     cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
                     const Header *header) noexcept nogil
     # Sends the answers.
     cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil
-    # Looks at pulls that waited, and lets go of segments that the log has no more. Returns how long
-    # the lane may sleep, in ms.
+    # Checks pulls that waited, and unmaps segments that the log has deleted. Returns how long the
+    # lane may sleep, in ms.
     cdef int turn_ended(self, Lane lane) noexcept nogil
-    # Answers all waiting pulls with an error; none may wait from now on.
+    # Answers all waiting pulls with an error, and lets no other pull wait.
     cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil
 
     cdef bint look(self, LanePull *known) noexcept nogil

@@ -1,7 +1,7 @@
-"""Pulls in a lane, without the GIL: those that find messages in memory, or wait for some.
+"""Pulls in a lane, without the GIL: a lane answers a pull from memory or lets it wait for messages.
 
-All other pulls go to the event loop, which serves them as those of its own connections. So do those
-whose time is over, or whose checks may have another result when they have waited.
+All other pulls go to the event loop, which serves them like those of its own connections. A pull
+that has waited also goes there when its time is over or its checks may have another result.
 """
 
 cimport cython
@@ -44,9 +44,9 @@ cdef enum:
     ROOM = PULL_RESPONSE_MAX + PULL_REMARK_MAX
     FLUSH_BYTES = 32 * 1024   # of answers, after which they are sent
     FROM_FILE_MIN = 16 * 1024   # bytes of an answer that are cheaper to send from the log's file
-    KEPT_BYTES = 1024 * 1024    # of the answers' buffer between two chunks
-    AT_ONCE = 64                # pulls that have waited, and that one turn looks at
-    RETRY_MS = 100              # until the next try where the peer, or the loop, takes no more
+    KEPT_BYTES = 1024 * 1024    # at most, of the answers' buffer between two chunks
+    AT_ONCE = 64                # pulls that one turn of the lane checks
+    RETRY_MS = 100              # until the next try, when the peer or the loop accepts no more
     STOPPING = 14               # SERVICE_NOT_AVAILABLE
 
 
@@ -54,8 +54,8 @@ cdef enum:
 cdef class LanePulls:
     """Answers ordinary pulls in a lane's thread; PullMessageProcessor has the rules.
 
-    `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). The loop
-    gets pulls that it is to answer now, with any result, as letters of kind `ended_kind`.
+    `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). Letters of
+    kind `ended_kind` bring the loop pulls that it must answer now, with any result.
     (RocketMQ: PullMessageProcessor.)
     """
 
@@ -86,14 +86,14 @@ cdef class LanePulls:
         ):
             return False
         if self.pull.sys_flag & COMMIT_OFFSET:
-            self.table.commit(known, self.pull.commit_offset)   # before its client goes on
+            self.table.commit(known, self.pull.commit_offset)   # before the client gets the answer
         if self.gather.status == GET_FOUND:
             return self.answer(lane, connection, known, frame.serialize_type, header.opaque)
         return self.hold(lane, connection, frame, known)
 
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
                      int32_t serialize_type, int32_t opaque) noexcept nogil:
-        """Answer with what was found; False without memory."""
+        """Answer with the messages found; False without memory."""
         cdef FilePart part
         part.descriptor = -1
         if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
@@ -116,7 +116,7 @@ cdef class LanePulls:
         (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
 
     cdef bint look(self, LanePull *known) noexcept nogil:
-        """Look for the messages of the pull at hand; False where that fails."""
+        """Look for messages of the current pull; False if that fails."""
         return self.gather.look_mapped(
             (<ValidatedPull> known.validated).queue, known.file, known.base,
             self.pull.queue_offset, max(self.pull.max_count, 1),
@@ -134,7 +134,7 @@ cdef class LanePulls:
         return True
 
     cdef int map_file(self, LanePull *known) except -1:
-        """Keep the queue's file that the next look needs."""
+        """Map the queue's file that the next look needs."""
         cdef ConsumeQueue queue = (<ValidatedPull> known.validated).queue
         cdef int64_t position = self.gather.next_offset * CQ_ENTRY
         cdef int64_t base = position - position % queue.file_size
@@ -144,7 +144,7 @@ cdef class LanePulls:
         return self.table.keep_file(known, mapping, base)
 
     cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil:
-        """Write the answer to the others; there is room."""
+        """Append the answer to the buffer, which has room."""
         cdef uint8_t *at = self.answers.data + self.answers.used
         cdef Py_ssize_t length = put_found_head(at, self.gather, serialize_type, opaque)
         self.gather.copy_to(<char *> at + length)
@@ -152,7 +152,7 @@ cdef class LanePulls:
 
     cdef void send_from_file(self, Lane lane, LaneConnection *connection, int32_t serialize_type,
                              int32_t opaque, FilePart part) noexcept nogil:
-        """Let the kernel send the log's pages, and keep what it does not take."""
+        """Let the kernel send the log's pages, and keep the bytes that it does not accept."""
         cdef uint8_t[ROOM] head
         cdef Py_ssize_t length = put_found_head(head, self.gather, serialize_type, opaque)
         cdef int64_t head_taken = send_head(connection.fd, head, length)
@@ -190,7 +190,7 @@ cdef class LanePulls:
         return True
 
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil:
-        """Wait for the next entry behind what the last look saw."""
+        """Let the pull wait for an entry after those that the last look saw."""
         cdef int64_t end = watch_queue(
             self.gather.log.lock, (<ValidatedPull> known.validated).queue, self.watcher
         )
@@ -210,7 +210,7 @@ cdef class LanePulls:
         return self.polling.sleep_ms(lane.now_ms)
 
     cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil:
-        """Answer a pull that waited, let it wait on, or give it to the loop."""
+        """Answer a pull that waited, let it wait again, or give it to the loop."""
         cdef LaneConnection *connection = lane.table.find(waiting.connection)
         if not connection.choked:
             if waiting.deadline_ms > lane.now_ms and self.serve_again(lane, connection, waiting):
@@ -225,7 +225,7 @@ cdef class LanePulls:
 
     cdef bint serve_again(self, Lane lane, LaneConnection *connection,
                           WaitingPull *waiting) noexcept nogil:
-        """Answer it, or let it wait on; False where the loop must answer it."""
+        """Answer the pull, or let it wait again; False if the loop must answer it."""
         cdef Frame frame
         cdef Header header
         cdef LanePull *known

@@ -8,16 +8,16 @@ from congreve.remoting.lanes.mailbox cimport pthread_mutex_t
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
 
-# What a lane knows of the pulls with one key. The lane's thread alone uses it, but for `pending`.
+# A validated pull of a lane. Only the lane's thread uses it, except for `pending`.
 cdef struct LanePull:
     Key key
-    PyObject *validated     # a ValidatedPull of its own; NULL: the event loop serves these pulls
-    int64_t changes         # the numbers of ValidatedPulls when it was looked up
+    PyObject *validated     # an owned ValidatedPull; NULL: the event loop serves such pulls
+    int64_t changes         # and `kept`: the numbers of ValidatedPulls at the look-up
     int64_t kept
-    PyObject *mapping       # of its own: the file of the queue that was read last, or NULL
+    PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
-    int64_t base            # and its place among those of all files
-    int64_t pending         # the offset that was committed last and that the loop did not take; -1
+    int64_t base            # and their offset in the queue
+    int64_t pending         # the last committed offset that the loop has not taken; -1: none
 
 
 cdef class LanePullTable:
@@ -25,20 +25,20 @@ cdef class LanePullTable:
     cdef Key **slots            # of LanePulls
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count
-    cdef LanePull **uncollected  # those with a pending offset; as much room as there are slots
+    cdef LanePull **uncollected  # pulls with a pending offset; room for `capacity`
     cdef Py_ssize_t uncollected_count
-    cdef pthread_mutex_t mutex  # guards these and `pending`
-    cdef Py_ssize_t files       # mappings that they keep
+    cdef pthread_mutex_t mutex  # guards `uncollected` and `pending`
+    cdef Py_ssize_t files       # mapped files
     cdef Py_ssize_t files_max
-    cdef list collected         # pending offsets of pulls that the table has no more
-    cdef uint8_t[KEY_MAX] bytes  # the key of the pull at hand
+    cdef list collected         # pending offsets of removed pulls
+    cdef uint8_t[KEY_MAX] bytes  # the key of the current pull
 
-    # The pulls that this one belongs to; NULL where the event loop must serve it.
+    # Returns the entry for this pull; NULL if the event loop must serve it.
     cdef LanePull *find(self, const PullHeader *pull) noexcept nogil
-    # Notes the offset that a pull commits.
+    # Records the offset that a pull commits.
     cdef void commit(self, LanePull *known, int64_t offset) noexcept nogil
 
-    # Keeps the file of the queue that such pulls read next; drops it.
+    # Map the file of the queue that such pulls read next; unmap it.
     cdef int keep_file(self, LanePull *known, Mapping mapping, int64_t base) except -1
     cdef int drop_file(self, LanePull *known) except -1
 

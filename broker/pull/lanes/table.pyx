@@ -1,8 +1,8 @@
-"""The validated pulls that a lane has met, for its thread without the GIL.
+"""The validated pulls of a lane, for its thread without the GIL.
 
 The event loop checks the first pull of each kind and keeps the result (validated_pull.pyx). A lane
-takes the results over one by one, and looks again, with the GIL, after each change of anything that
-checks depend on.
+copies a result when it needs it, and looks it up again, with the GIL, when something changes that
+the checks depend on.
 """
 
 cimport cython
@@ -24,14 +24,14 @@ from congreve.remoting.lanes.mailbox cimport (
 )
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
-cdef Py_ssize_t KNOWN_MAX = 100_000     # then it begins anew
+cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared
 
 
 @cython.final
 cdef class LanePullTable:
-    """The validated pulls of one lane, and the offsets that these committed.
+    """The validated pulls of one lane, and the offsets that they committed.
 
-    At most `files_max` of them keep a file of their queue mapped.
+    At most `files_max` of them keep a file of the queue mapped.
     """
 
     def __cinit__(self, ValidatedPulls pulls not None, Py_ssize_t files_max):
@@ -132,7 +132,7 @@ cdef class LanePullTable:
         return True
 
     cdef int learn(self, const Key *key) except -1:
-        # The numbers first: what changes meanwhile is looked up again.
+        # The numbers are read first: a change during the look-up causes another one.
         cdef int64_t changes = load_acquire(&self.pulls.changes)
         cdef int64_t kept = load_acquire(&self.pulls.kept)
         cdef LanePull *known = self.known(key)
