@@ -13,7 +13,7 @@ SMALL_CHUNK = 2048
 """Bytes of a small chunk. A peer that sends more at a time does not wait for each answer."""
 
 
-class ShortPoll:
+class BusyPoll:
     """Keeps one event loop from sleeping until `seconds` after the last small chunk."""
 
     __slots__ = ("_clock", "_loop", "_seconds", "_turning", "_until")

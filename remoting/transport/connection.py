@@ -19,7 +19,7 @@ from congreve.remoting.errors import (
 )
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.busy_poll import ShortPoll
+from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import FrameReader, FrameSink
 from congreve.remoting.transport.pending_requests import PendingRequests
@@ -75,7 +75,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         *,
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
-        poll: ShortPoll | None = None,
+        poll: BusyPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
         super().__init__(sink, read_buffer, poll)

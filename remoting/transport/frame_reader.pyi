@@ -1,7 +1,7 @@
 from typing import final
 
 from congreve.remoting.errors import FrameError
-from congreve.remoting.transport.busy_poll import ShortPoll
+from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.read_buffer import ReadBuffer
 
 class FrameSink: ...
@@ -14,7 +14,7 @@ class FrameReader:
     reading_paused: bool
 
     def __init__(
-        self, sink: FrameSink, read_buffer: ReadBuffer, poll: ShortPoll | None = None
+        self, sink: FrameSink, read_buffer: ReadBuffer, poll: BusyPoll | None = None
     ) -> None: ...
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...

@@ -15,7 +15,7 @@ from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.lanes import Lanes, SinkLetter, listening_socket
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
-from congreve.remoting.transport.busy_poll import ShortPoll
+from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
 from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
@@ -82,7 +82,7 @@ class RemotingServer:
         self._lane_letter = lane_letter
         self._listener: asyncio.Server | socket.socket | None = None
         self._lanes: Lanes | None = None
-        self._poll: ShortPoll | None = None
+        self._poll: BusyPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
@@ -102,7 +102,7 @@ class RemotingServer:
 
     async def _start_loop(self) -> None:
         loop = asyncio.get_running_loop()
-        self._poll = ShortPoll(loop, self._limits.poll_s)
+        self._poll = BusyPoll(loop, self._limits.poll_s)
         server = await loop.create_server(
             self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
         )

@@ -1,6 +1,6 @@
 """How long a loop stays awake, with a simulated clock and loop."""
 
-from congreve.remoting.transport.busy_poll import SMALL_CHUNK, ShortPoll
+from congreve.remoting.transport.busy_poll import SMALL_CHUNK, BusyPoll
 
 
 class Loop:
@@ -24,7 +24,7 @@ class Loop:
 
 def test_the_loop_stays_awake_for_its_time_after_the_last_small_chunk():
     loop = Loop()
-    poll = ShortPoll(loop, 50e-6, lambda: loop.now)
+    poll = BusyPoll(loop, 50e-6, lambda: loop.now)
     poll.chunk_served(100)
     assert loop.turns_until_asleep() in (5, 6)
     poll.chunk_served(100)
@@ -36,6 +36,6 @@ def test_the_loop_stays_awake_for_its_time_after_the_last_small_chunk():
 
 def test_neither_large_chunks_nor_a_time_of_nothing_keep_it_awake():
     loop = Loop()
-    ShortPoll(loop, 50e-6, lambda: loop.now).chunk_served(SMALL_CHUNK + 1)
-    ShortPoll(loop, 0.0, lambda: loop.now).chunk_served(1)
+    BusyPoll(loop, 50e-6, lambda: loop.now).chunk_served(SMALL_CHUNK + 1)
+    BusyPoll(loop, 0.0, lambda: loop.now).chunk_served(1)
     assert loop.turns_until_asleep() == 0
