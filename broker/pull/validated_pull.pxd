@@ -14,12 +14,9 @@ cdef enum:
 
 
 cdef class PullCounter:
-    cdef readonly int64_t pulls
-    """Pulls that found messages."""
-    cdef readonly int64_t messages
-    """Messages in the answers."""
-    cdef readonly int64_t size
-    """Bytes of the records in the answers."""
+    cdef int64_t pull_count
+    cdef int64_t message_count
+    cdef int64_t byte_count
 
     cpdef void add(self, int64_t messages, int64_t size) noexcept nogil
 

@@ -9,7 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
-from congreve.engine.atomic cimport add_relaxed, store_release
+from congreve.engine.atomic cimport add_relaxed, load_acquire, store_release
 from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
@@ -21,15 +21,29 @@ cdef enum:
 cdef class PullCounter:
     """Counts what one group pulled from one topic (RocketMQ: BrokerStatsManager, GROUP_GET_NUMS).
 
-    `pulls` counts the pulls that found messages, `messages` their messages, `size` the bytes of
-    whole records.
+    Any thread may count and read.
     """
 
+    @property
+    def pulls(self):
+        """Pulls that found messages."""
+        return load_acquire(&self.pull_count)
+
+    @property
+    def messages(self):
+        """Messages in the answers."""
+        return load_acquire(&self.message_count)
+
+    @property
+    def size(self):
+        """Bytes of the records in the answers."""
+        return load_acquire(&self.byte_count)
+
     cpdef void add(self, int64_t messages, int64_t size) noexcept nogil:
-        """Count one answered pull with this many messages and bytes; any thread may call it."""
-        add_relaxed(&self.pulls, 1)
-        add_relaxed(&self.messages, messages)
-        add_relaxed(&self.size, size)
+        """Count one answered pull with this many messages and bytes."""
+        add_relaxed(&self.pull_count, 1)
+        add_relaxed(&self.message_count, messages)
+        add_relaxed(&self.byte_count, size)
 
 
 @cython.final

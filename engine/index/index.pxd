@@ -48,7 +48,7 @@ cdef class KeyIndex(IndexFiles):
     # Shared with the appending thread, under `lock`:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t arrived
-    cdef bint asleep
+    cdef int asleep             # true or false; wake() reads it without the lock
     cdef bint stopping
 
     cpdef void wake(self) noexcept nogil

@@ -7,7 +7,12 @@ from posix.time cimport nanosleep, timespec
 
 from congreve.engine.index.index_files cimport IndexFiles
 from congreve.engine.log.commit_log cimport CommitLog
-from congreve.io_backends.atomic cimport full_barrier
+from congreve.io_backends.atomic cimport (
+    full_barrier,
+    load_acquire,
+    load_acquire_int,
+    store_release_int,
+)
 from congreve.io_backends.pthread cimport (
     pthread_cond_destroy,
     pthread_cond_init,
@@ -178,7 +183,7 @@ cdef class KeyIndex(IndexFiles):
     cpdef void wake(self) noexcept nogil:
         """Wake the thread after an append; cheap, and without effect while the thread runs."""
         full_barrier()  # what was appended is there before `asleep` is read
-        if self.asleep:
+        if load_acquire_int(&self.asleep):
             pthread_mutex_lock(&self.lock)
             pthread_cond_signal(&self.arrived)
             pthread_mutex_unlock(&self.lock)
@@ -271,7 +276,7 @@ cdef class KeyIndex(IndexFiles):
                     if stop == STOP_DAMAGED:
                         return stop
                     continue
-            elif self.position < self.log.max_offset:
+            elif self.position < load_acquire(&self.log.max_offset):
                 return STOP_SEGMENT
             if not self.wait_for_more():
                 return STOP_ENDED
@@ -287,14 +292,14 @@ cdef class KeyIndex(IndexFiles):
         if not self.stopping:
             nanosleep(&nap, NULL)
         pthread_mutex_lock(&self.lock)
-        self.asleep = True
+        store_release_int(&self.asleep, True)
         full_barrier()
         # A wake() that came before it could see `asleep` has left its message in the log.
-        while self.position >= self.log.max_offset and not self.stopping:
+        while self.position >= load_acquire(&self.log.max_offset) and not self.stopping:
             pthread_cond_wait(&self.arrived, &self.lock)
-        self.asleep = False
+        store_release_int(&self.asleep, False)
         pthread_mutex_unlock(&self.lock)
-        return self.position < self.log.max_offset
+        return self.position < load_acquire(&self.log.max_offset)
 
     cdef Stop walk(self, int64_t end) noexcept nogil:
         """Find keys in the open segment's records up to physical offset `end`."""

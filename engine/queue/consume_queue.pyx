@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_entries cimport QueueEntries
 from congreve.engine.queue.queue_files cimport MappingBudget, MappingCache
-from congreve.io_backends.atomic cimport store_release
+from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 
@@ -71,9 +71,11 @@ cdef bint save(MappingBudget budget, Py_ssize_t most) except -1:
 def newest_of(queues):
     """The queue whose last record has the greatest physical offset; None without queues."""
     cdef ConsumeQueue queue, newest = None
+    cdef int64_t end, newest_end = 0
     for queue in queues:
-        if newest is None or queue.max_physical > newest.max_physical:
-            newest = queue
+        end = load_acquire(&queue.max_physical)
+        if newest is None or end > newest_end:
+            newest, newest_end = queue, end
     return newest
 
 
@@ -102,18 +104,18 @@ cdef class ConsumeQueue(QueueEntries):
     @property
     def max_physical_offset(self):
         """The end of the last entry's record in the log, without filler; 0 without an entry."""
-        return self.max_physical
+        return load_acquire(&self.max_physical)
 
     @property
     def dirty_pages(self):
         """4 KiB pages that a flush would write."""
-        return ((self.max_offset - self.flushed) * CQ_ENTRY + 4095) // 4096
+        return ((load_acquire(&self.max_offset) - self.flushed) * CQ_ENTRY + 4095) // 4096
 
     # --- writing
 
     cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil:
         write_entry(self.next, physical_offset, size, tags_code)
-        self.max_physical = physical_offset + size
+        store_release(&self.max_physical, physical_offset + size)
         self.free_entries -= 1
         self.next = self.next + CQ_ENTRY if self.free_entries else NULL
         store_release(&self.max_offset, self.max_offset + 1)
@@ -343,7 +345,7 @@ cdef class ConsumeQueue(QueueEntries):
 
     def flush(self, int64_t least_pages=0):
         """msync the entries appended since the last flush; False if there are too few."""
-        cdef int64_t end = self.max_offset * CQ_ENTRY
+        cdef int64_t end = load_acquire(&self.max_offset) * CQ_ENTRY
         cdef int64_t start = self.flushed * CQ_ENTRY
         cdef int64_t base, stop
         if start == end or self.dirty_pages < least_pages:

@@ -8,6 +8,7 @@ import numpy
 
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_files cimport MappingCache, QueueFiles
+from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64
 
@@ -39,7 +40,7 @@ cdef class QueueEntries:
     @property
     def max(self):
         """Offset of the next entry (getMaxOffsetInQueue)."""
-        return self.max_offset
+        return load_acquire(&self.max_offset)
 
     @property
     def files(self):

@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memmove
 
 from congreve.remoting.lanes cimport sockets
 from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
+from congreve.remoting.lanes.relaxed cimport store_relaxed
 
 cdef enum:
     COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes
@@ -54,7 +55,8 @@ cdef class ConnectionTable:
         connection.address_length = length
         memcpy(connection.address, address, sizeof(address))
         connection.active_ms = now_ms
-        connection.received = connection.mark = 0
+        connection.mark = 0
+        store_relaxed(&connection.received, 0)
         connection.of_sink = NULL
         return connection
 
@@ -65,7 +67,7 @@ cdef class ConnectionTable:
         if self.free_count:
             self.free_count -= 1
             connection = self.at(self.free_places[self.free_count])
-            connection.id += <int64_t> 1 << 32
+            store_relaxed(&connection.id, connection.id + (<int64_t> 1 << 32))
             return connection
         if block == BLOCKS_MAX:
             return NULL
@@ -80,7 +82,7 @@ cdef class ConnectionTable:
             if self.blocks[block] == NULL:
                 return NULL
         connection = self.at(self.places)
-        connection.id = self.places
+        store_relaxed(&connection.id, self.places)
         self.places += 1
         return connection
 
@@ -89,7 +91,8 @@ cdef class ConnectionTable:
         connection.fd = -1
         self.drop_stash(connection)
         release(&connection.out)
-        connection.unsent = connection.ordered = 0
+        connection.ordered = 0
+        store_relaxed(&connection.unsent, 0)
         connection.closing = connection.paused = connection.choked = connection.blocked = False
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
@@ -137,7 +140,7 @@ cdef class ConnectionTable:
                 return errno
         if length and not append_bytes(&connection.out, data, length):
             return ENOMEM
-        connection.unsent = connection.out.used - connection.out.at
+        store_relaxed(&connection.unsent, connection.out.used - connection.out.at)
         return 0
 
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil:
@@ -152,7 +155,7 @@ cdef class ConnectionTable:
                 break
             elif errno != EINTR:
                 return errno
-        connection.unsent = out.used - out.at
+        store_relaxed(&connection.unsent, out.used - out.at)
         if not connection.unsent:
             release(out)
         return 0

@@ -8,6 +8,7 @@ from libc.stdlib cimport free
 from congreve.remoting.lanes cimport letters
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.mailbox cimport Letter
+from congreve.remoting.lanes.relaxed cimport load_relaxed
 
 import enum
 
@@ -84,7 +85,9 @@ cdef class LaneHandle:
     def unsent(self, int64_t connection, int64_t written):
         """Bytes that the peer has not read yet, of the loop's `written` ones and the sink's."""
         cdef LaneConnection *found = self.connections.at(<int32_t> (connection & 0x7FFFFFFF))
-        return found.unsent + written - found.received if found.id == connection else 0
+        if load_relaxed(&found.id) != connection:
+            return 0
+        return load_relaxed(&found.unsent) + written - load_relaxed(&found.received)
 
     def close_connection(self, int64_t connection, bint at_once):
         """Close a connection, at once or when all is sent; a CLOSED letter follows."""

@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from congreve.remoting.lanes cimport letters, sockets
+from congreve.remoting.lanes.relaxed cimport store_relaxed
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 cdef enum:
@@ -171,7 +172,7 @@ cdef class Lane:
         cdef LaneConnection *connection
         cdef int _
         for _ in range(ACCEPTS_A_TURN):
-            if self.to_loop.count > self.to_loop.count_max // 2:
+            if self.to_loop.waiting() > self.to_loop.count_max // 2:
                 self.listen(False)  # the loop is behind; look() listens again
                 return
             connection = self.table.accept(self.listener, self.now_ms)
@@ -336,7 +337,7 @@ cdef class Lane:
         elif connection == NULL:
             pass
         elif letter.kind == letters.WRITE:
-            connection.received += letter.size
+            store_relaxed(&connection.received, connection.received + letter.size)
             self.put(connection, letter.data, letter.size)
         elif letter.kind == letters.ABORT:
             self.close(connection, 0)
@@ -366,7 +367,7 @@ cdef class Lane:
         cdef int32_t place
         cdef int64_t limit
         self.next_look_ms = self.now_ms + LOOK_MS
-        if self.may_listen and self.to_loop.count <= self.to_loop.count_max // 4:
+        if self.may_listen and self.to_loop.waiting() <= self.to_loop.count_max // 4:
             self.listen(True)
         for place in range(self.table.places):
             connection = self.table.at(place)

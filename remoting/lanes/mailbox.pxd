@@ -44,4 +44,6 @@ cdef class Mailbox:
     # Takes up to `most` letters, and returns their number. Sets `refused` if a letter was refused
     # since the last call.
     cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil
+    # How many letters wait.
+    cdef int64_t waiting(self) noexcept nogil
     cdef bint grow(self) noexcept nogil

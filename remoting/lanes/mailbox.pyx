@@ -51,7 +51,7 @@ cdef class Mailbox:
             sockets.close_fd(self.event_fd)
 
     def __len__(self):
-        return self.count
+        return self.waiting()
 
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil:
@@ -101,6 +101,13 @@ cdef class Mailbox:
         refused[0], self.refused = self.refused, False
         pthread_mutex_unlock(&self.mutex)
         return taken
+
+    cdef int64_t waiting(self) noexcept nogil:
+        cdef int64_t count
+        pthread_mutex_lock(&self.mutex)
+        count = self.count
+        pthread_mutex_unlock(&self.mutex)
+        return count
 
     cdef bint grow(self) noexcept nogil:
         cdef int64_t i

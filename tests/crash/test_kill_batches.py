@@ -94,9 +94,15 @@ def stored(address: str, queue_id: int) -> list[bytes]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize(
+    ("backend", "lanes"), [("mmap", 0), ("mmap", 4), ("pool", 1), ("pool", 4), ("uring", 4)]
+)
 def test_every_acknowledged_batch_is_there_and_none_in_part(
-    tmp_path: Path, kill_rounds: int, backend: str, campaign: Callable[[str, int], None]
+    tmp_path: Path,
+    kill_rounds: int,
+    backend: str,
+    lanes: int,
+    campaign: Callable[[str, int], None],
 ) -> None:
     if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
         pytest.skip(refusal)
@@ -106,6 +112,7 @@ def test_every_acknowledged_batch_is_there_and_none_in_part(
         settings={
             "flushDiskType": "SYNC_FLUSH",
             "ioBackend": backend,
+            "networkThreads": str(lanes),
             "mappedFileSizeCommitLog": str(512 << 10),
             "mappedFileSizeConsumeQueue": str(20 * 100),
         },
@@ -139,7 +146,7 @@ def test_every_acknowledged_batch_is_there_and_none_in_part(
         for (queue_id, offset), bodies in acknowledged.items():
             assert found[queue_id][offset : offset + len(bodies)] == bodies
         assert len(acknowledged) > rounds
-        campaign(f"R1 kill -9 under batches, {backend}", rounds)
+        campaign(f"R1 kill -9 under batches, {backend}, networkThreads={lanes}", rounds)
         assert broker.stop() in (0, 143), broker.tail()
     finally:
         broker.kill()

@@ -6,8 +6,9 @@ import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,18 @@ from congreve.broker.broker import Broker
 from congreve.records.record import decode_record
 
 LANES, SENDERS, QUEUES, MESSAGES = 4, 8, 2, 400
+DELAYED_EACH = 20  # of a sender's messages one comes a second time, delayed
+DELAYED = SENDERS * MESSAGES // DELAYED_EACH
 DELETE_TOPIC = 215
+LONG_POLL = {
+    "consumerGroup": "F",
+    "maxMsgNums": "32",
+    "sysFlag": "6",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "15000",
+    "subscription": "*",
+    "subVersion": "0",
+}
 
 
 @contextmanager
@@ -52,45 +64,80 @@ def send(wire: Wire, topic: str, queue: int, body: bytes, properties: str = "WAI
     return int(answer.fields["queueOffset"])
 
 
+class Work:
+    """Senders, followers and a maker of topics beside each other; errors of their threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.answered: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.followed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self.errors: list[BaseException] = []
+        self.stop = threading.Event()
+
+    def send_all(self, sender: int) -> None:
+        with Wire(self.broker.address) as wire:
+            for number in range(MESSAGES):
+                # Each seventh is for the Python handlers: a property stands there twice.
+                odd = "A\x011\x02A\x012\x02WAIT\x01true"
+                properties = odd if number % 7 == 0 else "WAIT\x01true"
+                queue = (sender + number) % QUEUES
+                body = b"%d %d" % (sender, number)
+                self.answered[sender, queue].append(send(wire, "T", queue, body, properties))
+                if number % DELAYED_EACH == 0:
+                    send(wire, "D", 0, body, "TIMER_DELAY_MS\x01200\x02WAIT\x01true")
+
+    def follow(self, topic: str, queue: int, count: int) -> None:
+        """Take so many messages of a queue by long polling."""
+        bodies = self.followed[topic, queue]
+        fields = LONG_POLL | {"topic": topic, "queueId": str(queue)}
+        with Wire(self.broker.address) as wire:
+            while len(bodies) < count:
+                answer = wire.call(11, fields | {"queueOffset": str(len(bodies))})
+                assert answer.code in (0, 19), answer
+                for offset, body in record_bodies(answer.body) if answer.code == 0 else ():
+                    assert offset == len(bodies), "no gap, no double"
+                    bodies.append(body)
+
+    def make_and_delete(self) -> None:
+        number = 0
+        with Wire(self.broker.address) as wire:
+            while not self.stop.is_set():
+                number += 1
+                create(self.broker, f"made-{number}")
+                send(wire, f"made-{number}", 0, b"x")
+                assert wire.call(DELETE_TOPIC, {"topic": f"made-{number}"}).code == 0
+
+    def thread(self, target: Callable[..., None], *args: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                target(*args)
+            except (AssertionError, OSError) as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def do(self) -> None:
+        topics = self.thread(self.make_and_delete)
+        threads = [self.thread(self.send_all, number) for number in range(SENDERS)]
+        for queue in range(QUEUES):
+            threads.append(self.thread(self.follow, "T", queue, SENDERS * MESSAGES // QUEUES))
+        threads.append(self.thread(self.follow, "D", 0, DELAYED))
+        for thread in threads:
+            thread.join()
+        self.stop.set()
+        topics.join()
+        assert not self.errors, self.errors
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_four_lanes_and_the_loop_append_without_gap_or_double(flush: str, tmp_path: Path) -> None:
     with running(config_of(tmp_path, flush, LANES)) as (broker, _):
         create(broker, "T")
-        answered: dict[tuple[int, int], list[int]] = defaultdict(list)
-        errors: list[BaseException] = []
-        stop = threading.Event()
-
-        def work(sender: int) -> None:
-            try:
-                with Wire(broker.address) as wire:
-                    for number in range(MESSAGES):
-                        # Each seventh is for the Python handlers: a property stands there twice.
-                        odd = "A\x011\x02A\x012\x02WAIT\x01true"
-                        properties = odd if number % 7 == 0 else "WAIT\x01true"
-                        queue = (sender + number) % QUEUES
-                        offset = send(wire, "T", queue, b"%d %d" % (sender, number), properties)
-                        answered[sender, queue].append(offset)
-            except (AssertionError, OSError) as error:
-                errors.append(error)
-
-        def make_and_delete() -> None:
-            number = 0
-            while not stop.is_set():
-                number += 1
-                create(broker, f"made-{number}")
-                with Wire(broker.address) as wire:
-                    send(wire, f"made-{number}", 0, b"x")
-                    assert wire.call(DELETE_TOPIC, {"topic": f"made-{number}"}).code == 0
-
-        senders = [threading.Thread(target=work, args=(number,)) for number in range(SENDERS)]
-        topics = threading.Thread(target=make_and_delete)
-        for thread in (*senders, topics):
-            thread.start()
-        for thread in senders:
-            thread.join()
-        stop.set()
-        topics.join()
-        assert not errors, errors
+        create(broker, "D")
+        work = Work(broker)
+        work.do()
         assert broker._paths is not None
         by_lane = [lane.path.put_messages for lane in broker._paths.lanes]
         assert sum(by_lane) > SENDERS * MESSAGES * 6 // 7 - SENDERS
@@ -98,20 +145,22 @@ def test_four_lanes_and_the_loop_append_without_gap_or_double(flush: str, tmp_pa
         found: Counter[bytes] = Counter()
         for queue_id in range(QUEUES):
             queue = broker.store.queues.get("T", queue_id)
-            offsets = sorted(o for (_, q), some in answered.items() if q == queue_id for o in some)
-            assert offsets == list(range(queue.max))
+            answered = [some for (_, q), some in work.answered.items() if q == queue_id]
+            assert sorted(chain(*answered)) == list(range(queue.max))
             numbers: dict[int, int] = {}
             for offset in range(queue.max):
                 view = broker.store.read(queue[offset][0])
                 assert view is not None
                 record = decode_record(view)
                 assert (record.queue_id, record.queue_offset) == (queue_id, offset)
+                assert record.body == work.followed["T", queue_id][offset]
                 found[record.body] += 1
                 sender, number = map(int, record.body.split())
                 assert numbers.get(sender, -1) < number, "the order of one connection"
                 numbers[sender] = number
         assert len(found) == SENDERS * MESSAGES
         assert set(found.values()) == {1}
+        assert len(set(work.followed["D", 0])) == DELAYED == broker.store.queues.get("D", 0).max
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

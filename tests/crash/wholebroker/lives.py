@@ -42,7 +42,7 @@ INTERVALS = {
 class Lives:
     """The successive processes of one broker on one store, and the history of its clients."""
 
-    def __init__(self, folder: Path, backend: str, policy: str, seed: int) -> None:
+    def __init__(self, folder: Path, backend: str, policy: str, seed: int, lanes: int = 1) -> None:
         self.history = History()
         self.namesrv = servers.namesrv("congreve", folder / "namesrv")
         self.broker = servers.broker(
@@ -52,6 +52,7 @@ class Lives:
                 **INTERVALS,
                 "ioBackend": backend,
                 "flushDiskType": policy,
+                "networkThreads": str(lanes),
                 "messageDelayLevel": LEVELS,
                 "enablePropertyFilter": "true",
             },
