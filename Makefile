@@ -121,7 +121,17 @@ $(VENV)/.docs: $(VENV)/.built
 	$(BIN)/pip install --quiet "congreve[docs]"
 	touch $@
 
-docs: $(VENV)/.docs
+# The library that draws the diagrams, in the site itself, so that the site needs no network.
+MERMAID        := mermaid-11.12.1
+MERMAID_SHA256 := 198b19442f86f0b46a17e56d3abf744c3a28a3427e66fa8dada3b589a77babcc
+build/docs/$(MERMAID):
+	rm -rf build/docs && mkdir -p $@
+	npm pack --silent --pack-destination $@ $(subst -,@,$(MERMAID)) >/dev/null
+	tar -xzf $@/$(MERMAID).tgz -C build/docs --strip-components=2 package/dist/mermaid.min.js
+	echo "$(MERMAID_SHA256)  build/docs/mermaid.min.js" | sha256sum --check --quiet
+	rm $@/$(MERMAID).tgz
+
+docs: $(VENV)/.docs build/docs/$(MERMAID)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:

@@ -1,4 +1,4 @@
-"""What MkDocs adds to the pages of docs/: the reference, and files from other folders.
+"""What MkDocs adds to the pages of docs/: the reference, files from other folders, scripts.
 
 README.md, CHANGELOG.md and others become pages of the site. A link from any page to a file
 that is no page becomes the file's name, because the site does not know where the sources are.
@@ -10,8 +10,10 @@ import posixpath
 import re
 from pathlib import Path
 
+import offline
 import reference
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -41,6 +43,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made |= {f"reference/api/{page}.md": text for page, text in reference.api_pages().items()}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
+    if not offline.MERMAID.is_file():
+        raise PluginError(f"{offline.MERMAID} is missing: build the site with `make docs`")
+    files.append(File.generated(config, offline.MERMAID_URI, abs_src_path=str(offline.MERMAID)))
     for source, name in FROM_ELSEWHERE.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
@@ -62,3 +67,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         )
 
     return _LINK.sub(relinked, markdown)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    if external := offline.make_offline(Path(config.site_dir)):
+        raise PluginError("the site loads from the web: " + ", ".join(external))

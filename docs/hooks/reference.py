@@ -75,6 +75,7 @@ def settings_page() -> str:
     texts = meanings()
     return "\n\n".join(
         [
+            "---\nhide: [toc]\n---",  # the table needs the room
             "# Settings",
             INTRODUCTION,
             "## Broker",

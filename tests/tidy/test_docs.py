@@ -71,15 +71,27 @@ NETWORK = {
 }
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    """The part of the site's build that makes pages from the code."""
-    place = ROOT / "docs" / "hooks" / "reference.py"
-    spec = importlib.util.spec_from_file_location("docs_reference", place)
+def hook(name: str) -> ModuleType:
+    """A module of the site's build."""
+    spec = importlib.util.spec_from_file_location(
+        f"docs_{name}", ROOT / "docs" / "hooks" / f"{name}.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The part of the site's build that makes pages from the code."""
+    return hook("reference")
+
+
+@pytest.fixture(scope="module")
+def offline() -> ModuleType:
+    """The part of the site's build that leaves out scripts from the web."""
+    return hook("offline")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +116,13 @@ def test_every_command_is_in_the_reference(reference: ModuleType) -> None:
     assert "\n## congreve store verify\n" in page
 
 
-def test_the_site_builds_strictly(tmp_path: Path) -> None:
+def test_the_site_builds_strictly_and_loads_nothing_from_the_web(
+    tmp_path: Path, offline: ModuleType
+) -> None:
     for package in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(package, reason="make docs installs what builds the site")
+    if not offline.MERMAID.is_file():
+        pytest.skip("make docs fetches what draws the diagrams")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
         cwd=ROOT,
@@ -116,6 +132,32 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     )
     assert built.returncode == 0, built.stdout + built.stderr
     assert (tmp_path / "reference" / "settings.html").is_file()
+    assert (tmp_path / offline.MERMAID_URI).is_file()
+    texts = [path for path in tmp_path.rglob("*") if path.suffix in (".html", ".js", ".css")]
+    assert texts
+    assert not [path for path in texts if offline.external_parts(path.read_text())]
+
+
+def test_the_theme_draws_with_the_sites_own_library(offline: ModuleType) -> None:
+    script = 'a=load("https://unpkg.com/mermaid@11/dist/mermaid.min.js"),b=1'
+    assert offline.external_parts(script)
+    rewritten = offline.without_cdn(script)
+    assert rewritten == f'a=load(new URL("{offline.MERMAID_URI}",__md_scope).href),b=1'
+    assert not offline.external_parts(rewritten)
+
+
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [
+        ('<script src="https://example.org/a.js"></script>', 1),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', 1),
+        ("<link href=https://fonts.gstatic.com rel=preconnect crossorigin>", 1),
+        ('<script src="../assets/javascripts/a.js"></script>', 0),
+        ('<a href="https://example.org/">a link</a>', 0),
+    ],
+)
+def test_parts_from_the_web_are_found(offline: ModuleType, page: str, count: int) -> None:
+    assert len(offline.external_parts(page)) == count
 
 
 CITED_DEFECT = re.compile(r"\bD([1-9]\d?)\b|\btest_d(\d+)_")
