@@ -10,7 +10,7 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers bench-spark clean wheel docs
+.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs
 
 build: $(VENV)/.built
 
@@ -80,7 +80,7 @@ lint: $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers
+soak: $(VENV)/.dev soak-parsers soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
@@ -95,6 +95,19 @@ soak-parsers: $(VENV)/.dev
 		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
 	cd $(SANITIZED) && LD_PRELOAD="$(SANITIZER)" PYTHONPATH=build/namespace:tests ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 		PYTHONMALLOC=malloc $(abspath $(BIN))/python -m parsers $(or $(ROUNDS),1000)
+
+# Lanes, the event loop and the store's threads beside each other, in modules that report each race.
+# Python itself is not compiled so: its locks are seen, its own memory is not looked at.
+RACES := build/thread-sanitized
+soak-threads: $(VENV)/.dev
+	rm -rf $(RACES) && mkdir -p $(RACES)
+	git archive HEAD | tar -x -C $(RACES)
+	cd $(RACES) && CONGREVE_CFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=thread" \
+		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
+	cd $(RACES) && LD_PRELOAD="$(shell gcc -print-file-name=libtsan.so)" PYTHONPATH=build/namespace:tests \
+		PYTHONMALLOC=malloc TSAN_OPTIONS="suppressions=tests/thread-sanitizer.supp history_size=7" \
+		$(abspath $(BIN))/python -m pytest -s -p no:cacheprovider tests/broker/fastpath/test_lanes.py \
+		tests/broker/pull/test_lane_pulls.py tests/remoting/lanes
 
 bench: $(VENV)/.dev
 	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))

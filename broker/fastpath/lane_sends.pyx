@@ -26,7 +26,12 @@ from congreve.broker.fastpath.fastpath cimport (
 )
 from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.send.lane_commit cimport LaneCommit
-from congreve.engine.atomic cimport load_acquire_bits
+from congreve.engine.atomic cimport (
+    full_barrier,
+    load_acquire,
+    load_acquire_bits,
+    store_release,
+)
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
@@ -182,8 +187,18 @@ cdef class LaneSends(LaneSink):
         self.commit.release(lane)
         for i in range(self.follower_count):
             sockets.eventfd_write(self.follower_fds[i], 1)
-        if self.loop_waits:
+        if load_acquire(&self.tells_loop):
             lane.post(MOVED, -1, NULL, 0, 0)
+
+    @property
+    def loop_waits(self):
+        """Whether the loop wants a MOVED_LETTER at each event of the backend."""
+        return bool(self.tells_loop)
+
+    @loop_waits.setter
+    def loop_waits(self, bint waits):
+        store_release(&self.tells_loop, waits)
+        full_barrier()  # the loop looks at what is durable behind it
 
     def __dealloc__(self):
         if self.event_fd >= 0 and not self.leads:

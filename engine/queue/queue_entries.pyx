@@ -57,7 +57,7 @@ cdef class QueueEntries:
         cdef int64_t position = offset * CQ_ENTRY
         cdef Mapping mapping
         cdef const uint8_t *at
-        if not self.min_offset <= offset < self.max_offset:
+        if not self.min_offset <= offset < load_acquire(&self.max_offset):
             return False
         mapping = self.mapping_at(position - position % self.file_size)
         if mapping is None:
@@ -71,7 +71,7 @@ cdef class QueueEntries:
     cdef bint names_lately(self, int64_t offset, int64_t physical_offset) noexcept nogil:
         cdef int64_t position = offset * CQ_ENTRY - self.active_base
         return (
-            self.active is not None and offset < self.max_offset
+            self.active is not None and offset < load_acquire(&self.max_offset)
             and 0 <= position < self.file_size
             and load_i64(self.active.data + position) == physical_offset
         )
@@ -79,7 +79,7 @@ cdef class QueueEntries:
     cdef int64_t next_file_offset(self, int64_t offset):
         bases = self.on_disk.bases
         cdef Py_ssize_t at = bisect_right(bases, offset * CQ_ENTRY)
-        return bases[at] // CQ_ENTRY if at < len(bases) else self.max_offset
+        return bases[at] // CQ_ENTRY if at < len(bases) else load_acquire(&self.max_offset)
 
     def __getitem__(self, int64_t offset):
         """(physical offset, size, tags code) of one entry; IndexError outside [min, max)."""
@@ -88,7 +88,7 @@ cdef class QueueEntries:
         if not self.entry(offset, &physical_offset, &size, &tags_code):
             raise IndexError(
                 f"entry {offset} of queue {self.queue_id} of {self.topic} is not in "
-                f"[{self.min_offset}, {self.max_offset})"
+                f"[{self.min_offset}, {load_acquire(&self.max_offset)})"
             )
         return physical_offset, size, tags_code
 
@@ -99,7 +99,7 @@ cdef class QueueEntries:
         """
         cdef int64_t each = self.file_size // CQ_ENTRY
         cdef int64_t base, first
-        start, stop = max(start, self.min_offset), min(stop, self.max_offset)
+        start, stop = max(start, self.min_offset), min(stop, load_acquire(&self.max_offset))
         pieces = []
         while start < stop:
             first = start - start % each
@@ -127,7 +127,7 @@ cdef class QueueEntries:
         read. The result is an entry with this time, else the nearest one, of two the earlier; the
         first or last entry for a time before or after all of them; `min` for an empty queue.
         """
-        cdef int64_t low = self.min_offset, high = self.max_offset, middle
+        cdef int64_t low = self.min_offset, high = load_acquire(&self.max_offset), middle
         cdef int64_t time, before
         if low >= high:
             return low
@@ -137,7 +137,7 @@ cdef class QueueEntries:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.max_offset:
+        if low == load_acquire(&self.max_offset):
             return low - 1
         time = self._store_time(low, store_time_of)
         if time == timestamp or low == self.min_offset:
@@ -162,7 +162,7 @@ cdef class QueueEntries:
         return self._first_not_below(physical_offset, True)
 
     def _end_of_last_record(self):
-        cdef int64_t offset = self.max_offset - 1
+        cdef int64_t offset = load_acquire(&self.max_offset) - 1
         while offset >= self.min_offset:
             physical_offset, size, _ = self[offset]
             if size != CQ_FILLER_SIZE:
@@ -172,7 +172,7 @@ cdef class QueueEntries:
 
     def _first_not_below(self, int64_t physical_offset, bint by_end=False):
         # First entry whose record begins at or behind `physical_offset` (or ends behind it).
-        cdef int64_t low = self.min_offset, high = self.max_offset, middle, found
+        cdef int64_t low = self.min_offset, high = load_acquire(&self.max_offset), middle, found
         cdef int64_t physical = 0
         cdef int32_t size = 0
         while low < high:
@@ -183,7 +183,7 @@ cdef class QueueEntries:
                 low = found + 1
             else:
                 high = middle
-        return self._next_record(low, self.max_offset, &physical, &size)
+        return self._next_record(low, load_acquire(&self.max_offset), &physical, &size)
 
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1:

@@ -14,6 +14,7 @@ from congreve.engine.log.commit_log cimport (
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_map cimport KnownQueue, QueueMap
+from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.byte_compare cimport is_text
 from congreve.records.cursor cimport load_i32, load_i64
@@ -76,7 +77,7 @@ cdef class Redelivery:
         Damaged entries before offset `passes` (default: all) are skipped; another ends the run.
         """
         cdef int64_t per_file = queue.file_size // CQ_ENTRY
-        cdef int64_t stop = min(queue.max_offset, offset + limit)
+        cdef int64_t stop = min(load_acquire(&queue.max_offset), offset + limit)
         cdef int64_t file_stop
         cdef Mapping mapping
         cdef const uint8_t *entries
@@ -177,7 +178,7 @@ cdef class Redelivery:
 
     cdef inline bint enough(self) noexcept nogil:
         # Reading the clock costs a tenth of a message.
-        return self.log.max_offset >= self.byte_limit or (
+        return load_acquire(&self.log.max_offset) >= self.byte_limit or (
             self.at % 16 == 0 and monotonic_ns() >= self.time_limit
         )
 
@@ -264,7 +265,7 @@ cdef class Redelivery:
         self.known.clear()  # topics may have been deleted since
         self.kind = kind
         self.now_ms = now_ms
-        self.byte_limit = self.log.max_offset + RUN_BYTES
+        self.byte_limit = load_acquire(&self.log.max_offset) + RUN_BYTES
         self.time_limit = monotonic_ns() + self.run_ns
         self.delivered = self.skipped = 0
         self.end = self.next_due = 0
