@@ -134,7 +134,7 @@ def cat(
 
 
 def _has_input() -> bool:
-    # Lines of a pipe or a file are to be sent; /dev/null, the stdin of services, has none.
+    # A pipe or a file has lines to send; /dev/null, the stdin of services, has none.
     stdin = _stdin()
     return stdin is not None and not stdin.isatty() and bool(stdin.peek(1))
 

@@ -9,7 +9,7 @@ cdef class Segment:
     #   ready    the writer may write in [written, ready); extend() asks for more
     #   written  bytes appended; the one writer advances it behind the bytes with publish(), other
     #            threads load it with published()
-    # What has become durable is known to the backend, in physical offsets.
+    # The backend knows what is durable, in physical offsets.
     cdef readonly str path
     """Path of the file."""
     cdef readonly int64_t base_offset
@@ -23,11 +23,11 @@ cdef class Segment:
     """Offset up to which prewrite() has written zeros."""
     cdef object __weakref__     # shows whether an expired segment is still referenced
 
-    # Makes [0, upto) writable; False where the disk is behind and memory is short.
+    # Makes [0, upto) writable; False if the disk is behind and memory is short.
     cdef bint extend(self, int64_t upto) noexcept nogil
     cdef void publish(self, int64_t written) noexcept nogil
     cdef int64_t published(self) noexcept nogil
-    # A descriptor of a file that has all of [0, written), to send from; -1 where there is none.
+    # A descriptor of a file that has all of [0, written), to send from; -1 if there is none.
     # From then on sockets may hold its pages: `is_sent_from` is true.
     cdef int descriptor(self) noexcept
 
@@ -50,12 +50,12 @@ cdef class Backend:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t moved
 
-    # Asks that all below `upto` becomes durable; never blocks. Asking again while a group is on
-    # its way makes the next group: it starts as soon as that one ends.
+    # Requests that all below `upto` becomes durable; never blocks. Requests during a group's write
+    # form the next group, which starts as soon as the write ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
     # The same for a caller that would wait: True where this call made `upto` durable itself.
     cdef bint write_here(self, int64_t upto) noexcept nogil
-    # Reports how far appends are, about once a MiB: a backend may prepare the memory behind that.
+    # Reports the end of the log, about once a MiB: a backend may prepare the memory behind it.
     cdef void reached(self, int64_t position) noexcept nogil
 
     # For subclasses, with `lock` held: whether a mapped page was lost to SIGBUS, which then is the

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 
 cdef class Window:
-    # A ring of memory that can be shown at other addresses: byte p of the log lies at p % size.
+    # A ring of memory that can be shown at other addresses: byte p of the log is at p % size.
     cdef readonly int64_t size
     """Bytes."""
     cdef int fd
@@ -10,7 +10,7 @@ cdef class Window:
     cdef bint moves         # pages from one address to another
 
     cdef bint try_move(self)
-    # Bytes from `position` on, as many as lie behind each other in the ring.
+    # The number of contiguous bytes of the ring from `position` on.
     cdef int64_t stretch(self, int64_t position) noexcept nogil
     # Zeroes [position, position + length) and shows it at `at`; all are multiples of a page.
     # 0 or errno.

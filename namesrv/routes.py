@@ -346,7 +346,7 @@ class RouteTable:
         """Topics for whose queues by broker `chosen` returns True."""
         found = []
         for topic, queues in list(self._queues.items()):
-            if queues and chosen(queues):  # its last broker may have gone since the last step
+            if queues and chosen(queues):  # its last broker may have left since the last step
                 found.append(topic)
             yield
         return TopicList(topic_list=found)

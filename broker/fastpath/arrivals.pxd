@@ -18,7 +18,7 @@ cdef struct Arrivals:
     int32_t count
 
 
-# Remember a queue with a new entry, where somebody has to know of it; under the append lock.
+# Add a queue with a new entry, if it is watched or holds parked messages; under the append lock.
 # Returns whether the list is full.
 cdef inline bint note_arrival(Arrivals *arrivals, void *queue, bint parked) noexcept nogil:
     cdef int32_t i

@@ -48,7 +48,7 @@ cdef class FastPath(FrameSink):
     cdef bint accepting
     cdef int32_t max_message_size
 
-    # The frame at hand.
+    # The current frame.
     cdef Frame frame
     cdef Header header
     cdef SendHeader send
@@ -66,7 +66,7 @@ cdef class FastPath(FrameSink):
     cdef tuple constant_bytes           # the bytes that slices below and in `message` point into
     cdef Slice cluster                  # the property CLUSTER
 
-    # The chunk at hand.
+    # The current chunk.
     cdef Py_ssize_t at
     cdef AnswerBuffer answers
     cdef int64_t appended_end

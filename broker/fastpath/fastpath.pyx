@@ -224,7 +224,7 @@ cdef class FastPath(FrameSink):
         self.arrivals.count = 0
 
     def open_queue(self):
-        """Open the queue of the send at hand, which the topic table does not have yet."""
+        """Open the queue of the current send, which the topic table does not have yet."""
         topic = self.topic.name.bytes[:self.topic.name.length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
 
@@ -392,5 +392,5 @@ cdef class FastPath(FrameSink):
         return STOP_NEXT_FRAME
 
     cdef Py_ssize_t answer_room(self) noexcept nogil:
-        """Bytes that the answer to the send at hand may need, at most."""
+        """The largest size in bytes of the answer to the current send."""
         return send_answer_room(&self.answers, self.frame.body.length, self.send.batch)

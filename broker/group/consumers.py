@@ -120,7 +120,7 @@ class ConsumerManager:
         self._groups_of: dict[Connection, dict[str, None]] = {}
 
     def listen(self, listener: Notify) -> None:
-        """Call `listener` with each group that has other settings or subscriptions, or is gone."""
+        """Call `listener` with each group that changes its settings or subscriptions, or ends."""
         self._listeners.append(listener)
 
     def register(self, data: ConsumerData, client: ClientChannel, notify: bool) -> bool:

@@ -2,7 +2,7 @@
 
 Each round reads all open half messages. The reference copies each of them to the end of the half
 queue at every check; this broker copies one only when it would hold back the queue's offset for too
-long or lies in a segment that may be deleted.
+long or is in a segment that may be deleted.
 """
 
 import asyncio

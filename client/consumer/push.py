@@ -174,8 +174,8 @@ class PushConsumer(GroupMember):
     ) -> "AsyncIterator[pa.RecordBatch]":
         """Yield arriving messages as Arrow record batches; no message becomes a Python object.
 
-        `columns` are names of records.arrow.TYPES, all of them by default. A batch holds the
-        messages at hand, at least one row and about `max_rows` at most, of one topic and broker. It
+        `columns` are names of records.arrow.TYPES, all of them by default. A batch holds
+        buffered messages of one topic and broker, at least one row and about `max_rows` at most. It
         counts as consumed when the program asks for the next one. Needs the extra `arrow`.
 
         Raises RecordError when a column is unknown.

@@ -6,21 +6,21 @@ from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
 from congreve.records.record cimport RecordView
 
-# Why follow() came back to code that holds the GIL.
+# The reason why follow() returned to code that holds the GIL.
 cdef enum Stop:
     STOP_ENDED          # stop() was called and nothing is left to index
     STOP_SEGMENT        # the next record is in another segment
     STOP_FILE           # no index file is open, or it is full
     STOP_ROOM           # the file needs its next stretch of entries
-    STOP_DAMAGED        # no record where one must be
+    STOP_DAMAGED        # there is no record where one must be
     STOP_FULL           # enough keys are found to be put (never leaves follow())
 
 cdef enum:
     # Keys that are collected before the first of them is put: the cache holds its slot by then.
     # After so many the thread yields the processor.
     KEYS_AHEAD = 128
-    # Records mostly are as long as those before them: where so many of this length would end, the
-    # properties of one and the head of the next are asked for.
+    # Most records are as long as their predecessors: with this length it prefetches the properties
+    # of a later record and the head of the next one.
     RECORDS_AHEAD = 4
 
 # A key of a message, by its hash, and what its entry says.
@@ -40,10 +40,10 @@ cdef class KeyIndex(IndexFiles):
     cdef IndexFile current
     cdef Segment segment
     cdef int64_t position           # physical offset of the next record to look at
-    cdef int32_t keys_done          # keys of that record that were found already
+    cdef int32_t keys_done          # keys of that record that were found before
     cdef Key keys[KEYS_AHEAD]       # found, in order:
     cdef int32_t keys_found
-    cdef int32_t keys_put           # of these, so many are in the index
+    cdef int32_t keys_put           # how many of them are in the index
     cdef int64_t indexed            # all records below are in the index, whole
     # Shared with the appending thread, under `lock`:
     cdef pthread_mutex_t lock

@@ -42,9 +42,9 @@ cdef class CommitLog:
     cdef readonly int64_t last_store_timestamp
     """Milliseconds since 1970 of the newest append of this run, 0 before it."""
     cdef int64_t next_report        # the offset at which the writer next reports its position
-    cdef bint starved               # the backend had no memory for the record at hand
-    cdef int64_t prepare_at         # from here on the next segment is being made
-    cdef Segment made           # lies in the folder, but the backend could not take it yet
+    cdef bint starved               # the backend had no memory for the current record
+    cdef int64_t prepare_at         # from here on the next segment is prepared
+    cdef Segment made           # it is in the folder, but the backend could not open it yet
     cdef object files           # FileSystem
     cdef object preparation
 

@@ -10,13 +10,13 @@ cdef class ConsumeQueue(QueueEntries):
     #   next   where the next entry goes; NULL when free_entries is 0
     cdef int64_t free_entries
     cdef int64_t reserved       # entries below have room on disk
-    cdef int64_t wanted         # entries that the next make_room() is to reserve, for a batch
+    cdef int64_t wanted         # entries that the next make_room() reserves, for a batch
     cdef uint8_t *next
     cdef readonly uint64_t watchers
     """Readers that wait for the next entry, a bit each (engine/log/watch.pyx)."""
     cdef int64_t max_physical   # end of the last real entry in the log, 0 without one
     cdef int64_t flushed        # entries below are on disk
-    # Checksums of its files, the last one up to entry `summed`; None: to be made anew.
+    # Checksums of its files, the last one up to entry `summed`; None: they must be computed again.
     cdef public list sums
     """CRC-32 of the bytes of each file, the last one up to entry `summed`; None: not known."""
     cdef public int64_t summed
@@ -41,6 +41,6 @@ cdef class ConsumeQueue(QueueEntries):
     cdef Mapping file_for(self, int64_t base)
     # Unmaps the newest file; the next make_room() maps it again. For the one writer.
     cdef void give_back(self)
-    # What recovery does with a record found in the log: True when an entry was appended.
+    # Adds the entry of a record that recovery found in the log; True when an entry was appended.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1

@@ -73,9 +73,9 @@ cdef class Gather:
     # it never reads the log from disk: it returns GET_COLD, and finds more once that part of the
     # log was fetched.
     cdef bint memory_only
-    cdef bint passes_damage         # over such entries
+    cdef bint passes_damage         # whether to skip damaged entries
     cdef int32_t queue_id
-    cdef int64_t cold_below         # nothing is on disk only from here on
+    cdef int64_t cold_below         # from here on everything is in memory
     cdef int64_t warm_number        # of the chunk that was found in memory last
     cdef WarmChunk warm[WARM_CHUNKS]
     cdef CommitLog log
@@ -112,20 +112,20 @@ cdef class Gather:
     # begins at byte `base`. False: look() must do it.
     cdef bint look_mapped(self, ConsumeQueue queue, const uint8_t *file, int64_t base,
                           int64_t offset, int32_t max_count, TagFilter tags) noexcept nogil
-    # Whether it maps segments that the log has no more.
+    # Whether it maps segments that the log has deleted.
     cdef bint is_behind(self) noexcept nogil
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.
     cdef bint in_views(self) noexcept nogil
     cdef list views(self)
     cdef object view(self, int32_t i, int64_t skipped)
     cdef void copy_to(self, char *at) noexcept nogil
-    # Where the result is one large piece of the log: the file that holds it, so that the kernel can
+    # If the result is one large piece of the log: the file that holds it, so that the kernel can
     # send its pages.
     cdef bint in_one_piece(self) noexcept nogil
     cdef FilePart file_part(self) noexcept nogil
 
     cdef void find_descriptor(self, int32_t segment) noexcept with gil
-    # Whether entries from `offset` on are to be scanned; sets the result where there are none.
+    # Whether there are entries to scan from `offset` on; sets the result if there are none.
     cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
     cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,

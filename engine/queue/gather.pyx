@@ -129,7 +129,7 @@ cdef class Gather:
         cdef int64_t log_end, wanted, in_file, scanned
         if not self.begin(queue, offset):
             return True
-        # The end first: it lies within the segments that the log has afterwards.
+        # The end is read first: it is within the segments that the log has afterwards.
         log_end = load_acquire(&self.log.max_offset)
         if file == NULL or not 0 <= position < queue.file_size or self.is_behind():
             return False
@@ -273,7 +273,7 @@ cdef class Gather:
 
     cdef const uint8_t *find(self, int64_t physical_offset, int32_t size, int64_t offset,
                              int32_t *segment) noexcept nogil:
-        """One record; NULL where the log holds it no more, or other bytes lie there."""
+        """One record; NULL if the log has deleted it, or has other bytes there."""
         cdef int64_t place = physical_offset - self.log_begin
         cdef const uint8_t *record
         if place < 0 or self.segment_count == 0 or size < RECORD_FIXED:

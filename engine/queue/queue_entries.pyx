@@ -187,7 +187,7 @@ cdef class QueueEntries:
 
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1:
-        # First entry at or behind `offset` that is no filler; `end` where there is none before it.
+        # First entry at or behind `offset` that is not a filler; `end` if there is none before it.
         cdef int64_t tags_code
         while offset < end and self.entry(offset, physical_offset, size, &tags_code):
             if size[0] != CQ_FILLER_SIZE:

@@ -35,13 +35,13 @@ cdef class QueueFiles:
     cdef list bases                 # of the files on disk, ordered; replaced, never edited in place
     cdef object files               # FileSystem
     cdef MappingCache cache
-    cdef bint folder_dirty          # files came or went since the folder was last synced
+    cdef bint folder_dirty          # files were added or removed since the last sync of the folder
 
     # Lists the folder again, skipping (with a warning) files that are no queue files.
     cdef list scan(self)
     # For reading; None when there is no such file.
     cdef Mapping mapped(self, int64_t base)
-    # For writing; made where there is none.
+    # For writing; creates the file if it does not exist.
     cdef Mapping writable(self, int64_t base)
     cdef bint has_data_behind(self, Mapping mapping, int64_t start) except -1
     # Drops the mapping for reading: a queue without readers needs none.

@@ -44,8 +44,8 @@ cdef class DeliveryScan:
 
     cdef CommitLog log
     cdef object queues
-    cdef Segment source         # where the parked record at hand lies
-    cdef int64_t position       # of the record at hand
+    cdef Segment source         # of the current parked record
+    cdef int64_t position       # of the current record
     cdef RecordView view
     cdef RecordView parked
 

@@ -1,12 +1,12 @@
 from libc.stdint cimport int32_t, int64_t
 
-# When an entry is due, where in the log its record lies, and which run it comes from.
+# When an entry is due, where its record is in the log, and which run it comes from.
 cdef struct Entry:
     int64_t wake                # ms since 1970
     int64_t offset              # physical
     int64_t source              # slot of a run, or MEMORY
 
-# What of a run is at hand: (wake, offset) pairs in order.
+# The loaded part of a run: (wake, offset) pairs in order.
 cdef struct Block:
     const int64_t *pairs
     int64_t at
@@ -21,7 +21,7 @@ cdef class TimerHeap:
     cdef Entry *entries
     cdef int64_t capacity
     cdef readonly int64_t count
-    """Entries at hand: those in memory and one of each run (more after give_back())."""
+    """Loaded entries: those in memory and one of each run (more after give_back())."""
     cdef readonly int64_t memory_count
     """Entries that do not come from a run."""
     cdef Block *blocks                      # by slot

@@ -161,7 +161,7 @@ cdef class TimerHeap:
             self.starved = slot
 
     def end(self, int64_t slot):
-        """End the slot's run: it has no more blocks; entries that were given back stay."""
+        """End the slot's run, which has no further blocks; entries that were given back stay."""
         self.blocks[slot].at = self.blocks[slot].count = 0
         self.arrays[slot] = None
         if self.starved == slot:

@@ -7,9 +7,9 @@ from congreve.records.record cimport Message, RecordView
 from congreve.records.restore cimport RestoreKind
 
 cdef enum RedeliveryStop:
-    REDELIVER_NEXT = 0      # this one is dealt with
+    REDELIVER_NEXT = 0      # this entry is done
     REDELIVER_DONE = 1      # nothing (more) is due, or enough was done
-    REDELIVER_SOURCE = 2    # the record lies in a segment that is not at hand
+    REDELIVER_SOURCE = 2    # the record is in a segment other than `source`
     REDELIVER_QUEUE = 3     # its queue is not known yet
     REDELIVER_SEGMENT = 4   # the log needs its next segment
     REDELIVER_ROOM = 5      # its queue needs room
@@ -21,16 +21,16 @@ cdef class Redelivery:
     cdef CommitLog log
     cdef object queues
     cdef QueueMap known
-    cdef Segment source         # where the record at hand lies
+    cdef Segment source         # of the current record
     cdef uint8_t *buffer
     cdef RestoreKind kind
     cdef RecordView parked
     cdef Message message
     cdef Appended appended
     cdef int64_t now_ms
-    cdef int64_t byte_limit     # the run ends when the log has come so far
+    cdef int64_t byte_limit     # the run ends when the log reaches this offset
     cdef int64_t time_limit     # or the monotonic clock, in ns
-    cdef int64_t at             # of the entry at hand
+    cdef int64_t at             # of the current entry
     cdef int32_t level_id       # its queue's
     cdef int64_t passes         # damaged entries before this one are passed over
     cdef int64_t roll_ms

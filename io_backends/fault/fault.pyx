@@ -45,7 +45,7 @@ cdef class FaultBackend(Backend):
     # --- segments
 
     def create(self, str path, int64_t base_offset, int64_t size):
-        """Create a segment of the wrapped backend. Raises BackendError where the plan says so."""
+        """Create a segment of the wrapped backend. Raises BackendError if the plan says so."""
         error = self.plan.creates.get(self.creates, 0)
         self.creates += 1
         if error:

@@ -10,7 +10,7 @@ cdef enum State:
     BAD_BODY        # it cannot be decompressed
 
 cdef struct Text:
-    const uint8_t *at       # NULL where there is none
+    const uint8_t *at       # NULL if there is none
     int32_t length
 
 cdef struct Piece:

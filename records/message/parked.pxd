@@ -1,5 +1,5 @@
-# What ParkingRule in parked.py says, for compiled code; a property test of the broker's fast path
-# holds the two equal.
+# The rule of ParkingRule in parked.py for compiled code; a property test of the broker's fast path
+# compares the two.
 from libc.stdint cimport int32_t, int64_t
 
 

@@ -1,4 +1,4 @@
-# What topics.py says, as far as compiled code needs it; tests/records/message holds the two equal.
+# The parts of topics.py that compiled code needs; tests/records/message compares the two.
 
 cdef extern from *:
     """

@@ -1,6 +1,6 @@
 """Typed bodies that clients, brokers and name servers exchange to send and consume.
 
-Each follows the RocketMQ class of its name. What administrators' tools read and write stands in
+Each follows the RocketMQ class of its name. What administrators' tools read and write is in
 `admin_bodies`, and can be imported from here.
 """
 

@@ -228,12 +228,12 @@ def _texts(head: _JsonHeader) -> dict[str, str]:
 
 
 def json_fields(fields: dict[str, str]) -> bytes:
-    """Ext fields as they stand in a JSON header, braces included."""
+    """Ext fields in the form of a JSON header, braces included."""
     return msgspec.json.encode(fields)
 
 
 def binary_fields(fields: dict[str, str]) -> bytes:
-    """Ext fields as they stand in a binary header, without their length in front."""
+    """Ext fields in the form of a binary header, without the length before them."""
     out = bytearray()
     for key, value in fields.items():
         name, text = key.encode(), value.encode()

@@ -1,7 +1,7 @@
 """Typed headers of requests and answers that clients use: sending, pulling, groups, transactions.
 
 Each follows the RocketMQ class of its name; the codes that use it are in its docstring. What
-administrators' tools and name servers use stands in `admin_headers`, and can be imported from here.
+administrators' tools and name servers use is in `admin_headers`, and can be imported from here.
 """
 
 import msgspec

@@ -96,7 +96,7 @@ class RemotingClient:
         return connection
 
     async def connection(self, address: str) -> Connection:
-        """The connection to an address, made anew where there is none. Raises ConnectError."""
+        """The open connection to an address, or a new one. Raises ConnectError."""
         if self._closed:
             raise ConnectionLostError(f"no request to {address}: this client is closed")
         task = self._connections.get(address)

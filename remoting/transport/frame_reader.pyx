@@ -113,7 +113,7 @@ cdef class FrameReader:
         if taken == available:
             self.drop_stash()
         elif taken or self.stash is None or not self.stash.has_own_buffer:
-            # What goes on to arrive in a buffer of its own stays there: a copy for each piece would
+            # A frame that arrives in a buffer of its own stays there: a copy for each piece would
             # be megabytes for a byte.
             self.stash = self.read_buffer.stash(self, data[taken:available], same_frame=taken == 0)
         if self.stash is not None:

@@ -51,14 +51,14 @@ cdef struct Header:
     # These three are set by decode_header() alone, not from a remembered header.
     int32_t language_number     # of a binary header; -1: `language` has the name
     Slice language
-    Slice remark                # data is NULL where there is none
+    Slice remark                # data is NULL if there is none
     int32_t count
     Field fields[HEADER_FIELDS_MAX]
 
 # Looks at the first bytes of a stream: a whole frame, too few bytes, or no frame.
 cdef FrameStatus next_frame(const uint8_t *data, Py_ssize_t available, Frame *frame) noexcept nogil
 
-# Writes what stands in front of a frame's header, FRAME_HEAD bytes; returns where that begins.
+# Writes the FRAME_HEAD bytes before a frame's header; returns where they begin.
 cdef inline uint8_t *put_frame_head(uint8_t *out, int32_t serialize_type, int32_t header_length,
                                     int32_t body_length) noexcept nogil:
     out = put_i32(out, FRAME_HEAD - LENGTH_FIELD + header_length + body_length)

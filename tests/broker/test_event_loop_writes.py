@@ -107,7 +107,7 @@ async def test_no_step_of_writing_state_keeps_the_interpreter_for_5_ms(tmp_path:
             return run
 
         for file in managers.files.all:
-            await file.write()  # what is encoded anew comes a few entries at once
+            await file.write()  # changed entries are encoded a few at a time
             file._write = traced(file)
         for number in range(ROUNDS):
             managers.metadata.topics.create_internal(f"New-{number}", 8)

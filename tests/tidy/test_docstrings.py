@@ -1,6 +1,6 @@
 """Every public name has a docstring at run time, in compiled modules too: help() shows it.
 
-A .pyi has none: the text stands in the .pyx, once.
+A .pyi has none: the text is in the .pyx, once.
 """
 
 from __future__ import annotations

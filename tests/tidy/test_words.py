@@ -29,6 +29,12 @@ PHRASES = {
     r"\bstands? still\b": "is blocked, is stopped",
     r"\b(?:lest|thereof|wherein)\b": "so that … not, of it, in which",
     r"\bhears? of\b": "learns of, is notified of",
+    r"\btold of\b": "reported, was notified of",
+    r"\banew\b": "again",
+    r"\bat hand\b": "current, buffered, loaded",
+    r"\bwhere there (?:is|are) none\b": "if there is none",
+    r"\bholds? (?:the two|them) equal\b": "compares the two",
+    r"\bsomebody\b": "name the caller, client or thread",
 }
 FOUND = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in PHRASES.items()}
 
@@ -63,6 +69,7 @@ def test_no_text_has_a_phrase_of_the_list() -> None:
     [
         ("Whoever finds no buffer asks the disk.", 1),
         ("The older filter gives way to the new one.", 1),
+        ("The file is made anew where there is none.", 2),
         ("A send that finds no buffer requests a flush.", 0),
     ],
 )

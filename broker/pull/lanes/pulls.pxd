@@ -23,8 +23,8 @@ cdef class LanePulls:
     cdef bint stopping
     cdef HeaderDecoder headers  # of pulls that waited
     cdef Gather gather
-    cdef PullHeader pull        # of the request at hand
-    cdef ByteBuffer answers     # of the connection at hand
+    cdef PullHeader pull        # of the current request
+    cdef ByteBuffer answers     # of the current connection
 
     # Answers a pull whose messages are in memory, or lets it wait. False: nothing was done, and the
     # loop must serve it.

@@ -179,7 +179,7 @@ class Twins(Ports):
         """What was appended from `start` on, with the tags codes of its entries.
 
         Its bytes where `exact`, else the properties as a table: a name that is sent twice stands
-        twice in what compiled code stores, and what a parked message is given stands behind.
+        twice in what compiled code stores, and the properties of a parked message follow them.
         """
         found: list[tuple[object, ...]] = []
         while (view := self.broker.store.read(start)) is not None:

@@ -107,7 +107,7 @@ def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a
             lambda topic: (kill(topic), remove(topic))[1],
         )
         assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
-    # topics.json knows of the deletion, consumerOffset.json does not.
+    # topics.json has the deletion, consumerOffset.json does not.
     for name, text in killed.items():
         (tmp_path / name).write_bytes(text)
     (tmp_path / "congreve/consumerOffset.journal").unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def test_messages_that_recovery_found_of_a_deleted_topic_are_not_in_a_new_one(
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 3) == 0
         assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"x").code == 0
-    # As after a kill in the middle: the files know of the deletion, the queues do not.
+    # As after a kill in the middle: the files have the deletion, the queues are still there.
     tree = json.loads(topics_file.read_text())
     del tree["topicConfigTable"][TOPIC]
     topics_file.write_text(json.dumps(tree))

@@ -1,4 +1,4 @@
-"""Clients that send random requests until their broker has gone."""
+"""Clients that send random requests until their broker ends."""
 
 from __future__ import annotations
 

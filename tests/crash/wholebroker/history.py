@@ -49,7 +49,7 @@ class Register:
 
 @dataclass
 class Copies:
-    """How often one message may and must stand in one topic."""
+    """How often a topic may and must contain one message."""
 
     body: bytes
     asked: int = 0  # requests that may have put it there: at most so many

@@ -18,7 +18,7 @@ COUNT = 200
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Two queues, a hundred messages of some 300 bytes each, of a broker that has gone."""
+    """Two queues, a hundred messages of some 300 bytes each, of a broker that was killed."""
     config = StoreConfig(
         root_dir=str(tmp_path), flush_disk_type="ASYNC_FLUSH", mapped_file_size_commit_log=32 << 10
     )

@@ -269,7 +269,7 @@ def test_a_merge_of_runs_while_entries_are_taken(bench):
 
 
 def test_wakes_are_no_later_than_the_age_at_which_a_segment_may_go(bench):
-    """Then the message is written anew, and waits on."""
+    """Then the message is written again, and keeps waiting."""
     bench.park(30 * DAY)
     bench.ingest()
     assert bench.index.next_wake == NOW + 36 * 3_600_000
@@ -285,7 +285,7 @@ def test_wakes_are_no_later_than_the_age_at_which_a_segment_may_go(bench):
 
 @pytest.mark.parametrize("delay", [DAY, 30 * DAY])
 def test_an_ingest_of_what_is_due_in_a_month_takes_no_5_ms(bench, delay):
-    """Entries that say when to write the message anew are looked at one by one."""
+    """Entries that say when to write the message again are checked one by one."""
     longest = []
     for _ in range(3):  # the machine's noise and the garbage collector's runs are not ours
         bench.park(*[delay] * 10_000)

@@ -41,7 +41,7 @@ RECORDS = st.builds(
 
 
 def log_of(records: list[Record], base: int = 0) -> tuple[bytes, list[Record]]:
-    """The records one behind the other as a log holds them, and what the codec says of them."""
+    """The records in sequence, as in a log, and the codec's results for them."""
     log = b""
     for offset, record in enumerate(records):
         record.queue_offset, record.physical_offset = offset, base + len(log)
