@@ -343,7 +343,7 @@ cdef class Gather:
         cdef tuple segments = self.log.segments
         cdef Py_ssize_t i
         cdef Segment segment
-        self.log_end = self.log.max_offset
+        self.log_end = load_acquire(&self.log.max_offset)
         if segments is self.segments:
             return 0
         table = <SegmentAt *> PyMem_Realloc(self.table, (len(segments) + 1) * sizeof(SegmentAt))
