@@ -194,7 +194,7 @@ def test_a_queue_file_that_ends_at_any_byte_is_made_whole(
 def test_one_flipped_bit_of_an_entry_does_not_hide_the_rest_of_the_queue(
     image: Image, copy: Path, has_checkpoint: bool
 ) -> None:
-    """The high byte of entry 100's physical offset: no record lies there, none behind it either."""
+    """The high byte of entry 100's physical offset: there is no record, and none after it."""
     path = copy / image.queue("A", 0, 0)
     data = bytearray(path.read_bytes())
     data[100 * ENTRY] ^= 0x40

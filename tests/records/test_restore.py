@@ -87,7 +87,7 @@ def test_whatever_was_parked_comes_back_whole(
         found = restore.restored(stored, kind)
         assert found.properties == parked.properties
         assert (found.topic, found.queue_id) == (wanted.topic, wanted.queue_id)
-    # It names its parked record, which lies at 0 here.
+    # It names its parked record, which is at 0 here.
     timed = msgspec.structs.replace(wanted, prepared_offset=1)
     assert restore.restored(stored, restore.TIMED) == timed
 

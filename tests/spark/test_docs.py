@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run as they stand, on a topic like that of `make run`."""
+"""The examples of docs/spark.md run unchanged, on a topic like that of `make run`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def sources(folder: str) -> Iterator[Path]:
 
 
 def imported(path: Path, package: str) -> set[str]:
-    """Every module of ours that the file names in an import or cimport, wherever it stands."""
+    """Every module of ours that the file names in an import or cimport, at any place."""
     text = path.read_text()
     names = cython_imports(text) if path.suffix in (".pyx", ".pxd", ".pxi") else imports(text)
     absolute = {resolve(name, package) for name in names}

@@ -30,7 +30,7 @@ PREFIXES = (
     properties.TIMER_PREFIX,
 )
 SEPARATORS = re.compile(r"\\x0[12]|\x01|\x02")
-# A text in Cython, but for docstrings, which stand between three quotes.
+# A text in Cython, except docstrings, which are between three quotes.
 TEXT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"((?:[^"\\\n]|\\.)*)"')
 
 

@@ -77,7 +77,7 @@ class Work:
     def send_all(self, sender: int) -> None:
         with Wire(self.broker.address) as wire:
             for number in range(MESSAGES):
-                # Each seventh is for the Python handlers: a property stands there twice.
+                # Each seventh is for the Python handlers: it has a property twice.
                 odd = "A\x011\x02A\x012\x02WAIT\x01true"
                 properties = odd if number % 7 == 0 else "WAIT\x01true"
                 queue = (sender + number) % QUEUES

@@ -178,8 +178,8 @@ class Twins(Ports):
     def records(self, start: int, exact: bool) -> list[tuple[object, ...]]:
         """What was appended from `start` on, with the tags codes of its entries.
 
-        Its bytes where `exact`, else the properties as a table: a name that is sent twice stands
-        twice in what compiled code stores, and the properties of a parked message follow them.
+        Its bytes if `exact`, else the properties as a table: compiled code stores a name twice that
+        is sent twice, and the properties of a parked message follow.
         """
         found: list[tuple[object, ...]] = []
         while (view := self.broker.store.read(start)) is not None:

@@ -245,7 +245,7 @@ def test_a_client_that_was_refused_a_queue_is_notified_when_it_is_free(clock, se
     assert told == [("G", {"c2", "c3"})]
     clock.advance(LEASE_MS + 1)
     at_once(locks.expiry_steps())
-    assert told == [("G", {"c2", "c3"}), ("G", {"c3"})], "queue 1 has ended by itself"
+    assert told == [("G", {"c2", "c3"}), ("G", {"c3"})], "the lock of queue 1 has expired"
     assert not locks._groups and not locks._refused
 
 

@@ -22,7 +22,7 @@ from congreve.remoting.transport.client import RemotingClient
 from ..tool import local_config
 
 MESSAGES = 1_000
-BODY = 50_000  # so that most of the log lies before the 32 MiB that are always in memory
+BODY = 50_000  # most of the log is before the 32 MiB that are always in memory
 
 
 class Pull:

@@ -31,7 +31,7 @@ from .test_lane_pulls import (
 SUSPEND = 2
 PULL_NOT_FOUND, RETRY_IMMEDIATELY, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST = 19, 20, 14, 17
 PLAIN = "WAIT\x01true"
-BY_LOOP = "A\x011\x02A\x012\x02WAIT\x01true"  # a property stands there twice: Python handles it
+BY_LOOP = "A\x011\x02A\x012\x02WAIT\x01true"  # it has a property twice: Python handles it
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ class Clients:
             thread.start()
 
     def join(self) -> None:
-        """Each one ends after what it is doing, or because its server is gone."""
+        """Each one ends after its current request, or because its server has ended."""
         self._ending.set()
         for thread in self._threads:
             thread.join(60)

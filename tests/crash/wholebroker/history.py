@@ -101,7 +101,7 @@ class History:
         return known
 
     def topic_dies(self, topic: str, *, certain: bool) -> None:
-        """A topic is being deleted; `certain` when it is gone, with its messages and offsets."""
+        """A topic is being deleted; `certain` after its messages and offsets were deleted."""
         # Other clients add messages meanwhile; copy() is one step, list(…items()) is not.
         for (name, _), copies in self.copies.copy().items():
             if name == topic:

@@ -128,9 +128,9 @@ class Lives:
         )()
 
     def meet_failpoint(self, failpoint: Failpoint, *, stops: bool) -> int:
-        """A life in which one call fails or ends it; the exit code, -9 where it was killed.
+        """A life in which one call fails or ends it; returns the exit code, -9 after a kill.
 
-        `stops` asks for a clean stop of a broker that lives on.
+        `stops` requests a clean stop of a broker that is still running.
         """
         usual = self.broker.command
         self.broker.command = faulty_broker.command(

@@ -11,7 +11,7 @@ from wholebroker.history import History
 class Session:
     """One client's connection; `serve` is given each request of the broker.
 
-    OSError when the broker is gone; an answer that does not come is a fault of the history.
+    Raises OSError when the broker has ended; a missing answer is a fault of the history.
     """
 
     def __init__(

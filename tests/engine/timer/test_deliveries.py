@@ -78,7 +78,7 @@ def test_every_statement_that_was_ever_true_leads_to_where_the_levels_are(
     end = store.log.max_offset
     for start, said in statements:
         for level, offset in found(store, start, said).items():
-            # Up to where it was there may be some that never can be delivered, and nothing else.
+            # Only entries that can never be delivered may be between the two offsets.
             assert said[level] <= offset <= offsets[level]
             deliver(store, level, offset, offsets[level] - offset)
             assert store.log.max_offset == end

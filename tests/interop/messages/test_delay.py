@@ -146,7 +146,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
 
 
 def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Delays) -> None:
-    """A shorter level delivers at once, a level that is gone waits until it is there again."""
+    """A shorter level delivers at once; messages of a removed level wait until it is back."""
     delays.start(kind, messageDelayLevel="1s 1h 1h 1h")
     delays.create_topics(delays.topic)
     delays.send([2, 2, 4])
