@@ -105,6 +105,9 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
         socket = transport.get_extra_info("socket")
         if socket is not None and transport.get_extra_info("sslcontext") is None:
@@ -121,6 +124,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed:
+            return
         self.closed = True
         self.drop_stash()
         self._outgoing.clear()
@@ -308,12 +313,17 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close when all written bytes have been sent."""
         self._flush()
-        if self._transport is not None:
+        if self._transport is None:
+            self.abort()
+        else:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
-        if self._transport is not None:
+        """Close at once; a transport that comes later is closed, too."""
+        if self._transport is None:
+            # asyncio gives none to a connection that it accepted when its server closed.
+            self.connection_lost(None)
+        else:
             self._transport.abort()
 
     async def finish(self) -> None:

@@ -153,11 +153,11 @@ class RemotingServer:
                 await asyncio.gather(*(each.finish() for each in self.connections))
                 if before_close is not None:
                     before_close()
-                for connection in self.connections:
+                for connection in tuple(self.connections):
                     connection.close()
                 await self._wait_closed()
         except TimeoutError:
-            for connection in self.connections:
+            for connection in tuple(self.connections):
                 connection.cancel()
                 connection.abort()
             await self._wait_closed()

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 from broker.fastpath.test_fastpath import CREATE, SHORT, config_of
 from harness.wire import SEND_MESSAGE_V2, Wire, record_bodies
 
 from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.io_backends.backend import Backend
 from congreve.records.record import decode_record
 
 LANES, SENDERS, QUEUES, MESSAGES = 4, 8, 2, 400
@@ -35,12 +36,14 @@ LONG_POLL = {
 
 
 @contextmanager
-def running(config: Any) -> Iterator[tuple[Broker, asyncio.AbstractEventLoop]]:
+def running(
+    config: BrokerConfig, backend: Backend | None = None
+) -> Iterator[tuple[Broker, asyncio.AbstractEventLoop]]:
     """A broker on a loop and thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    broker = Broker(config)
+    broker = Broker(config, backend=backend)
     try:
         asyncio.run_coroutine_threadsafe(broker.start(), loop).result(60)
         yield broker, loop

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 
 import pytest
 import uvloop
@@ -331,6 +332,23 @@ def test_stop_lets_handlers_answer(run):
             assert await reader.read() == b""
 
     run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_comes_while_the_server_stops_does_not_hold_it_up(turns):
+    """asyncio gives no transport to a connection that it accepted when its server closed."""
+
+    async def scenario():
+        server = RemotingServer(HANDLERS)
+        await server.start()
+        with socket.create_connection(("127.0.0.1", server.port)):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(30):
+                await server.stop()
+        assert not server.connections
+
+    asyncio.run(scenario())
 
 
 def test_stop_does_not_wait_for_ever(run):

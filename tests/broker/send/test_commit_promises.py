@@ -1,0 +1,73 @@
+"""What an answer under SYNC_FLUSH promises, by the event loop and by lanes, on disks that fail."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from broker.fastpath.test_fastpath import SHORT, config_of
+from broker.fastpath.test_lanes import create, running
+from harness.wire import SEND_MESSAGE_V2, Wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from congreve.io_backends.fault.fault import FaultBackend
+from congreve.io_backends.fault.plan import Fault, FaultPlan
+from congreve.io_backends.mapped.mapped import MmapBackend
+
+TIMEOUT_MS = 60
+SUCCESS, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE = 0, 10, 14
+SLOW = Fault(delay_s=0.2)
+GROUPS = st.dictionaries(
+    st.integers(1, 12),
+    st.sampled_from([Fault(delay_s=0.005), SLOW, Fault(error=errno.EIO)]),
+    max_size=4,
+)
+# Who sends how many messages at once, and whether they wait for the disk.
+BURSTS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 8), st.booleans()), max_size=12)
+
+
+@pytest.mark.parametrize("lanes", [0, 1])
+@settings(max_examples=20, deadline=None)
+@given(groups=GROUPS, bursts=BURSTS)
+def test_an_answer_promises_what_the_disk_has(
+    lanes: int, groups: dict[int, Fault], bursts: list[tuple[int, int, bool]]
+) -> None:
+    backend = FaultBackend(MmapBackend(), FaultPlan(groups=groups))
+    with tempfile.TemporaryDirectory() as folder:
+        config = config_of(Path(folder), "SYNC_FLUSH", lanes)
+        config.store.sync_flush_timeout = TIMEOUT_MS
+        config.store.message_index_enable = False
+        with running(config, backend) as (broker, _):
+            create(broker, "T")
+            wires = [Wire(broker.address) for _ in range(3)]
+            failed_before = False
+            for sender, count, waits in bursts:
+                wire = wires[sender]
+                properties = f"WAIT\x01{str(waits).lower()}"
+                opaques = [
+                    wire.send(SEND_MESSAGE_V2, SHORT | {"b": "T", "e": "0", "i": properties}, b"x")
+                    for _ in range(count)
+                ]
+                codes: dict[int, list[int]] = defaultdict(list)
+                for opaque in opaques:
+                    answer = wire.receive()
+                    assert answer.opaque == opaque, "answers come in the order of the requests"
+                    end = int(answer.fields.get("msgId", "0" * 32)[16:], 16)
+                    codes[answer.code].append(end)
+                    if answer.code == SUCCESS and waits:
+                        assert end < backend.durable_offset
+                        assert not failed_before, "nothing is durable behind a failure"
+                assert set(codes) <= {SUCCESS, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE}, codes
+                if not waits and not backend.failure_errno:
+                    assert set(codes) == {SUCCESS}
+                if FLUSH_DISK_TIMEOUT in codes:
+                    assert SLOW in groups.values()
+                if SERVICE_NOT_AVAILABLE in codes:
+                    assert backend.failure_errno == errno.EIO
+                failed_before = failed_before or SERVICE_NOT_AVAILABLE in codes
+            for wire in wires:
+                wire.close()
