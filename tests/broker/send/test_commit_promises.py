@@ -26,7 +26,7 @@ GROUPS = st.dictionaries(
     st.sampled_from([Fault(delay_s=0.005), SLOW, Fault(error=errno.EIO)]),
     max_size=4,
 )
-# Who sends how many messages at once, and whether they wait for the disk.
+# The sender, how many messages it sends at once, and whether they wait for the disk.
 BURSTS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 8), st.booleans()), max_size=12)
 
 
