@@ -36,7 +36,7 @@ __all__ = [
 
 __version__ = "0.2.0"
 
-#: The zip file or wheel that this package was imported from, None where it lies in a folder.
+#: The zip file or wheel that this package was imported from, None if it is in a folder.
 ARCHIVE: str | None = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
 if ARCHIVE is not None:
     from congreve.archive import unpacked

@@ -53,7 +53,7 @@ cdef class Backend:
     # Requests that all below `upto` becomes durable; never blocks. Requests during a group's write
     # form the next group, which starts as soon as the write ends.
     cdef void request_durable(self, int64_t upto) noexcept nogil
-    # The same for a caller that would wait: True where this call made `upto` durable itself.
+    # The same for a caller that would wait: True if this call made `upto` durable itself.
     cdef bint write_here(self, int64_t upto) noexcept nogil
     # Reports the end of the log, about once a MiB: a backend may prepare the memory behind it.
     cdef void reached(self, int64_t position) noexcept nogil

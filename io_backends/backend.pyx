@@ -36,7 +36,7 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int value, int flags)
 
 
-cdef int NO_POOL = 0x7FFFFFFF  # what RocketMQ reports where no pool limits the buffers
+cdef int NO_POOL = 0x7FFFFFFF  # RocketMQ's value when no pool limits the buffers
 
 
 cdef class Segment:

@@ -32,7 +32,7 @@ class Disk:
 
 
 def used_share(path: str) -> float:
-    """Used share of the partition, rounded up to 0.01; -1.0 where it is unknown.
+    """Used share of the partition, rounded up to 0.01; -1.0 if it is unknown.
 
     RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
     """

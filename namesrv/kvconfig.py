@@ -28,7 +28,7 @@ class KvStore(Protocol):
         """
 
     def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
-        """Replace the text by one that `is_same`; raises a CongreveError where that fails."""
+        """Replace the text by one that `is_same`; raises a CongreveError if that fails."""
 
 
 class _Saved(msgspec.Struct, rename="camel"):

@@ -26,7 +26,7 @@ class NameServer(Lifecycle):
     """Serves routes from memory (NamesrvController): ``async with NameServer(port=0) as server``.
 
     ``with`` runs it on a loop and thread of its own. Port 0 takes any free port. Entering raises
-    RemotingError where it cannot listen. RocketMQ's counterpart is NamesrvController.
+    RemotingError if it cannot listen. RocketMQ's counterpart is NamesrvController.
     Key-value settings are saved through `kv_store`, changes of `config` through `config_store`.
     `limits` are those of all connections together. `clock` returns seconds for the expiry of silent
     brokers.

@@ -83,7 +83,7 @@ cdef class BatchEncoder:
     cdef readonly int32_t size_max
     """Most bytes of a batch."""
     cdef uint8_t[ID_PROPERTY_LENGTH] id_property
-    cdef uint8_t *id            # where it stands in there
+    cdef uint8_t *id            # its place in them
 
     def __init__(self, bytes properties not None, int32_t size_max):
         self.properties = properties

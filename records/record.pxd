@@ -92,5 +92,5 @@ cdef inline const uint8_t *property_of(const RecordView *view, const char *name,
 cdef int64_t tags_code(const uint8_t *properties, int32_t length) noexcept nogil
 
 # Reads one element of a batch body, of which `left` bytes are there, into body, properties and
-# flag of `element`; its size, or 0 where it is malformed.
+# flag of `element`; its size, or 0 if it is malformed.
 cdef int32_t read_batch_element(const uint8_t *at, int32_t left, Message *element) noexcept nogil

@@ -86,7 +86,7 @@ class TableBody(Generic[K, V]):
         self._written: dict[K, tuple[V, str]] = {}
 
     def encode_steps(self) -> Generator[None, None, bytes]:
-        """The encoded body, in steps. Raises BodyError where it is longer than a frame may be."""
+        """The encoded body, in steps. Raises BodyError if it is longer than a frame may be."""
         before, _, behind = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
         written: dict[K, tuple[V, str]] = {}
         for number, (key, value) in enumerate(list(self._table.items())):

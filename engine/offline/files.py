@@ -92,7 +92,7 @@ class StoreFiles:
     """The commit log and consume queues under one storePathRootDir, read while a broker may write.
 
     Segments are mapped at their first use and stay mapped as long as this object lives. Foreign
-    files are ignored. Raises StoreFormatError, and StoreError where a file cannot be read.
+    files are ignored. Raises StoreFormatError, and StoreError if a file cannot be read.
     """
 
     def __init__(

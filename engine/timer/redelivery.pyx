@@ -182,7 +182,7 @@ cdef class Redelivery:
             self.at % 16 == 0 and monotonic_ns() >= self.time_limit
         )
 
-    # The record at a physical offset into `parked`; DONE where there is no sound one.
+    # The record at a physical offset into `parked`; DONE if there is no valid one.
     cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil:
         cdef int64_t at
         if self.source is None:

@@ -82,7 +82,7 @@ cdef class FaultBackend(Backend):
         self.thread.start()
 
     def stop(self):
-        """Make appended bytes durable where no fault prevents it, and stop both; idempotent."""
+        """Make appended bytes durable unless a fault prevents it, and stop both; idempotent."""
         cdef Segment last
         if self.thread is None or self.stopping:
             return

@@ -87,7 +87,7 @@ class FaultyFileSystem(InterceptedFileSystem):
         raise _failure("write", file.path, errno.ENOSPC)
 
     def is_folder(self, path: str) -> bool:
-        """False where the call fails, as for the real one."""
+        """False if the call fails, as for the real one."""
         try:
             return super().is_folder(path)
         except OSError:

@@ -104,7 +104,7 @@ class FileSystem:
         return fcntl.fcntl(file.descriptor, command, lock)
 
     def lock(self, file: File) -> None:
-        """Lock the whole file or folder, as flock(2) does. BlockingIOError where another has it."""
+        """Lock the whole file or folder, as flock(2) does. BlockingIOError if another has it."""
         fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     # --- mapped files
@@ -140,7 +140,7 @@ class FileSystem:
         return True
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder; False where the system does not say."""
+        """Whether `path` is a folder; False if the system does not say."""
         return os.path.isdir(path)
 
     def entries(self, folder: str) -> list["os.DirEntry[str]"]:
@@ -161,7 +161,7 @@ class FileSystem:
         os.unlink(path)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it, where they are missing."""
+        """Make a folder and its missing parents."""
         os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:

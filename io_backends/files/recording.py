@@ -17,7 +17,7 @@ READS = frozenset(
 
 
 class Call(NamedTuple):
-    """One call: its name, the path below the root, and its bytes (0 where it has none)."""
+    """One call: its name, the path below the root, and its bytes (0 if it has none)."""
 
     name: str
     path: str

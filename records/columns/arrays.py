@@ -31,7 +31,7 @@ FIXED_WIDTH: dict[str, np.dtype[Any]] = {
 def to_numpy(column: Column) -> np.ndarray[Any, Any]:
     """One column as an array of FIXED_WIDTH's type, or of objects.
 
-    A body is bytes; a text is str, or None where the message has none; propertiesJson is read into
+    A body is bytes; a text is str, or None if the message has none; propertiesJson is read into
     a dict.
     """
     fixed = FIXED_WIDTH.get(column.name)

@@ -70,7 +70,7 @@ cdef bint is_ascii(const uint8_t *at, int64_t length) noexcept nogil:
 
 
 cdef bytes valid_utf8(const uint8_t *at, int64_t length):
-    """What is no UTF-8 becomes U+FFFD, as the record codec has it; None where all is well."""
+    """Invalid UTF-8 becomes U+FFFD, as in the record codec; None if all bytes are valid."""
     try:
         PyUnicode_DecodeUTF8(<const char *> at, length, NULL)
         return None

@@ -46,7 +46,7 @@ cdef class Column:
     cdef readonly int64_t null_count
     """Number of rows without a value."""
     cdef readonly ColumnBuffer validity
-    """A bit a row, 0 where there is no value; empty where each row has one."""
+    """A bit for each row, 0 if it has no value; empty if each row has one."""
     cdef readonly ColumnBuffer offsets
     """Offsets of text, bytes or map entries, int32, rows + 1 of them; empty for fixed widths."""
     cdef readonly ColumnBuffer values

@@ -24,7 +24,7 @@ class Kind(enum.IntEnum):
     FRAME = letters.FRAME
     """data: a whole frame; number: 1 where handled() must follow."""
     CLOSED = letters.CLOSED
-    """number: the errno, 0 where the peer or the loop closed the connection."""
+    """number: the errno, 0 if the peer or the loop closed the connection."""
     UNWRITABLE = letters.UNWRITABLE
     """Too many bytes are unsent, because the peer does not read."""
     WRITABLE = letters.WRITABLE

@@ -186,7 +186,7 @@ class GetRouteInfoRequestHeader(Header):
 
 
 class RegisterBrokerRequestHeader(Header):
-    """REGISTER_BROKER; `body_crc32` is of the body as sent, 0 where it is not to be checked."""
+    """REGISTER_BROKER; `body_crc32` is of the body as sent, 0 if it is not to be checked."""
 
     broker_name: str
     broker_addr: str

@@ -72,7 +72,7 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
         )
 
     def encode(self) -> bytes:
-        """The whole frame. Raises FrameError where it would be longer than FRAME_MAX."""
+        """The whole frame. Raises FrameError if it would be longer than FRAME_MAX."""
         if self.serialize_type == SerializeType.JSON:
             frame = codec.encode_json(
                 self.code,
@@ -122,7 +122,7 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
     def read(cls, stream: BufferedReader) -> "RemotingCommand":
         """Read the next frame of a stream, without a further copy of its body.
 
-        Raises FrameError, and what the stream raises; ConnectionResetError where it ends.
+        Raises FrameError, ConnectionResetError if the stream ends, and the stream's errors.
         """
         total, mark = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
         header_length = mark & 0xFFFFFF

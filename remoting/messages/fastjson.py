@@ -70,7 +70,7 @@ def standard(text: str) -> str:
     """The same document in standard JSON: every key a string.
 
     An object that is a key may not hold another; such a text, as any that is no JSON, stays what no
-    reader takes. Raises UnicodeError where a key cannot be UTF-8.
+    reader takes. Raises UnicodeError if a key cannot be UTF-8.
     """
     return _NOT_STANDARD.sub(_standard_piece, text)
 
@@ -105,7 +105,7 @@ class Written(str):
 def dump_steps(value: Any) -> Generator[None, None, bytes]:
     """dumps() as a generator, a step an entry; returns UTF-8 bytes.
 
-    Its caller may do other work between two steps. Raises BodyError where the text grows longer
+    Its caller may do other work between two steps. Raises BodyError if the text grows longer
     than a frame may be.
     """
     written = BytesIO()  # getvalue() makes no copy of its bytes
@@ -122,7 +122,7 @@ def dump_steps(value: Any) -> Generator[None, None, bytes]:
 def object_steps(before: str, entries: Iterable[str], behind: str) -> Generator[None, None, bytes]:
     """An object of these texts of entries between two texts, in steps; returns UTF-8 bytes.
 
-    Raises BodyError where the text grows longer than a frame may be.
+    Raises BodyError if the text grows longer than a frame may be.
     """
     written = BytesIO()
     texts = iter(entries)

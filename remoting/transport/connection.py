@@ -179,7 +179,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def on_frame(self, frame: bytes) -> None:
-        """Take one whole frame. Raises FrameError where its header cannot be read."""
+        """Take one whole frame. Raises FrameError if its header cannot be read."""
         self.on_command(RemotingCommand.decode(frame))
 
     def on_command(self, command: RemotingCommand) -> None:
@@ -230,7 +230,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def idle_socket(self) -> int:
         """The socket's descriptor, for direct writes of whole frames; -1 where none is possible.
 
-        That is so while bytes wait to be sent, while it closes, and where it is encrypted.
+        This is the case while bytes wait to be sent, while it closes, and for TLS.
         """
         transport = self._transport
         if self.closed or self._outgoing or transport is None or transport.is_closing():
@@ -269,7 +269,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """Send a request; its answer comes as a future. Sets the request's opaque and flag.
 
         Requests of one turn of the loop leave together. The future raises RequestTimeoutError when
-        the loop's time passes `deadline`, and ConnectionLostError where the connection ends; it may
+        the loop's time passes `deadline`, and ConnectionLostError if the connection ends; it may
         be cancelled. Raises ConnectionLostError, TooManyRequestsError or FrameError.
         """
         if self.closed:

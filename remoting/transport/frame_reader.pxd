@@ -6,7 +6,7 @@ cdef class FrameReader
 
 cdef class FrameSink:
     # Takes frames from a connection. take() gets all received bytes, consumes whole frames and
-    # returns how many bytes that were; it raises FrameError where the stream cannot be framed.
+    # returns how many bytes that were; it raises FrameError if the stream cannot be framed.
     # The bytes are the reader's again as soon as it returns.
     cdef Py_ssize_t take(
         self, FrameReader connection, const uint8_t *data, Py_ssize_t available
@@ -19,7 +19,7 @@ cdef class FrameReader:
     cdef object poll
     cdef object stash
     cdef object view            # of the read buffer's bytes,
-    cdef const uint8_t *shared  # and where they are
+    cdef const uint8_t *shared  # and their address
     cdef public bint active
     """Whether bytes have come since a caller last set this to False."""
     cdef public bint reading_paused

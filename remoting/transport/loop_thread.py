@@ -62,7 +62,7 @@ class Lifecycle:
     _thread: LoopThread | None = None
 
     async def start(self) -> None:
-        """Start; where that fails, nothing is left running."""
+        """Start; after a failure nothing is left running."""
         raise NotImplementedError
 
     async def stop(self) -> None:

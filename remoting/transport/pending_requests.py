@@ -34,7 +34,7 @@ class PendingRequests:
         return opaque
 
     def check_room(self) -> None:
-        """Raises TooManyRequestsError where no further request may wait."""
+        """Raises TooManyRequestsError if no further request may wait."""
         if len(self._waiting) >= self._limit:
             self._forget_cancelled()
         if len(self._waiting) >= self._limit:
@@ -44,7 +44,7 @@ class PendingRequests:
         """The future of a request's answer.
 
         It raises RequestTimeoutError when the loop's time passes `deadline`, and
-        ConnectionLostError where the connection ends; it may be cancelled.
+        ConnectionLostError if the connection ends; it may be cancelled.
         """
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = (deadline, future)

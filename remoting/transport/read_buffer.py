@@ -140,7 +140,7 @@ class Stash:
         return self._data, self.filled
 
     def held(self) -> tuple[memoryview, int]:
-        """What is stashed, and where it ends."""
+        """The stashed bytes, and where they end."""
         return self._data, self.filled
 
     def _grow(self) -> int:

@@ -88,7 +88,7 @@ class RemotingServer:
         self._all_closed = asyncio.Event()
 
     async def start(self) -> None:
-        """Listen. Raises ConnectError where the address cannot be bound."""
+        """Listen. Raises ConnectError if the address cannot be bound."""
         try:
             if self._lane_sinks:
                 self._start_lanes()

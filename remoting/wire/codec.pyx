@@ -109,7 +109,7 @@ cdef uint8_t *put_fields(uint8_t *out, dict fields) except NULL:
 
 cdef bytes make_frame(int32_t serialize_type, const uint8_t *header, Py_ssize_t header_length,
                       body):
-    """None where it would be longer than a frame may be."""
+    """None if it would be longer than a frame may be."""
     cdef const uint8_t[::1] payload = body
     cdef Py_ssize_t length = len(payload)
     cdef bytes frame
@@ -126,7 +126,7 @@ cdef bytes make_frame(int32_t serialize_type, const uint8_t *header, Py_ssize_t 
 
 
 def encode_frame(int32_t serialize_type, bytes header not None, body not None):
-    """A whole frame with this header; None where it would be longer than a frame may be."""
+    """A whole frame with this header; None if it would be longer than a frame may be."""
     return make_frame(serialize_type, <const uint8_t *> PyBytes_AS_STRING(header), len(header),
                       body)
 
@@ -135,7 +135,7 @@ def encode_json(int32_t code, str language not None, int32_t version, int32_t op
                 str remark, dict fields not None, body not None):
     """A whole frame with a JSON header (RocketMQ: RemotingCommand.encode).
 
-    Returns None where it would be longer than a frame may be. Raises TypeError where a field is no
+    Returns None if it would be longer than a frame may be. Raises TypeError if a field is no
     text.
     """
     cdef Py_ssize_t room = room_of(fields, remark)

@@ -246,7 +246,7 @@ cdef class HeaderDecoder:
             header.fields[i].value = self.value(shape, field, text)
 
     cdef Slice value(self, const Shape *shape, const ShapeField *field, Slice text) noexcept nogil:
-        """A field's value where it lies now, unescaped as it was before."""
+        """A field's value at its present place, unescaped as before."""
         cdef Slice found
         cdef const Piece *piece
         cdef uint8_t *out
