@@ -1,6 +1,6 @@
-"""``python -m sidebyside.stalled``: sends while the broker's event loop stands still.
+"""``python -m sidebyside.blocked``: sends while the broker's event loop is blocked.
 
-    PYTHONPATH=bench:tests python -m sidebyside.stalled
+    PYTHONPATH=bench:tests python -m sidebyside.blocked
 
 A callback of the loop sleeps for a second, again and again, as a slow handler would. It prints the
 latencies beside it and without it, in turns.
@@ -29,7 +29,7 @@ LOAD = Load(connections=8, inflight=1, warmup=1.0, duration=6.0)
 
 
 async def under_load(broker: Broker, *, stalled: bool) -> LoadResult:
-    """One run of the generator, beside a loop that stands still or one that is idle."""
+    """One run of the generator, beside a loop that is blocked or one that is idle."""
     running = asyncio.ensure_future(asyncio.to_thread(generator.run, broker.port, LOAD))
     while not running.done():
         if stalled:
@@ -56,7 +56,7 @@ async def measured(folder: Path, lanes: int, rounds: int) -> None:
                     raise SystemExit(f"{result.failures} sends failed: {result.errors}")
                 p50, p99, p999, worst = result.percentiles_ms(50, 99, 99.9, 100)
                 click.echo(
-                    f"{lanes} lanes, the loop {'stands still' if stalled else 'is idle':12}"
+                    f"{lanes} lanes, the loop {'is blocked' if stalled else 'is idle':10}"
                     f" {result.rate:9,.0f} msg/s  p50 {p50:.2f}  p99 {p99:.2f}  p99.9 {p999:.2f}"
                     f"  max {worst:.2f} ms"
                 )
@@ -71,7 +71,7 @@ def _create_topic(address: str) -> None:
 @click.option("--lanes", default=1, show_default=True, help="networkThreads of the broker.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1))
 def main(lanes: int, rounds: int) -> None:
-    """Sends while the broker's event loop stands still for a second at a time."""
+    """Sends while the broker's event loop is blocked for a second at a time."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measured(Path(folder), lanes, rounds))
 
