@@ -165,8 +165,7 @@ cdef class Lane:
         if wanted != self.listening:
             self.listening = wanted
             what = sockets.EPOLL_CTL_ADD if wanted else sockets.EPOLL_CTL_DEL
-            sockets.epoll_set(self.epoll, what, self.listener,
-                              sockets.EPOLLIN | sockets.EPOLLEXCLUSIVE, LISTENER)
+            sockets.epoll_set(self.epoll, what, self.listener, sockets.EPOLLIN, LISTENER)
 
     cdef void accept_all(self) noexcept nogil:
         cdef LaneConnection *connection

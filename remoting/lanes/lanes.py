@@ -1,4 +1,4 @@
-"""The event loop's side of all lanes of one listening socket."""
+"""The event loop's side of all lanes of one port."""
 
 import asyncio
 import os
@@ -128,9 +128,24 @@ class Lanes:
             self._cut(protocol, Kind(kind), data, value)
 
 
-def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """The listening socket of the lanes. Raises OSError if the address cannot be bound."""
+def listening_sockets(host: str, port: int, backlog: int, count: int) -> list[socket.socket]:
+    """A socket for each of `count` lanes to accept from, all at one port.
+
+    The system spreads connections over them. From one socket for all, the lane that polls would
+    accept those that come one after the other. Raises OSError if the address cannot be bound.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=backlog)
-    listener.setblocking(False)
-    return listener
+    found: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            each = socket.create_server(
+                (host, port), family=family, backlog=backlog, reuse_port=count > 1
+            )
+            each.setblocking(False)
+            found.append(each)
+            port = each.getsockname()[1]
+    except OSError:
+        for each in found:
+            each.close()
+        raise
+    return found

@@ -27,7 +27,6 @@ cdef extern from "<sys/epoll.h>" nogil:
     uint32_t EPOLLOUT
     uint32_t EPOLLERR
     uint32_t EPOLLHUP
-    uint32_t EPOLLEXCLUSIVE
     int EPOLL_CTL_ADD
     int EPOLL_CTL_DEL
     int EPOLL_CTL_MOD

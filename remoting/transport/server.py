@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import os
-import socket
 import ssl as tls
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import cast
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
-from congreve.remoting.lanes.lanes import Lanes, SinkLetter, listening_socket
+from congreve.remoting.lanes.lanes import Lanes, SinkLetter, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
@@ -80,7 +80,7 @@ class RemotingServer:
         self._ssl = ssl
         self._lane_sinks = lane_sinks
         self._lane_letter = lane_letter
-        self._listener: asyncio.Server | socket.socket | None = None
+        self._listener: asyncio.Server | ExitStack | None = None
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
@@ -112,8 +112,11 @@ class RemotingServer:
 
     def _start_lanes(self) -> None:
         limits, shared = self._limits, self.guard.limits
-        listener = self._listener = listening_socket(self.host, self.port, limits.backlog)
-        self.port = listener.getsockname()[1]
+        sockets = listening_sockets(self.host, self.port, limits.backlog, len(self._lane_sinks))
+        self._listener = ExitStack()
+        for each in sockets:
+            self._listener.enter_context(each)
+        self.port = sockets[0].getsockname()[1]
         lanes = [
             Lane(
                 listener.fileno(),
@@ -124,7 +127,7 @@ class RemotingServer:
                 frame_bytes_per_s=shared.frame_bytes_per_s,
                 unfinished_max=shared.unfinished_bytes // len(self._lane_sinks),
             )
-            for sink in self._lane_sinks
+            for listener, sink in zip(sockets, self._lane_sinks, strict=True)
         ]
         self.guard.follow(lanes)
         self._lanes = Lanes(
