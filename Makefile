@@ -105,7 +105,7 @@ soak-threads: $(VENV)/.dev
 	cd $(RACES) && CONGREVE_CFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=thread" \
 		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
 	cd $(RACES) && LD_PRELOAD="$(shell gcc -print-file-name=libtsan.so)" PYTHONPATH=build/namespace:tests \
-		PYTHONMALLOC=malloc TSAN_OPTIONS="suppressions=tests/thread-sanitizer.supp history_size=7" \
+		PYTHONMALLOC=malloc TSAN_OPTIONS="suppressions=tests/harness/thread-sanitizer.supp history_size=7" \
 		$(abspath $(BIN))/python -m pytest -s -p no:cacheprovider tests/broker/fastpath/test_lanes.py \
 		tests/broker/pull/test_lane_pulls.py tests/remoting/lanes
 

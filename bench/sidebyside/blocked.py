@@ -45,7 +45,7 @@ async def measured(folder: Path, lanes: int, rounds: int) -> None:
         bind_address="127.0.0.1",
         listen_port=0,
         network_threads=lanes,
-        store=StoreConfig(root_dir=str(folder)),
+        store=StoreConfig(root_dir=str(folder), flush_disk_type="ASYNC_FLUSH"),
     )
     async with Broker(config) as broker:
         await asyncio.to_thread(_create_topic, broker.address)
