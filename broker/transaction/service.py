@@ -141,23 +141,23 @@ class TransactionService:
 
     def give_up(self, half: Record, offset: int, check_times: int) -> PutResult | None:
         """Move a message that no producer ended to its own topic."""
-        with self._claim(offset) as claimed:
-            if not claimed:
-                return None
-            put = self._store.put(half_messages.given_up(half, check_times))
-            if put.status is PutStatus.PUT_OK:
-                self._settle(half, offset)
-            return put
+        return self._replace(half, offset, half_messages.given_up(half, check_times))
 
     def put_back(self, half: Record, offset: int, check_times: int) -> PutResult | None:
         """Append a copy to the half queue, and settle the old half message."""
+        put = self._replace(half, offset, half_messages.put_back(half, check_times))
+        if put is not None and put.status is PutStatus.PUT_OK:
+            self._newest[half_messages.identity(half)] = put.queue_offset
+        return put
+
+    def _replace(self, half: Record, offset: int, record: Record) -> PutResult | None:
+        """Store a record in place of an open half message, and settle that one."""
         with self._claim(offset) as claimed:
             if not claimed:
                 return None
-            put = self._store.put(half_messages.put_back(half, check_times))
+            put = self._store.put(record)
             if put.status is PutStatus.PUT_OK:
                 self._settle(half, offset)
-                self._newest[half_messages.identity(half)] = put.queue_offset
             return put
 
     def resume(self, given_up: Record) -> PutResult:

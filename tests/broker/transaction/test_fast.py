@@ -4,6 +4,7 @@ The compiled code is that of the event loop, or that of a lane.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,18 @@ ENDS: dict[str, dict[str, str | None]] = {
 }
 
 
+def end_fields(half: Mapping[str, str]) -> dict[str, str]:
+    """The request that commits a half message, from the fields of the answer to that."""
+    return {
+        "producerGroup": "P",
+        "tranStateTableOffset": half["queueOffset"],
+        "commitLogOffset": str(int(half["msgId"][16:], 16)),
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+        "msgId": "u",
+    }
+
+
 class TransactionPorts(Ports):
     """Sends requests of transactions to both ports."""
 
@@ -61,14 +74,7 @@ class TransactionPorts(Ports):
         return await self.ask(310, fields, body, **how)
 
     async def end(self, half: RemotingCommand, changed=(), **how) -> RemotingCommand:
-        fields = {
-            "producerGroup": "P",
-            "tranStateTableOffset": half.ext_fields["queueOffset"],
-            "commitLogOffset": str(int(half.ext_fields["msgId"][16:], 16)),
-            "commitOrRollback": "8",
-            "fromTransactionCheck": "false",
-            "msgId": "u",
-        } | dict(changed)
+        fields = end_fields(half.ext_fields) | dict(changed)
         return await self.ask(37, {k: v for k, v in fields.items() if v is not None}, **how)
 
     def appended(self, start: int) -> list[tuple[object, ...]]:
@@ -240,14 +246,7 @@ def test_a_lane_and_a_handler_that_end_the_same_transaction_end_it_once(tmp_path
         with Wire(broker.address) as wire, Wire(vip_address) as vip:
             for _ in range(rounds):
                 half = wire.call(310, SHORT | {"i": PLAIN, "f": "4"}, b"x")
-                end = {
-                    "producerGroup": "P",
-                    "tranStateTableOffset": half.fields["queueOffset"],
-                    "commitLogOffset": str(int(half.fields["msgId"][16:], 16)),
-                    "commitOrRollback": "8",
-                    "fromTransactionCheck": "false",
-                    "msgId": "u",
-                }
+                end = end_fields(half.fields)
                 for each in (vip, wire):
                     each.send(37, end)
                 assert sorted(each.receive().code for each in (vip, wire)) == [0, 1]
