@@ -32,6 +32,7 @@ from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 from congreve.remoting.transport.watchdog import Watchdog, logged_holds
+from congreve.steps import freed
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Broker(Lifecycle):
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
         self._guard = ConnectionGuard(self.config.shared_limits)
         self._started = False
+        self._replaced: list[ConsumeQueue] = []
         self._periodic = (
             Periodic(HOUSEKEEPING_S, self._housekeep),
             Periodic(SAMPLE_INTERVAL_S, self._sample),
@@ -242,9 +244,11 @@ class Broker(Lifecycle):
         await self.managers.pieces.run(self.managers.members.locks.expiry_steps())
         if self._paths is not None:
             self._paths.pulls.path.release_segments()
-            replaced = self._paths.topics.take_retired()
-            for server in self._servers:
-                server.keep_for_lanes(replaced)
+            # Kept here, because the broker may stop while a lane still uses one of them.
+            self._replaced.extend(self._paths.topics.take_retired())
+            for server in self._servers if self._replaced else ():
+                await server.lanes_passed()
+            await self.managers.pieces.run(freed(self._replaced))
         await self.managers.members.close_silent()
 
     async def _sample(self) -> None:

@@ -40,7 +40,7 @@ class Lanes:
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
         self._fences = count()
-        self._fenced: dict[int, tuple[set[LaneHandle], object]] = {}
+        self._fenced: dict[int, tuple[set[LaneHandle], asyncio.Future[None]]] = {}
 
     def start(self) -> None:
         """Start the threads; the running loop gets their letters."""
@@ -70,18 +70,22 @@ class Lanes:
             loop.remove_reader(lane.handle.event_fd)
         self._transports.clear()
 
-    def keep_for_lanes(self, things: object) -> None:
-        """Keep `things` alive until no lane uses a pointer into them."""
+    async def passed(self) -> None:
+        """Wait until no lane uses what it got from shared tables before."""
         number = next(self._fences)
-        self._fenced[number] = {lane.handle for lane in self.lanes}, things
+        done = asyncio.get_running_loop().create_future()
+        self._fenced[number] = {lane.handle for lane in self.lanes}, done
         for lane in self.lanes:
             lane.handle.fence(number)
+        await done
 
     def _passed(self, lane: LaneHandle, number: int) -> None:
-        waiting, _ = self._fenced[number]
+        waiting, done = self._fenced[number]
         waiting.discard(lane)
         if not waiting:
             del self._fenced[number]
+            if not done.done():
+                done.set_result(None)
 
     def _read(self, lane: LaneHandle) -> bool:
         letters = lane.take_letters()

@@ -168,10 +168,10 @@ class RemotingServer:
             self._lanes.stop()
             listener.close()
 
-    def keep_for_lanes(self, things: object) -> None:
-        """Keep a reference until no lane uses what it got from these things before."""
+    async def lanes_passed(self) -> None:
+        """Wait until no lane uses what it got from shared tables before."""
         if self._lanes is not None:
-            self._lanes.keep_for_lanes(things)
+            await self._lanes.passed()
 
     def _accept(self, transport: LaneTransport) -> FrameProtocol | None:
         return self._new_connection() if self.guard.admits() else None
