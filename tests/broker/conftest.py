@@ -138,12 +138,14 @@ def turn() -> Callable[[], object]:
 @pytest.fixture(autouse=True)
 def unheld_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fails a test whose broker holds its event loop for HELD_S. The test's own work there does not
-    count, nor do collections of the garbage that pytest keeps."""
+    count, nor do collections of the garbage that pytest keeps. On a busy machine the watchdog may look
+    when the hold is over and the loop waits: whose work it was is not known then."""
     holds: list[str] = []
     made = Broker.__init__
 
     def alarmed(seconds: float, stack: str) -> None:
-        if f"({request.path.name}:" not in stack:
+        over = stack.startswith(("wait (threading.py", "select (selectors.py"))
+        if not over and f"({request.path.name}:" not in stack:
             holds.append(f"held for {seconds * 1000:.0f} ms by {stack}")
 
     def make(self: Broker, *args: Any, **options: Any) -> None:
