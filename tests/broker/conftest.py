@@ -138,8 +138,8 @@ def turn() -> Callable[[], object]:
 @pytest.fixture(autouse=True)
 def unheld_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fails a test whose broker holds its event loop for HELD_S. The test's own work there does not
-    count, nor do collections of the garbage that pytest keeps. On a busy machine the watchdog may look
-    when the hold is over and the loop waits: whose work it was is not known then."""
+    count, nor do collections of the garbage that pytest keeps. On a busy machine the watchdog may
+    look when the hold is over and the loop waits: whose work it was is not known then."""
     holds: list[str] = []
     made = Broker.__init__
 
