@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
-    from congreve.client.transport.acl import Credentials
+    from congreve.remoting.messages.signature import Credentials
 
 __all__ = [
     "AdminClient",
@@ -80,6 +80,7 @@ __all__ = [
     "by_key",
 ]
 
+# Below this package, or with a dot in front below the one above.
 _MODULES = {
     "AdminClient": "admin",
     "CompressionType": "producer.compression",
@@ -89,7 +90,7 @@ _MODULES = {
     "ConsumeOutcome": "observability.hooks",
     "ConsumeResult": "consumer.listening",
     "ConsumerSettings": "settings",
-    "Credentials": "transport.acl",
+    "Credentials": ".remoting.messages.signature",
     "FlowLimits": "consumer.process_queue",
     "LitePullConsumer": "consumer.lite_pull",
     "MessageModel": "settings",
@@ -115,7 +116,7 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'message')}")
+    module = import_module(f".{_MODULES.get(name, 'message')}", __name__)
     value: object = getattr(module, name)
     globals()[name] = value
     return value

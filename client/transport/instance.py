@@ -10,7 +10,6 @@ from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
 from congreve.client.observability.logs import Log
-from congreve.client.transport.acl import Credentials
 from congreve.client.transport.route import REFRESH_S, NameServers, RouteCache
 from congreve.errors import CongreveError
 from congreve.remoting.errors import RemotingError
@@ -18,6 +17,7 @@ from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, Produ
 from congreve.remoting.messages.codes import LanguageCode, RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
+from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.local_address import local_address
