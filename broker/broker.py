@@ -10,11 +10,13 @@ from typing import Self
 
 import msgspec
 
+from congreve.broker.accounts.access_control import AccessControl
+from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, load_config
 from congreve.broker.error_responses import answer_errors
-from congreve.broker.errors import BrokerError
+from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
@@ -37,6 +39,8 @@ from congreve.steps import freed
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
+ACCOUNTS_S = 1
+"""How often the broker looks whether files with accounts have changed, in seconds."""
 FOLD_S = 1
 """How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -78,14 +82,18 @@ class Broker(Lifecycle):
             on_arrival=self._arrived,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
+        self._guard = ConnectionGuard(self.config.shared_limits)
+        self._access = self._access_control(files) if self.config.acl_enable else None
         self._registration = NameServerRegistration(
-            self.config, self.managers.metadata.topics, self.managers.pieces
+            self.config,
+            self.managers.metadata.topics,
+            self.managers.pieces,
+            None if self._access is None else self._access.sign,
         )
         self._paths: MessagePaths | None = None
         self._servers: list[RemotingServer] = []
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
-        self._guard = ConnectionGuard(self.config.shared_limits)
         self._started = False
         self._replaced: list[ConsumeQueue] = []
         self._periodic = (
@@ -93,6 +101,7 @@ class Broker(Lifecycle):
             Periodic(SAMPLE_INTERVAL_S, self._sample),
             Periodic(self.config.flush_consumer_offset_interval / 1000, self.managers.save_offsets),
             Periodic(FOLD_S, self.managers.files.fold),
+            *([] if self._access is None else [Periodic(ACCOUNTS_S, self._access.follow)]),
         )
 
     @classmethod
@@ -126,6 +135,8 @@ class Broker(Lifecycle):
         self._check_addresses()
         self._started = True
         try:
+            if self._access is not None:
+                await self._access.load()
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
             self.managers.stats.sample()
@@ -172,6 +183,23 @@ class Broker(Lifecycle):
             ),
             self._registration.settled,
             self._guard,
+            self._access,
+        )
+
+    def _access_control(self, files: FileSystem) -> AccessControl:
+        config = self.config
+        if not config.acl_folder and self._config_path is None:
+            raise ConfigError("aclEnable=true needs aclFolder: there is no broker.conf")
+        folder = config.acl_folder or str((self._config_path or Path()).parent)
+        # Lanes and the fast path check no signatures: the event loop's handlers get all requests.
+        config.network_threads = 0
+        return AccessControl(
+            AccountFiles(folder, self._clock, files),
+            self.store,
+            self._clock,
+            self._guard.peer_log,
+            own_key=config.broker_access_key,
+            changed=self._accounts_changed,
         )
 
     def _check_addresses(self) -> None:
@@ -191,6 +219,8 @@ class Broker(Lifecycle):
     async def _listen(self, paths: MessagePaths) -> None:
         config = self.config
         handlers = answer_errors(self._handlers(paths))
+        if self._access is not None:
+            handlers = self._access.guard(handlers)
         main = self._server(handlers, config.listen_port, paths)
         await main.start()
         if config.listen_port == 0:
@@ -207,7 +237,7 @@ class Broker(Lifecycle):
             handlers,
             host=self.config.bind_address,
             port=port,
-            sink=None if paths is None else paths.fast_path,
+            sink=None if paths is None or self._access is not None else paths.fast_path,
             lane_sinks=() if paths is None else paths.lanes,
             lane_letter=None if paths is None else paths.lane_letter,
             limits=ServerLimits(
@@ -239,6 +269,11 @@ class Broker(Lifecycle):
             await self.managers.pieces.run(self.managers.metadata.topics.telling_steps())
         if "defaultTopicQueueNums" in keys:
             self.managers.metadata.topics.resize_template()
+
+    async def _accounts_changed(self) -> None:
+        assert self._access is not None, "accounts change with access control"
+        if self._paths is not None:
+            await self.managers.pieces.run(self._paths.pulls.recheck_steps(self._access.refusal))
 
     async def _housekeep(self) -> None:
         await self.managers.pieces.run(self.managers.members.locks.expiry_steps())

@@ -113,6 +113,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);
     # 0: off.
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
+    acl_enable: bool = False
+    # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
+    acl_folder: str = ""
+    # Ours: the account whose signature the broker's own requests carry; empty: none.
+    broker_access_key: str = ""
     # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
     ha_listen_port: Annotated[int, Range(0, 65535)] = 10912

@@ -4,6 +4,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from congreve.broker.accounts.access_control import AccessControl
+from congreve.broker.admin.accounts import AccountAdminProcessor
 from congreve.broker.admin.broker import BrokerAdminProcessor
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.consumers import ClientAdminProcessor
@@ -39,6 +41,7 @@ def all_handlers(
     settings: ConfigAdminProcessor,
     announced: Announced,
     guard: ConnectionGuard,
+    access: AccessControl | None,
 ) -> dict[int, Handler]:
     """The handlers of all request codes of one broker."""
     processors: tuple[Processor, ...] = (
@@ -47,6 +50,7 @@ def all_handlers(
         *_admin_processors(managers, announced),
         _broker_processor(managers, paths, guard),
         settings,
+        AccountAdminProcessor(managers.config, access),
     )
     return {
         code: handler for processor in processors for code, handler in processor.handlers().items()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
@@ -68,13 +68,20 @@ class NameServerRegistration:
 
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
-    name server that starts knows none. No error reaches the broker.
+    name server that starts knows none. No error reaches the broker. `sign` gets each request first.
     (RocketMQ: BrokerController.registerBrokerAll.)
     """
 
-    def __init__(self, config: BrokerConfig, topics: TopicConfigManager, pieces: Pieces) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        pieces: Pieces,
+        sign: Callable[[RemotingCommand], None] | None = None,
+    ) -> None:
         self._config = config
         self._pieces = pieces
+        self._sign = sign
         self._topics = topics
         self._client: RemotingClient | None = None
         self._servers: list[_NameServer] = []
@@ -85,7 +92,10 @@ class NameServerRegistration:
         """Register at all name servers; return when each of them answered or failed."""
         timeout_s = self._config.register_broker_timeout_mills / 1000
         self._client = RemotingClient(
-            timeout_s=timeout_s, connect_timeout_s=timeout_s, on_close=self._connection_closed
+            timeout_s=timeout_s,
+            connect_timeout_s=timeout_s,
+            on_close=self._connection_closed,
+            before_request=self._sign,
         )
         self._servers = [_NameServer(address) for address in self._config.name_servers]
         delays = await asyncio.gather(*(self._tell(server) for server in self._servers))

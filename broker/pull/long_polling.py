@@ -93,6 +93,22 @@ class LongPolling:
             self._take_out(held)
             yield
 
+    def waiting(self) -> list[SuspendedPull]:
+        """The pulls without an answer, those of peers that do not read included."""
+        waiting = [held for each in self._connections.values() for held in each]
+        return waiting + [held for each in self._unread.values() for held in each]
+
+    def withdraw(self, held: SuspendedPull) -> bool:
+        """Take a pull out, for another answer; False when it has been answered."""
+        if not held.done:
+            self._take_out(held)
+            return True
+        unread = self._unread.get(held.connection, ())
+        if held not in unread:
+            return False
+        self._unread[held.connection].remove(held)
+        return True
+
     def stop(self) -> None:
         """Dismiss all waiting pulls, and accept no more; their connections are closed next.
 

@@ -1,7 +1,7 @@
 """Pulls, with every check (RocketMQ: PullMessageProcessor)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from functools import partial
 
 from congreve.broker.admin.stats import BrokerStats
@@ -335,6 +335,17 @@ class PullMessageProcessor:
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000, end)
+
+    def recheck_steps(
+        self, refusal: Callable[[RemotingCommand, Connection], RemotingCommand | None]
+    ) -> Generator[None, None, None]:
+        """Answer the waiting pulls for which `refusal` has an answer, because accounts changed."""
+        self.validated_pulls.note_change()
+        for held in self.long_polling.waiting():
+            answer = refusal(RemotingCommand.decode(held.frame), held.connection)
+            if answer is not None and self.long_polling.withdraw(held):
+                held.connection.send(answer)
+            yield
 
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""

@@ -20,6 +20,7 @@ __all__ = ["DAMAGED_MAX", "DISK", "File", "FileSystem", "StateFile"]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+SECRET_MODE = 0o600
 DAMAGED_MAX = 9  # damaged files kept beside each file; a further one replaces the last
 
 # The errors of a parser for an invalid text.
@@ -49,11 +50,22 @@ class StateFile:
     synced and read back as NAME.tmp, then renamed, then the folder is synced.
     """
 
-    def __init__(self, path: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
-        """`read_only`: load() does not rename a damaged file; replace() raises StoreError."""
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: FileSystem = DISK,
+        read_only: bool = False,
+        secret: bool = False,
+    ) -> None:
+        """`read_only`: load() does not rename a damaged file; replace() raises StoreError.
+
+        `secret`: only its owner may read the file (mode 0600), and no .bak keeps the old secrets.
+        """
         self.path = path
         self._files = files
         self._read_only = read_only
+        self._secret = secret
         self.backup_path = path + ".bak"
         self.was_damaged = False
         """Whether NAME was damaged when it was loaded."""
@@ -108,7 +120,7 @@ class StateFile:
                 self._files.sync(file)
                 if self._files.read(file, len(data) + 1, 0) != data:
                     raise StoreError(f"cannot write {self.path}: reading it back gives other bytes")
-            if not self._in_the_way:
+            if not self._in_the_way and not self._secret:
                 self._keep_backup()
             self._files.rename(temporary, self.path)
             self._in_the_way = False
@@ -158,9 +170,11 @@ class StateFile:
 
     def _open_alike(self, path: str) -> File:
         # The new file gets the mode of the old one: it may hold secrets.
-        file = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        mode = SECRET_MODE if self._secret else 0o666
+        file = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
         try:
-            mode = stat.S_IMODE(self._files.status(self.path).st_mode)
+            if not self._secret:
+                mode = stat.S_IMODE(self._files.status(self.path).st_mode)
             self._files.set_mode(file, mode)
         except FileNotFoundError:
             pass

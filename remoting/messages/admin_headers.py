@@ -297,7 +297,7 @@ class UpdateGlobalWhiteAddrsConfigRequestHeader(Header):
     """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG; the addresses with commas between."""
 
     global_white_addrs: str
-    acl_file_full_path: str
+    acl_file_full_path: str | None = None
 
 
 class GetBrokerAclConfigResponseHeader(Header):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.deleted_topics import DeletedTopics
@@ -111,6 +112,18 @@ def _manager_files() -> Iterator[Parser]:
 
 
 def _broker_files() -> Iterator[Parser]:
+    accounts = AccountFiles(str(FOLDER / "accounts"), ManualClock())
+    yield Parser(
+        "file of accounts",
+        ("broker/accounts/files.py",),
+        _in_file("accounts/plain_acl.yml", lambda _: accounts.load()),
+        [
+            b"globalWhiteRemoteAddresses: [10.0.0.*]\naccounts:\n- accessKey: long-enough\n"
+            b"  secretKey: 12345678\n  topicPerms: [T=PUB|SUB]\ndataVersion: [{counter: 1}]\n"
+        ],
+        inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it
+        slowness=FILE_SLOWNESS,
+    )
     yield Parser(
         "file of transaction checks",
         ("broker/transaction/transactions.py",),

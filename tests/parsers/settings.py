@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.config import parse_config
 from congreve.broker.group import subscription
 from congreve.engine.config import parse_delay_levels, parse_hours
@@ -40,6 +41,12 @@ def parsers() -> Iterator[Parser]:
         ("broker/java_properties.py", "broker/config.py", "congreve/settings.py"),
         lambda data: parse_config(text(data), "broker.conf"),
         [b"brokerName = b\n# no\nlistenPort: 10911\nx=\\u0041\\\n  y\n"],
+    )
+    yield Parser(
+        "white addresses",
+        ("broker/accounts/addresses.py",),
+        lambda data: AddressPattern.parse(text(data)).matches("10.0.0.1"),
+        [b"10.1.2.{1,2}", b"10.1.2.3-9,fe80::*", b"1050::5:600:300c:1-20:*"],
     )
     yield Parser(
         "name server settings",

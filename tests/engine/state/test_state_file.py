@@ -165,3 +165,13 @@ def test_a_save_that_fails_or_is_cut_off_at_any_call_leaves_a_whole_text(tmp_pat
         assert StateFile(path).load(int) in (1, 2), point
         file.replace("3")
         assert StateFile(path).load(int) == 3, point
+
+
+def test_a_secret_is_for_its_owner_and_has_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.yml"
+    path.write_text("old")
+    path.chmod(0o644)
+    StateFile(str(path), secret=True).replace("new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["accounts.yml"]

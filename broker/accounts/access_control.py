@@ -1,0 +1,109 @@
+"""Access control of one broker: its accounts, their files, and the gate (RocketMQ:
+PlainAccessValidator)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from congreve.broker.accounts.accounts import Accounts
+from congreve.broker.accounts.audit import AuditLog
+from congreve.broker.accounts.files import AccountFiles, Stamp
+from congreve.broker.accounts.gate import Gate
+from congreve.broker.accounts.permissions import rules
+from congreve.broker.errors import ConfigError
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
+from congreve.remoting.transport.peer_log import PeerLog
+
+logger = logging.getLogger(__name__)
+
+
+class AccessControl:
+    """Loads the accounts, follows their files, and checks requests.
+
+    It awaits `changed` when the accounts are others: what was allowed may not be any more.
+    `own_key` is the access key with which the broker signs its own requests; empty: it does not.
+    (RocketMQ: PlainAccessValidator.)
+    """
+
+    def __init__(
+        self,
+        files: AccountFiles,
+        store: MessageStore,
+        clock: Clock,
+        peer_log: PeerLog,
+        *,
+        own_key: str,
+        changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.files = files
+        self.accounts = Accounts()
+        self._store = store
+        self._own_key = own_key
+        self._changed = changed
+        self._stamp: Stamp = ()
+        self._turn = asyncio.Lock()
+        self._gate = Gate(lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log)
+
+    async def load(self) -> None:
+        """Read the files before the broker serves. Raises ConfigError if nobody could log in."""
+        self._stamp = await asyncio.to_thread(self.files.stamp)
+        self.accounts = await asyncio.to_thread(self.files.load)
+        if not self.accounts.by_key and not self.accounts.white_addresses:
+            raise ConfigError(
+                f"aclEnable=true, but there is no account: make one in {self.files.default_path}, "
+                "for example with `congreve user add`"
+            )
+        if self._own_key and self._own_key not in self.accounts.by_key:
+            raise ConfigError(f"brokerAccessKey={self._own_key} is none of the accounts")
+        if any(pattern.everything for pattern in self.accounts.white_addresses):
+            logger.warning("globalWhiteRemoteAddresses has *: requests of everybody pass unchecked")
+        await asyncio.to_thread(self.files.warn_of_readers)
+
+    def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """The handlers behind the gate. Raises BrokerError for a code without a rule."""
+        return self._gate.guard(handlers)
+
+    def refusal(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """The answer to a request that may not pass (any more); None when it may."""
+        return self._gate.refusal(request, connection)
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Sign a request of the broker itself, if it has an account."""
+        account = self.accounts.by_key.get(self._own_key)
+        if account is not None:
+            Credentials(access_key=account.access_key, secret_key=account.secret_key).sign(request)
+
+    async def follow(self) -> None:
+        """Read the files again if they have changed; what cannot be used is logged and ignored."""
+        async with self._turn:
+            stamp = await asyncio.to_thread(self.files.stamp)
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            try:
+                await self._reload()
+            except ConfigError as error:
+                logger.error("the accounts stay as they are: %s", error)
+
+    async def edit(self, change: Callable[[AccountFiles], None]) -> None:
+        """Change the files and read them again. Raises ConfigError or StoreError."""
+        async with self._turn:
+            await asyncio.to_thread(change, self.files)
+            self._stamp = await asyncio.to_thread(self.files.stamp)
+            await self._reload()
+
+    async def _reload(self) -> None:
+        self.accounts = await asyncio.to_thread(self.files.load)
+        logger.warning("accounts read again: there are %d", len(self.accounts.by_key))
+        await self._changed()
+
+    def _find(self, physical_offset: int) -> Record | None:
+        found = self._store.read(physical_offset)
+        return None if found is None else decode_record(found, verify_crc=False)

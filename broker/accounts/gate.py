@@ -1,0 +1,132 @@
+"""The gate in front of the handlers: signature, then permission, then the handler.
+
+(RocketMQ: the RPCHook of BrokerController.initialAcl, PlainPermissionManager.validate.)
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+
+from congreve.broker.accounts.accounts import Account, Accounts
+from congreve.broker.accounts.audit import AuditLog
+from congreve.broker.accounts.permissions import Rule
+from congreve.broker.errors import BrokerError, RefusedError
+from congreve.errors import CongreveError
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import ACCESS_KEY, is_signed
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Answer, Handler
+from congreve.remoting.transport.peer_log import PeerLog
+
+
+class AccessDeniedError(RefusedError):
+    """The sender is unknown, or lacks a permission (RocketMQ: AclException).
+
+    `access_key` is that of a sender who has signed.
+    """
+
+    def __init__(self, text: str, access_key: str | None = None) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, f"AclException: {text}")
+        self.access_key = access_key
+
+
+class Gate:
+    """Lets requests through to their handlers by the accounts of the moment."""
+
+    def __init__(
+        self,
+        accounts: Callable[[], Accounts],
+        rules: Mapping[int, Rule],
+        audit: AuditLog,
+        peer_log: PeerLog,
+    ) -> None:
+        self._accounts = accounts
+        self._rules = rules
+        self._audit = audit
+        self._peer_log = peer_log
+
+    def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """The same handlers behind the gate. Raises BrokerError for a code without a rule."""
+        missing = handlers.keys() - self._rules.keys()
+        if missing:
+            raise BrokerError(f"request codes without a rule: {sorted(map(int, missing))}")
+        return {
+            code: self._guarded(self._rules[code], handler) for code, handler in handlers.items()
+        }
+
+    def refusal(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """The answer to a request that may not pass; None when it may."""
+        try:
+            self._check(self._rules[request.code], request, connection)
+        except CongreveError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        return None
+
+    def _guarded(self, rule: Rule, handler: Handler) -> Handler:
+        def guarding(
+            request: RemotingCommand, connection: Connection
+        ) -> Answer | Awaitable[Answer]:
+            try:
+                who = self._check(rule, request, connection)
+            except CongreveError as error:
+                return self._refused(rule, request, connection, error)
+            if rule.admin:
+                return self._audited(who, handler, request, connection)
+            return handler(request, connection)
+
+        return guarding
+
+    def _refused(
+        self, rule: Rule, request: RemotingCommand, connection: Connection, error: CongreveError
+    ) -> RemotingCommand:
+        self._peer_log.refused(connection, request.code, error)
+        answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        # Strangers must not fill the audit log; they are in the limited log above.
+        if rule.admin and isinstance(error, AccessDeniedError) and error.access_key is not None:
+            self._audit.note(error.access_key, request, connection, answer)
+        return answer
+
+    async def _audited(
+        self, who: str | None, handler: Handler, request: RemotingCommand, connection: Connection
+    ) -> Answer:
+        answer = None
+        try:
+            found = handler(request, connection)
+            answer = await found if inspect.isawaitable(found) else found
+            return answer
+        finally:
+            self._audit.note(who, request, connection, answer)
+
+    def _check(self, rule: Rule, request: RemotingCommand, connection: Connection) -> str | None:
+        """The access key of a request that may pass, None from a white address.
+
+        Raises AccessDeniedError, and CongreveError for a malformed request.
+        """
+        accounts, address = self._accounts(), connection.peer[0]
+        if accounts.is_white(address):
+            return None
+        account = _signed_by(accounts, request)
+        if rule.admin:
+            if not account.admin:
+                raise AccessDeniedError(
+                    f"Need admin permission for request code={request.code}, but "
+                    f"accessKey={account.access_key} is not",
+                    account.access_key,
+                )
+        elif not account.may_do_all and not account.white_addresses.matches(address):
+            lacking = account.lacks(rule.needs(request))
+            if lacking is not None:
+                raise AccessDeniedError(f"No default permission for {lacking}")
+        return account.access_key
+
+
+def _signed_by(accounts: Accounts, request: RemotingCommand) -> Account:
+    key = request.ext_fields.get(ACCESS_KEY)
+    if not key:
+        raise AccessDeniedError("No accessKey is configured")
+    account = accounts.by_key.get(key)
+    if account is None:
+        raise AccessDeniedError(f"No acl config for {key[:64]}")
+    if not is_signed(request, account.secret_key):
+        raise AccessDeniedError(f"Check signature failed for accessKey={key}")
+    return account
