@@ -20,6 +20,8 @@ COMMANDS = {
     "namesrv": ("congreve.console.serve:namesrv", "Run a name server."),
     "broker": ("congreve.console.serve:broker", "Run a broker with a broker.conf."),
     "topic": ("congreve.console.topic:topic", "List, create, delete and inspect topics."),
+    "user": ("congreve.console.accounts:user", "List, add and delete a broker's accounts."),
+    "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "tune": ("congreve.console.tune:tune", "Measure a disk and choose the log's I/O backend."),

@@ -160,6 +160,7 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogLimit())
 
+    _write_audit_log()
     _raise_file_limit()
 
     async def stay() -> None:
@@ -183,6 +184,14 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
         uvloop.run(stay())
     except OSError as error:
         raise CongreveError(f"cannot serve: {error}") from error
+
+
+def _write_audit_log() -> None:
+    """Write every line of the audit log to stderr, without the limit for repeated lines."""
+    audit = logging.getLogger("congreve.broker.accounts.audit")
+    audit.setLevel(logging.INFO)
+    audit.propagate = False
+    audit.addHandler(logging.StreamHandler())
 
 
 def _raise_file_limit() -> None:

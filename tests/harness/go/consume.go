@@ -47,6 +47,7 @@ func startGroup(groups map[string]*group, r request) (answer, error) {
 	for i := range r.Instances {
 		c, err := rocketmq.NewPushConsumer(
 			consumer.WithNameServer([]string{r.Namesrv}),
+			consumer.WithCredentials(r.credentials()),
 			consumer.WithGroupName(r.Group),
 			consumer.WithInstance(newName("consumer")),
 			consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
@@ -33,6 +34,14 @@ type request struct {
 	Broadcast bool     `json:"broadcast"`
 
 	MaxReconsumeTimes int32 `json:"maxReconsumeTimes"`
+
+	AccessKey string `json:"accessKey"`
+	SecretKey string `json:"secretKey"`
+}
+
+// credentials of the request's account; without one the client does not sign.
+func (r request) credentials() primitive.Credentials {
+	return primitive.Credentials{AccessKey: r.AccessKey, SecretKey: r.SecretKey}
 }
 
 type answer map[string]any

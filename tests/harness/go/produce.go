@@ -16,6 +16,7 @@ import (
 func load(r request) (answer, error) {
 	p, err := rocketmq.NewProducer(
 		producer.WithNameServer([]string{r.Namesrv}),
+		producer.WithCredentials(r.credentials()),
 		producer.WithGroupName("interop-go-producer"),
 		producer.WithInstanceName(newName("producer")),
 		producer.WithRetry(0),

@@ -18,6 +18,7 @@ func retries(r request) (answer, error) {
 	attempts := []answer{}
 	c, err := rocketmq.NewPushConsumer(
 		consumer.WithNameServer([]string{r.Namesrv}),
+		consumer.WithCredentials(r.credentials()),
 		consumer.WithGroupName(r.Group),
 		consumer.WithInstance(newName("retries")),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),

@@ -47,6 +47,7 @@ func transact(r request) (answer, error) {
 	l := &listener{answer: r.Answer}
 	p, err := rocketmq.NewTransactionProducer(l,
 		producer.WithNameServer([]string{r.Namesrv}),
+		producer.WithCredentials(r.credentials()),
 		producer.WithGroupName(r.Group),
 		producer.WithInstanceName(newName("transacting")),
 		producer.WithRetry(0),

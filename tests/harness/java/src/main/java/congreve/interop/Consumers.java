@@ -15,6 +15,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -83,7 +84,8 @@ final class Consumers {
 
     private static DefaultMQPushConsumer consumer(JSONObject request) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
-            request.getString("group"), request.getBooleanValue("trace"));
+            request.getString("group"), Access.hook(), new AllocateMessageQueueAveragely(),
+            request.getBooleanValue("trace"), null);
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
         // A message that its listener has taken is in the offsets that a stopped member leaves.

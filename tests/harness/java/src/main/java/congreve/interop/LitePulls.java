@@ -20,7 +20,8 @@ final class LitePulls {
 
     /** A member of a group; with assign it takes all queues from their beginning. */
     JSONObject start(JSONObject request) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.getString("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(
+            request.getString("group"), Access.hook());
         consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(UUID.randomUUID().toString());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -19,7 +19,8 @@ final class Orderly {
     /** Each consumed message becomes a line "nanoTime queueId number" of the journal. */
     JSONObject start(JSONObject request) throws Exception {
         OutputStream journal = new FileOutputStream(request.getString("journal"), true);
-        member = new DefaultMQPushConsumer(request.getString("group"));
+        member = new DefaultMQPushConsumer(
+            null, request.getString("group"), Access.hook());
         member.setNamesrvAddr(request.getString("namesrv"));
         member.setInstanceName(UUID.randomUUID().toString());
         // Pulls may be refused until the next heartbeat: see Requests.start().

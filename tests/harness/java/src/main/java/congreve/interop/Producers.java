@@ -35,7 +35,7 @@ final class Producers {
     private static JSONObject with(JSONObject request, Work work) throws Exception {
         String group = request.getString("group");
         DefaultMQProducer producer = new DefaultMQProducer(
-            group == null ? "interop-producer" : group);
+            group == null ? "interop-producer" : group, Access.hook());
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setSendMsgTimeout(TIMEOUT_MS);

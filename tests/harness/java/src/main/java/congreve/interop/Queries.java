@@ -20,7 +20,7 @@ final class Queries {
     }
 
     private static JSONObject with(JSONObject request, Work work) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(Access.hook());
         admin.setNamesrvAddr(request.getString("namesrv"));
         admin.setInstanceName(UUID.randomUUID().toString());
         admin.start();

@@ -56,7 +56,8 @@ final class Requests {
         int padding = request.getIntValue("padding");
         long holdMs = request.getLongValue("holdMs");
         responder.producer = producer(request, "responder-" + request.getString("id"));
-        responder.consumer = new DefaultMQPushConsumer(request.getString("group"));
+        responder.consumer = new DefaultMQPushConsumer(
+            null, request.getString("group"), Access.hook());
         responder.consumer.setNamesrvAddr(request.getString("namesrv"));
         responder.consumer.setInstanceName(UUID.randomUUID().toString());
         // A rebalance right behind the start may skip its heartbeat; until the next, pulls are
@@ -93,7 +94,7 @@ final class Requests {
     }
 
     private static DefaultMQProducer producer(JSONObject request, String group) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(group);
+        DefaultMQProducer producer = new DefaultMQProducer(group, Access.hook());
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setHeartbeatBrokerInterval(500);

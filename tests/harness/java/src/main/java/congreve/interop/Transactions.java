@@ -48,7 +48,8 @@ final class Transactions {
 
     JSONObject start(JSONObject request) throws Exception {
         Session session = new Session();
-        TransactionMQProducer producer = new TransactionMQProducer(request.getString("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(
+            request.getString("group"), Access.hook());
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setSendMsgTimeout(TIMEOUT_MS);

@@ -1,0 +1,177 @@
+"""``congreve user`` and ``congreve acl``: the accounts in a broker's files."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from congreve.console.report import output_option, show
+
+if TYPE_CHECKING:
+    from congreve.broker.accounts.files import AccountFiles
+    from congreve.remoting.messages.bodies import PlainAccessConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECRET_BYTES = 24
+"""Random bytes of a secret that the command makes."""
+
+
+def folder_option(command: F) -> F:
+    """Add the option `-f/--folder`; the command gets it as the argument `folder`."""
+    return click.option(
+        "-f",
+        "--folder",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        default=Path("conf"),
+        show_default=True,
+        help="The folder of plain_acl.yml: that of broker.conf, or its aclFolder.",
+    )(command)
+
+
+@click.group(help="List, add and delete accounts in a broker's files.")
+def user() -> None:
+    """A broker that runs reads the files again within a second."""
+
+
+@click.group(help="Show and change what accounts may do.")
+def acl() -> None:
+    """A broker that runs reads the files again within a second."""
+
+
+@user.command("list", help="Print all accounts, without their secrets.")
+@folder_option
+@output_option
+def list_users(folder: Path, output: str) -> None:
+    """Print the accounts of all files."""
+    shown = _open(folder).shown()
+    show(
+        [
+            {
+                "accessKey": each.access_key,
+                "admin": each.admin,
+                "topics": ", ".join(each.topic_perms),
+                "groups": ", ".join(each.group_perms),
+                "default": f"{each.default_topic_perm or 'DENY'}, "
+                f"{each.default_group_perm or 'DENY'}",
+                "white address": each.white_remote_address or "",
+            }
+            for each in shown.plain_access_configs
+        ],
+        output,
+    )
+
+
+@user.command(help="Add an account, which may do nothing yet; print its secret, once.")
+@click.argument("key")
+@click.option("--admin", is_flag=True, help="It may do everything.")
+@click.option("--secret-stdin", is_flag=True, help="Read the secret from stdin.")
+@folder_option
+def add(key: str, admin: bool, secret_stdin: bool, folder: Path) -> None:
+    """Add an account to plain_acl.yml (mqadmin: updateAclConfig)."""
+    from congreve.broker.errors import ConfigError
+    from congreve.remoting.messages.bodies import PlainAccessConfig
+
+    files = _open(folder)
+    if _find(files, key) is not None:
+        raise ConfigError(f"there is an account with accessKey={key} already")
+    given = sys.stdin.readline().strip() if secret_stdin else ""
+    made = given or secrets.token_urlsafe(SECRET_BYTES)
+    files.update(PlainAccessConfig(access_key=key, secret_key=made, admin=admin))
+    if not given:
+        click.echo(made)
+
+
+@user.command(help="Delete an account.")
+@click.argument("key")
+@folder_option
+def delete(key: str, folder: Path) -> None:
+    """Delete an account from its file (mqadmin: deleteAclConfig)."""
+    _open(folder).delete(key)
+
+
+@acl.command("show", help="Print the permissions of an account.")
+@click.argument("key")
+@folder_option
+@output_option
+def show_permissions(key: str, folder: Path, output: str) -> None:
+    """Print one line for each permission."""
+    account = _account(_open(folder), key)
+    rows = [
+        {"kind": kind, "name": name, "permission": perm}
+        for kind, texts, default in (
+            ("topic", account.topic_perms, account.default_topic_perm),
+            ("group", account.group_perms, account.default_group_perm),
+        )
+        for name, perm in [*_table(texts).items(), ("(all others)", default or "DENY")]
+    ]
+    show(rows, output)
+
+
+@acl.command("set", help="Set permissions of an account; those that are not named stay.")
+@click.argument("key")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC=PUB|SUB")
+@click.option("-g", "--group", "groups", multiple=True, metavar="GROUP=SUB")
+@click.option("--default-topic", metavar="PERM", help="For all other topics.")
+@click.option("--default-group", metavar="PERM", help="For all other groups.")
+@folder_option
+def set_permissions(
+    key: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    default_topic: str | None,
+    default_group: str | None,
+    folder: Path,
+) -> None:
+    """Set permissions: DENY, PUB, SUB or PUB|SUB (mqadmin: updateAclConfig)."""
+    from congreve.remoting.messages.bodies import PlainAccessConfig
+
+    files = _open(folder)
+    account = _account(files, key)
+    files.update(
+        PlainAccessConfig(
+            access_key=key,
+            admin=account.admin,
+            topic_perms=_merged(account.topic_perms, topics),
+            group_perms=_merged(account.group_perms, groups),
+            default_topic_perm=default_topic,
+            default_group_perm=default_group,
+        )
+    )
+
+
+def _open(folder: Path) -> AccountFiles:
+    from congreve.broker.accounts.files import AccountFiles
+    from congreve.engine.clock import Clock
+
+    files = AccountFiles(str(folder), Clock())
+    files.load()
+    return files
+
+
+def _find(files: AccountFiles, key: str) -> PlainAccessConfig | None:
+    accounts = files.shown().plain_access_configs
+    return next((each for each in accounts if each.access_key == key), None)
+
+
+def _account(files: AccountFiles, key: str) -> PlainAccessConfig:
+    from congreve.broker.errors import ConfigError
+
+    found = _find(files, key)
+    if found is None:
+        raise ConfigError(f"there is no account with accessKey={key}")
+    return found
+
+
+def _table(texts: Iterable[str]) -> dict[str, str]:
+    pairs = (text.partition("=") for text in texts)
+    return {name.strip(): perm.strip() for name, _, perm in pairs}
+
+
+def _merged(old: list[str], new: tuple[str, ...]) -> list[str]:
+    return [f"{name}={perm}" for name, perm in (_table(old) | _table(new)).items()]

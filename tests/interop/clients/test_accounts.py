@@ -1,0 +1,244 @@
+"""Access control of our broker, with the clients and tools that RocketMQ has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.cluster import Cluster
+from harness.drivers import Driver, DriverError, Json, java_driver, message
+from harness.eventually import eventually
+
+from congreve.client import (
+    ConsumeFrom,
+    Credentials,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+)
+from congreve.client.errors import BrokerError
+
+SECRET = "a-secret-of-its-own"
+REPLIES = f"{servers.CLUSTER}_REPLY_TOPIC"
+ACCOUNTS = f"""
+accounts:
+- accessKey: administrator
+  secretKey: {SECRET}
+  admin: true
+- accessKey: service
+  secretKey: {SECRET}
+  topicPerms: [orders=PUB|SUB, questions=PUB|SUB, {REPLIES}=PUB]
+  groupPerms: [billing=SUB, go-billing=SUB, python-billing=SUB, responders=SUB]
+- accessKey: reader-only
+  secretKey: {SECRET}
+  topicPerms: [orders=SUB]
+- accessKey: the-broker
+  secretKey: {SECRET}
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(namesrv: servers.Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Our broker with access control."""
+    folder = tmp_path_factory.mktemp("accounts")
+    (folder / "plain_acl.yml").write_text(ACCOUNTS)
+    broker = servers.broker(
+        "congreve",
+        folder,
+        namesrv.address,
+        broker_name="broker-guarded",
+        settings={
+            "aclEnable": "true",
+            "brokerAccessKey": "the-broker",
+            "transactionCheckInterval": "700",
+            "transactionTimeOut": "500",
+        },
+    )
+    broker.start()
+    yield Cluster(namesrv, broker)
+    broker.kill()
+
+
+def signing(folder: Path, key: str, serialize_type: str = "JSON") -> Driver:
+    """The Java client and mqadmin with an account."""
+    conf = folder / "home" / "conf"
+    conf.mkdir(parents=True)
+    (conf / "tools.yml").write_text(f"accessKey: {key}\nsecretKey: {SECRET}\n")
+    account = (f"-Dinterop.accessKey={key}", f"-Dinterop.secretKey={SECRET}")
+    return java_driver(folder, serialize_type, *account)
+
+
+@pytest.fixture(scope="module")
+def admin(guarded: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """mqadmin as the administrator, who has made the topics."""
+    driver = signing(tmp_path_factory.mktemp("admin"), "administrator")
+    for topic in ("orders", "questions"):
+        guarded.create_topic(driver, topic, queues=2)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="module", params=["JSON", "ROCKETMQ"])
+def service(
+    request: pytest.FixtureRequest, admin: Driver, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Driver]:
+    """The Java client as the service, with JSON and binary headers."""
+    driver = signing(tmp_path_factory.mktemp("service"), "service", request.param)
+    yield driver
+    driver.close()
+
+
+def where(cluster: Cluster, topic: str = "orders") -> Json:
+    return {"namesrv": cluster.namesrv.address, "topic": topic}
+
+
+def test_the_java_client_sends_and_consumes(service: Driver, guarded: Cluster) -> None:
+    service.call("consumerStart", id="c", group="billing", instances=2, **where(guarded))
+    for mode in ("sync", "async", "oneway"):
+        sent = service.call("load", mode=mode, count=30, size=40, **where(guarded))
+        assert sent["ok"] == 30, sent
+    batch = [message("orders", b"%d|" % (1_000 + number)) for number in range(5)]
+    service.call("batch", messages=batch, **where(guarded))
+    service.call("consumerWait", id="c", expected=35, timeoutMs=60_000, quietMs=500)
+    seen = service.call("consumerStop", id="c")
+    assert seen["distinct"] >= 35, seen
+
+
+def test_the_java_client_ends_and_is_asked_about_transactions(
+    service: Driver, guarded: Cluster
+) -> None:
+    names = {"id": "t", "group": "paying", **where(guarded)}
+    service.call("transactionStart", **names)
+    service.call("transactionAnswer", id="t", answer="COMMIT_MESSAGE")
+    messages = [
+        message("orders", b"7|", properties={"local": local})
+        for local in ("COMMIT_MESSAGE", "UNKNOW", "ROLLBACK_MESSAGE")
+    ]
+    sent = service.call("transactionSend", id="t", messages=messages)["results"]
+    assert {one["status"] for one in sent} == {"SEND_OK"}
+    deadline = time.monotonic() + 60
+    while not service.call("transactionChecks", id="t")["checks"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    service.call("transactionStop", id="t")
+
+
+def test_the_java_client_asks_and_replies(service: Driver, guarded: Cluster) -> None:
+    names = {"id": "r", **where(guarded, "questions")}
+    service.call("responderStart", group="responders", **names)
+    replies = service.call("request", bodies=["one"], mode="sync", timeoutMs=60_000, **names)
+    assert len(replies["replies"]) == 1
+    assert "body" in replies["replies"][0], replies
+    service.call("responderStop", **names)
+
+
+def test_the_java_client_without_an_account_is_refused(java: Driver, guarded: Cluster) -> None:
+    with pytest.raises(DriverError, match="No accessKey is configured"):
+        java.call("send", messages=[message("orders", b"x")], **where(guarded))
+
+
+def test_the_java_client_needs_the_permission(
+    admin: Driver, guarded: Cluster, tmp_path: Path
+) -> None:
+    reader = signing(tmp_path, "reader-only")
+    with pytest.raises(DriverError, match="No default permission for topic:orders"):
+        reader.call("send", messages=[message("orders", b"x")], **where(guarded))
+    out = reader.mqadmin(
+        *("updateTopic", "-n", guarded.namesrv.address, "-b", guarded.broker.address, "-t", "X")
+    )
+    assert "Need admin permission" in out
+    reader.close()
+
+
+def test_the_go_client(go: Driver, admin: Driver, guarded: Cluster) -> None:
+    account = {"accessKey": "service", "secretKey": SECRET}
+    go.call(
+        *("consumerStart",),
+        **{"id": "g", "group": "go-billing", "instances": 1, **account, **where(guarded)},
+    )
+    for mode in ("sync", "batch"):
+        sent = go.call("load", mode=mode, count=32, size=40, **account, **where(guarded))
+        assert sent["ok"] == 32, sent
+    seen = go.call("consumerWait", id="g", expected=32, timeoutMs=60_000, quietMs=500)
+    go.call("consumerStop", id="g")
+    assert seen["distinct"] >= 32, seen
+    for wrong in ({}, {"accessKey": "service", "secretKey": "another-one"}):
+        try:
+            sent = go.call("load", mode="sync", count=1, size=40, **wrong, **where(guarded))
+        except DriverError:
+            continue
+        assert sent["ok"] == 0, sent
+
+
+async def test_our_client(admin: Driver, guarded: Cluster) -> None:
+    good = Credentials(access_key="service", secret_key=SECRET)
+    one = Message(topic="orders", body=b"\x00\xff signed", properties={"ü": "ö"})
+    came: list[ReceivedMessage] = []
+    namesrv = guarded.namesrv.address
+    async with Producer(namesrv, group="p", credentials=good) as producer:
+        await producer.send(one)
+        await producer.send_oneway(one)
+        await producer.send_many("orders", [b"a", b"b"])
+    async with PushConsumer(
+        namesrv,
+        group="python-billing",
+        topics={"orders": "*"},
+        listener=came.append,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        credentials=good,
+    ):
+        await eventually(lambda: len(came) >= 4)
+    for credentials in (Credentials(access_key="service", secret_key="another-one"), None):
+        async with Producer(namesrv, group="p", credentials=credentials, retries=0) as producer:
+            with pytest.raises(BrokerError, match="AclException"):
+                await producer.send(one)
+
+
+def test_mqadmin_reads_and_writes_accounts(admin: Driver, java: Driver, guarded: Cluster) -> None:
+    at = ("-n", guarded.namesrv.address, "-b", guarded.broker.address)
+    out = admin.mqadmin(
+        *("updateAclConfig", *at, "-a", "newcomer", "-s", "hidden-from-all", "-t", "orders=PUB"),
+        *("-g", "billing=SUB", "-i", "DENY", "-u", "SUB", "-w", "10.0.0.*", "-m", "false"),
+    )
+    assert "create or update plain access config to" in out
+    shown = admin.mqadmin("getAccessConfigSubCommand", *at)
+    assert "newcomer" in shown, shown
+    assert "[orders=PUB]" in shown
+    assert "hidden-from-all" not in shown
+    assert SECRET not in shown
+    versions = admin.mqadmin("clusterAclConfigVersion", *at)
+    assert "plain_acl.yml" in versions
+    assert "success" in versions
+    white = admin.mqadmin("updateGlobalWhiteAddr", *at, "-g", "10.1.1.*,10.1.2.3")
+    assert "success" in white, white
+    assert "[10.1.1.*, 10.1.2.3]" in admin.mqadmin("getAccessConfigSubCommand", *at)
+    assert "success" in admin.mqadmin("deleteAccessConfig", *at, "-a", "newcomer")
+    assert "newcomer" not in admin.mqadmin("getAccessConfigSubCommand", *at)
+    for stranger in (
+        java.mqadmin("getAccessConfigSubCommand", *at),
+        java.mqadmin("updateAclConfig", *at, "-a", "newcomer", "-s", "hidden-from-all"),
+    ):
+        assert "No accessKey is configured" in stranger
+    text = (guarded.broker.folder / "plain_acl.yml").read_text()
+    assert "newcomer" not in text
+    assert "service" in text
+
+
+def test_mqadmin_finds_messages(admin: Driver, guarded: Cluster) -> None:
+    sent = admin.call("send", messages=[message("orders", b"9|", keys="wanted")], **where(guarded))[
+        "results"
+    ]
+    (one,) = sent
+    at = ("-n", guarded.namesrv.address)
+    by_id = admin.mqadmin("queryMsgById", *at, "-i", one["offsetMsgId"])
+    assert "wanted" in by_id, by_id
+    by_key = admin.mqadmin("queryMsgByKey", *at, "-t", "orders", "-k", "wanted")
+    assert one["msgId"] in by_key, by_key
+    by_unique = admin.mqadmin("queryMsgByUniqueKey", *at, "-t", "orders", "-i", one["msgId"])
+    assert "wanted" in by_unique, by_unique
+    status = admin.mqadmin("topicStatus", *at, "-t", "orders")
+    assert "broker-guarded" in status, status
