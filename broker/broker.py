@@ -140,7 +140,9 @@ class Broker(Lifecycle):
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
             self.managers.stats.sample()
-            self._paths = MessagePaths(self.managers, self._arrived)
+            if self._access is not None:
+                self._access.compile()
+            self._paths = MessagePaths(self.managers, self._arrived, self._access)
             await self._listen(self._paths)
             await self.managers.start()
             await self._registration.start()
@@ -191,9 +193,7 @@ class Broker(Lifecycle):
         if not config.acl_folder and self._config_path is None:
             raise ConfigError("aclEnable=true needs aclFolder: there is no broker.conf")
         folder = config.acl_folder or str((self._config_path or Path()).parent)
-        # Lanes and the fast path check no signatures: the event loop's handlers get all requests.
-        config.network_threads = 0
-        return AccessControl(
+        access = AccessControl(
             AccountFiles(folder, self._clock, files),
             self.store,
             self._clock,
@@ -201,6 +201,10 @@ class Broker(Lifecycle):
             own_key=config.broker_access_key,
             changed=self._accounts_changed,
         )
+        if not access.can_compile:
+            logger.warning("no SHA-1 for compiled code: the event loop serves all requests")
+            config.network_threads = 0
+        return access
 
     def _check_addresses(self) -> None:
         """Raises ConfigError or BrokerError for a bad address, before anything is written."""
@@ -237,7 +241,7 @@ class Broker(Lifecycle):
             handlers,
             host=self.config.bind_address,
             port=port,
-            sink=None if paths is None or self._access is not None else paths.fast_path,
+            sink=None if paths is None or not self._paths_check() else paths.fast_path,
             lane_sinks=() if paths is None else paths.lanes,
             lane_letter=None if paths is None else paths.lane_letter,
             limits=ServerLimits(
@@ -249,6 +253,10 @@ class Broker(Lifecycle):
         )
         self._servers.append(server)
         return server
+
+    def _paths_check(self) -> bool:
+        """Whether compiled code checks the requests that it serves, or nothing is to be checked."""
+        return self._access is None or self._access.table is not None
 
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
@@ -273,7 +281,7 @@ class Broker(Lifecycle):
     async def _accounts_changed(self) -> None:
         assert self._access is not None, "accounts change with access control"
         if self._paths is not None:
-            await self.managers.pieces.run(self._paths.pulls.recheck_steps(self._access.refusal))
+            await self._paths.recheck_pulls(self._access)
 
     async def _housekeep(self) -> None:
         await self.managers.pieces.run(self.managers.members.locks.expiry_steps())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.fastpath.lane_sends import (
     APPENDED_LETTER,
@@ -22,6 +23,7 @@ from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.lanes.transport import FrameProtocol
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
 
@@ -32,9 +34,15 @@ class MessagePaths:
     connections, and what the lanes give to the loop; `lanes` has the path of each lane.
     """
 
-    def __init__(self, managers: Managers, arrived: Callable[[ConsumeQueue], None]) -> None:
+    def __init__(
+        self,
+        managers: Managers,
+        arrived: Callable[[ConsumeQueue], None],
+        access: AccessControl | None = None,
+    ) -> None:
         config, store = managers.config, managers.store
         self._managers = managers
+        self._access = access
         self._arrived = arrived
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
@@ -87,6 +95,7 @@ class MessagePaths:
             transactions=managers.transactions.fast_path(self.topics),
             delays=managers.delayed.fast_path(config.broker_cluster_name),
             settings=fast_path_settings(config),
+            accounts=None if self._access is None else self._access.table,
         )
 
     def set_store_host(self, host: bytes) -> None:
@@ -108,9 +117,27 @@ class MessagePaths:
             self._managers.store.after_append(self._managers.store.log.max_offset)
         elif kind == PULL_ENDED_LETTER:
             if protocol is not None:
-                protocol.take_frame(pull_for_now(data))
+                self._end_pull(protocol, data)
         elif isinstance(protocol, Connection):
             protocol.write(self.group_commit.not_durable(data, number))
+
+    def _end_pull(self, protocol: FrameProtocol, frame: bytes) -> None:
+        """Answer a pull that has waited in a lane, if it is still permitted."""
+        if self._access is None:
+            protocol.take_frame(pull_for_now(frame))
+        elif isinstance(protocol, Connection):
+            request = RemotingCommand.decode(frame)
+            refusal = self._access.refusal(request, protocol)
+            if refusal is not None:
+                protocol.send(refusal)
+            else:
+                protocol.take_frame(pull_for_now(frame, self._access.sign_again))
+
+    async def recheck_pulls(self, access: AccessControl) -> None:
+        """Answer the waiting pulls that are not permitted any more."""
+        for lane in self.lanes:
+            lane.end_pulls()
+        await self._managers.pieces.run(self.pulls.recheck_steps(access.refusal))
 
     def notify(self, queue: ConsumeQueue) -> None:
         """Let pulls that wait for the queue, which has a new entry, look at it."""

@@ -5,7 +5,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from congreve.broker.accounts.accounts import Accounts
+from congreve.broker.accounts.account_table import AccountTable
+from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.files import AccountFiles, Stamp
 from congreve.broker.accounts.gate import Gate
@@ -16,10 +17,11 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.messages.signature import ACCESS_KEY, Credentials
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.peer_log import PeerLog
+from congreve.remoting.wire.hmac_sha1 import load_sha1
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,9 @@ class AccessControl:
         self._changed = changed
         self._stamp: Stamp = ()
         self._turn = asyncio.Lock()
+        self._sha1 = load_sha1()
+        self.table: AccountTable | None = None
+        """The accounts for compiled code, once the store is open."""
         self._gate = Gate(lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log)
 
     async def load(self) -> None:
@@ -66,6 +71,17 @@ class AccessControl:
             logger.warning("globalWhiteRemoteAddresses has *: requests of everybody pass unchecked")
         await asyncio.to_thread(self.files.warn_of_readers)
 
+    @property
+    def can_compile(self) -> bool:
+        """Whether compiled code can check signatures on this machine."""
+        return self._sha1 is not None
+
+    def compile(self) -> None:
+        """Make the table for compiled code; the store is open."""
+        if self._sha1 is not None:
+            self.table = AccountTable(self._store.log.lock, self._sha1)
+            self.table.replace(self.accounts.by_key.values())
+
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The handlers behind the gate. Raises BrokerError for a code without a rule."""
         return self._gate.guard(handlers)
@@ -78,7 +94,13 @@ class AccessControl:
         """Sign a request of the broker itself, if it has an account."""
         account = self.accounts.by_key.get(self._own_key)
         if account is not None:
-            Credentials(access_key=account.access_key, secret_key=account.secret_key).sign(request)
+            _credentials(account).sign(request)
+
+    def sign_again(self, request: RemotingCommand) -> None:
+        """Sign a checked request, of which the broker has changed a field, as its account."""
+        account = self.accounts.by_key.get(request.ext_fields.get(ACCESS_KEY, ""))
+        if account is not None:
+            _credentials(account).sign(request)
 
     async def follow(self) -> None:
         """Read the files again if they have changed; what cannot be used is logged and ignored."""
@@ -101,9 +123,15 @@ class AccessControl:
 
     async def _reload(self) -> None:
         self.accounts = await asyncio.to_thread(self.files.load)
+        if self.table is not None:
+            self.table.replace(self.accounts.by_key.values())
         logger.warning("accounts read again: there are %d", len(self.accounts.by_key))
         await self._changed()
 
     def _find(self, physical_offset: int) -> Record | None:
         found = self._store.read(physical_offset)
         return None if found is None else decode_record(found, verify_crc=False)
+
+
+def _credentials(account: Account) -> Credentials:
+    return Credentials(access_key=account.access_key, secret_key=account.secret_key)

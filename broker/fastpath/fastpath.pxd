@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.properties cimport DeliveryWish, SendKind
@@ -40,6 +41,7 @@ cdef class FastPath(FrameSink):
     cdef object arrived                 # called with a watched queue or a parking queue
     cdef CommitLog log
     cdef HeaderDecoder headers
+    cdef AccountTable accounts          # None without access control
     cdef PullPath pulls
     cdef TopicTable topics
     cdef TransactionPath transactions

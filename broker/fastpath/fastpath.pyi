@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
+from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
@@ -24,6 +25,7 @@ class FastPath(FrameSink):
         transactions: TransactionPath,
         delays: DelayPath,
         settings: FastPathSettings,
+        accounts: AccountTable | None = None,
     ) -> None: ...
     @property
     def put_messages(self) -> int: ...

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, uint8_t
 
+from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.send.batch_body cimport is_ordinary_batch
 from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, DelayPath, ParkStatus
 from congreve.broker.pull.fast cimport PullPath
@@ -85,8 +86,7 @@ cdef class FastPath(FrameSink):
     """Serves ordinary sends and pulls of a whole chunk; hands every other frame to the handlers.
 
     After each chunk it calls `arrived` with each queue that got an entry and is either watched by a
-    waiting pull or holds parked messages. The broker's server passes chunks to take(). (RocketMQ:
-    SendMessageProcessor, PullMessageProcessor.)
+    waiting pull or holds parked messages. (RocketMQ: SendMessageProcessor, PullMessageProcessor.)
     """
 
     def __cinit__(self):
@@ -102,7 +102,10 @@ cdef class FastPath(FrameSink):
         PyMem_Free(self.properties)
 
     def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
-                 TransactionPath transactions, DelayPath delays, settings):
+                 TransactionPath transactions, DelayPath delays, settings,
+                 AccountTable accounts=None):
+        self.accounts = accounts
+        self.headers.keeps_fields = accounts is not None
         self.store = store
         self.log = store.log
         self.topics = topics
@@ -249,18 +252,19 @@ cdef class FastPath(FrameSink):
         return STOP_PIECE
 
     cdef Stop serve_frame(self) noexcept nogil:
-        cdef int32_t code
         if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
             self.header.code = UNKNOWN_CODE
             return STOP_COLD
         if self.header.flag & FLAG_RESPONSE:
             return STOP_COLD
-        code = self.header.code
-        if is_send(code):
+        if self.accounts is not None and not self.accounts.may_pass(
+                &self.header, &self.send, self.frame.body):
+            return STOP_COLD
+        if is_send(self.header.code):
             return self.serve_send()
-        if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+        if self.header.code == PULL_MESSAGE or self.header.code == LITE_PULL_MESSAGE:
             return STOP_PULL
-        if code == END_TRANSACTION:
+        if self.header.code == END_TRANSACTION:
             return self.serve_end()
         return STOP_COLD
 

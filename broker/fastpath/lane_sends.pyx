@@ -52,6 +52,7 @@ cdef enum:
     PULL_ENDED = letters.OF_SINK + 4
     ARRIVED_IN_LANE = letters.TO_SINK   # letters to this sink: with the address of a queue
     DISMISS = letters.TO_SINK + 1       # and with the remark for all waiting pulls
+    END_PULLS = letters.TO_SINK + 2
 
 ARRIVED_LETTER = ARRIVED
 """Watched queues got entries; queues_of() returns them."""
@@ -123,6 +124,11 @@ cdef class LaneSends(LaneSink):
         if self.inbox is not None:
             self.inbox.post(DISMISS, -1, remark, len(remark), 0, True)
 
+    def end_pulls(self):
+        """Let the loop answer all waiting pulls now: their senders may not pull any more."""
+        if self.inbox is not None:
+            self.inbox.post(END_PULLS, -1, NULL, 0, 0, True)
+
     def set_store_host(self, bytes host):
         """Set the broker's address in records and message ids, before the first connection."""
         self.path.set_store_host(host)
@@ -177,6 +183,8 @@ cdef class LaneSends(LaneSink):
         if letter.kind == ARRIVED_IN_LANE:
             memcpy(&queue, letter.data, sizeof(void *))
             self.pulls.polling.arrived(queue)
+        elif letter.kind == END_PULLS:
+            self.pulls.end_all()
         else:
             self.pulls.dismiss(lane, letter.data, letter.size)
 

@@ -354,11 +354,16 @@ class PullMessageProcessor:
         self.repair_wait.stop()
 
 
-def pull_for_now(frame: bytes) -> bytes:
-    """The frame of a pull that has waited: it neither waits nor commits an offset again."""
+def pull_for_now(frame: bytes, sign: Callable[[RemotingCommand], None] | None = None) -> bytes:
+    """The frame of a pull that has waited: it neither waits nor commits an offset again.
+
+    `sign` replaces its signature, which is of other fields.
+    """
     request = RemotingCommand.decode(frame)
     flags = int(request.ext_fields["sysFlag"]) & ~(FLAG_COMMIT_OFFSET | FLAG_SUSPEND)
     request.ext_fields["sysFlag"] = str(flags)
+    if sign is not None:
+        sign(request)
     return request.encode()
 
 

@@ -47,11 +47,13 @@ cdef struct Shape:
 cdef class HeaderDecoder:
     cdef Scratch scratch
     cdef Shape *shapes
+    cdef bint keeps_fields      # decode() also fills in `header.fields` of sends
     cdef readonly long remembered
     """Number of JSON headers with a new layout, which were remembered."""
 
     # Like decode_header() of `frame`, and with a `send` also like read_send_header(), for the codes
-    # of sends: then `header.fields` may be empty. The slices are valid until the next call.
+    # of sends: then `header.fields` may be empty without `keeps_fields`. The slices are valid until
+    # the next call.
     cdef HeaderStatus decode(self, const Frame *frame, Header *header,
                              SendHeader *send) noexcept nogil
 

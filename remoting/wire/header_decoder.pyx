@@ -210,6 +210,8 @@ cdef class HeaderDecoder:
                     header.flag = shape.flag
                     if send != NULL and shape.is_send:
                         self.send_as_before(shape, frame.header, header, send)
+                        if self.keeps_fields:
+                            self.fields_as_before(shape, frame.header, header)
                         return HEADER_OK
                     self.fields_as_before(shape, frame.header, header)
                     known = True

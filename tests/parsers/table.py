@@ -21,6 +21,7 @@ _NO_PARSER = "reads what this process or its user wrote"
 ELSEWHERE: dict[str, str] = {
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
+    "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
     "broker/metadata/state_files.py": _HANDS_ON,
     "broker/metadata/state_writer.py": "reads what it has just written",
@@ -51,6 +52,7 @@ ELSEWHERE: dict[str, str] = {
     "io_backends/mapping.pyx": _BYTES_OF_STORE,
     "namesrv/settings_processor.py": _HANDS_ON,
     "records/batch.pyx": "an encoder",
+    "remoting/wire/hmac_sha1.pyx": "reads its own digest",
     "remoting/transport/blocking_client.py": _HANDS_ON,
     "remoting/transport/connection.py": _HANDS_ON,
     "remoting/transport/read_buffer.py": _HANDS_ON,

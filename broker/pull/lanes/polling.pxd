@@ -49,6 +49,8 @@ cdef class LanePolling:
     cdef void arrived(self, void *queue) noexcept nogil
     # Moves all pulls to this list.
     cdef void all_soon(self) noexcept nogil
+    # The same, and their time is over.
+    cdef void expire_all(self) noexcept nogil
     # Moves this pull to the list, now or at a time.
     cdef void look_soon(self, WaitingPull *pull) noexcept nogil
     cdef void look_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil

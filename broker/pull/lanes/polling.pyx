@@ -116,6 +116,16 @@ cdef class LanePolling:
                 self.look_soon(pull)
                 pull = pull.links[<int> OF_TICK].next
 
+    cdef void expire_all(self) noexcept nogil:
+        cdef WaitingPull *pull
+        cdef int i
+        for i in range(TICKS):
+            pull = self.wheel[i]
+            while pull != NULL:
+                pull.deadline_ms = 0
+                pull = pull.links[<int> OF_TICK].next
+        self.all_soon()
+
     cdef void look_soon(self, WaitingPull *pull) noexcept nogil:
         unlink(pull, OF_QUEUE)
         link(&self.to_look_at, pull, OF_QUEUE)

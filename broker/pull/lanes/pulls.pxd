@@ -36,6 +36,7 @@ cdef class LanePulls:
     # lane may sleep, in ms.
     cdef int turn_ended(self, Lane lane) noexcept nogil
     # Answers all waiting pulls with an error, and lets no other pull wait.
+    cdef void end_all(self) noexcept nogil
     cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil
 
     cdef bint look(self, LanePull *known) noexcept nogil

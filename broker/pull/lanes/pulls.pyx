@@ -254,6 +254,10 @@ cdef class LanePulls:
         self.wait(waiting, known)
         return True
 
+    cdef void end_all(self) noexcept nogil:
+        """Give all waiting pulls to the loop, which checks them again."""
+        self.polling.expire_all()
+
     cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil:
         cdef uint8_t[PULL_RESPONSE_MAX] answer
         cdef Frame frame

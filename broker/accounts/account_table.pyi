@@ -1,0 +1,13 @@
+from collections.abc import Iterable
+from typing import final
+
+from congreve.broker.accounts.accounts import Account
+from congreve.engine.log.append_lock import AppendLock
+from congreve.remoting.wire.hmac_sha1 import Sha1
+
+@final
+class AccountTable:
+    def __init__(self, lock: AppendLock, sha1: Sha1) -> None: ...
+    def __len__(self) -> int: ...
+    def replace(self, accounts: Iterable[Account]) -> None: ...
+    def lets_pass(self, frame: bytes) -> bool: ...

@@ -1,0 +1,165 @@
+"""The compiled check of sends and pulls, compared with the gate."""
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from congreve.broker.accounts.account_table import AccountTable
+from congreve.broker.accounts.accounts import Account, Accounts, Perm
+from congreve.broker.accounts.audit import AuditLog
+from congreve.broker.accounts.gate import Gate
+from congreve.broker.accounts.permissions import rules
+from congreve.engine.clock import ManualClock
+from congreve.engine.log.append_lock import AppendLock
+from congreve.remoting.messages.codes import SerializeType
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.transport.peer_log import PeerLog
+from congreve.remoting.wire.hmac_sha1 import Sha1, load_sha1
+
+from ..conftest import FakeConnection
+from ..guarded import guarded
+from ..tool import Tool
+from .test_gate import PULL
+
+SECRET = "a-secret-of-its-own"
+SEND = {"a": "P", "b": "", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+
+
+def sha1() -> Sha1:
+    found = load_sha1()
+    assert found is not None, "this Python's OpenSSL has SHA-1"
+    return found
+
+
+@given(st.binary(max_size=200), st.binary(max_size=300))
+def test_hmac_is_that_of_python(secret: bytes, content: bytes) -> None:
+    import base64
+    import hashlib
+    import hmac
+
+    expected = base64.b64encode(hmac.digest(secret, content, hashlib.sha1)).decode()
+    assert sha1().hmac(secret, content) == expected
+
+
+perms = st.sampled_from([Perm.DENY, Perm.PUB, Perm.SUB, Perm.PUB | Perm.SUB, Perm.DENY | Perm.SUB])
+names = st.sampled_from(["T", "U", "ü", "RMQ_SYS_TRACE_TOPIC", "%RETRY%G", "%RETRY%", "G", ""])
+groups = st.sampled_from(["G", "H", "ü"])
+keys = ["first-key", "second-key", "ünlike-key"]
+accounts = st.builds(
+    Account,
+    access_key=st.just(""),
+    secret_key=st.sampled_from([SECRET, "ß" * 70]),
+    admin=st.booleans(),
+    default_topic_perm=perms,
+    default_group_perm=perms,
+    topics=st.dictionaries(names, perms, max_size=3),
+    groups=st.dictionaries(groups, perms, max_size=3),
+)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> RemotingCommand:
+    """A send or a pull with further fields, signed or not, as one of the accounts or another."""
+    code = draw(st.sampled_from([10, 310, 320, 11, 361, 14]))
+    fields = {**PULL, "topic": draw(names), "consumerGroup": draw(groups)}
+    if code in (310, 320):
+        fields = {**SEND, "b": draw(names)}
+    elif code == 10:
+        long_names = {"producerGroup": "P", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4"}
+        fields |= long_names | {"bornTimestamp": "1", "flag": "0"}
+    fields |= draw(st.dictionaries(texts, texts, max_size=3))
+    request = RemotingCommand(
+        code=code,
+        ext_fields=fields,
+        body=draw(st.binary(max_size=80)),
+        serialize_type=draw(st.sampled_from([SerializeType.JSON, SerializeType.ROCKETMQ])),
+    )
+    if draw(st.integers(0, 9)):
+        secret = draw(st.sampled_from([SECRET, "ß" * 70]))
+        Credentials(access_key=draw(st.sampled_from(keys)), secret_key=secret).sign(request)
+    if not draw(st.integers(0, 9)):
+        request.ext_fields["topic"] = request.ext_fields["b"] = "T"
+    return request
+
+
+@settings(max_examples=400)
+@given(st.lists(accounts, min_size=1, max_size=3), st.lists(requests(), min_size=1, max_size=4))
+def test_compiled_code_says_yes_where_the_gate_does(
+    made: list[Account], asked: list[RemotingCommand]
+) -> None:
+    import msgspec
+
+    owners = [
+        msgspec.structs.replace(each, access_key=key) for each, key in zip(made, keys, strict=False)
+    ]
+    known = Accounts(by_key={each.access_key: each for each in owners})
+    audit = AuditLog(ManualClock())
+    gate = Gate(lambda: known, rules(lambda _: None), audit, PeerLog())
+    table = AccountTable(AppendLock(), sha1())
+    table.replace(owners)
+    assert len(table) == len(owners)
+    for request in asked:
+        allowed = gate.refusal(request, FakeConnection()) is None  # type: ignore[arg-type]
+        assert table.lets_pass(request.encode()) == (allowed and request.code != 14)
+
+
+async def test_sends_and_pulls_are_served_by_compiled_code(tmp_path: Path) -> None:
+    for threads in (0, 1):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        async with guarded(folder, network_threads=threads) as (broker, tools):
+            await tools.of("administrator").create_topic("T")
+            both = tools.of("both-of-T")
+            for _ in range(20):
+                assert (await both.send("T")).code == 0
+            assert broker._paths is not None
+            assert broker._paths.stored_by_fast_path == 20
+            for sender in ("sub-of-T", "other-topic"):
+                assert (await tools.of(sender).send("T")).code == 1
+            assert (await tools.of("both-of-T", "a-wrong-secret").send("T")).code == 1
+            assert broker.store.queues.get("T", 0).max == 20
+
+
+async def test_a_change_answers_pulls_that_wait_in_a_lane(tmp_path: Path) -> None:
+    import asyncio
+
+    from ..guarded import FILE
+
+    async with guarded(tmp_path, network_threads=1) as (broker, tools):
+        admin, sub, both = (tools.of(key) for key in ("administrator", "sub-of-T", "both-of-T"))
+        await admin.create_topic("T")
+        await admin.send("T")
+        for client in (sub, both):
+            await client.heart_beat("G", "T")
+            for _ in range(2):  # the first one is validated by the loop
+                assert (await client.ask(11, PULL)).code == 0
+        pulls = [asyncio.ensure_future(waiting(client)) for client in (sub, both)]
+        assert broker._paths is not None
+        (lane,) = broker._paths.lanes
+        while len(lane.pulls.polling) < 2:
+            await asyncio.sleep(0.01)
+        path = tmp_path / "conf" / "plain_acl.yml"
+        path.write_text(FILE.replace("topicPerms: [T=SUB]", "topicPerms: [T=DENY]"))
+        answer = await asyncio.wait_for(pulls[0], 30)
+        assert (answer.code, "topic:T" in (answer.remark or "")) == (1, True)
+        assert (await asyncio.wait_for(pulls[1], 30)).code == 19  # the client pulls again
+        assert (await admin.send("T", b"news")).code == 0
+        assert b"news" in (await waiting(both)).body
+        assert (await waiting(sub)).code == 1
+
+
+async def waiting(tool: Tool) -> RemotingCommand:
+    return await tool.ask(11, PULL | {"queueOffset": "1"})
+
+
+async def test_a_pull_whose_time_is_over_is_answered(tmp_path: Path) -> None:
+    async with guarded(tmp_path, network_threads=1) as (_, tools):
+        both = tools.of("both-of-T")
+        await tools.of("administrator").create_topic("T")
+        await both.send("T")
+        await both.heart_beat("G", "T")
+        short = PULL | {"queueOffset": "1", "suspendTimeoutMillis": "50"}
+        assert [(await both.ask(11, short)).code for _ in range(4)] == [19] * 4
