@@ -13,6 +13,7 @@ import msgspec
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.admin.config import ConfigAdminProcessor
+from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, load_config
 from congreve.broker.error_responses import answer_errors
@@ -20,8 +21,9 @@ from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
+from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
-from congreve.broker.processors import all_handlers
+from congreve.broker.processors import all_handlers, runtime_info_of
 from congreve.broker.registration import NameServerRegistration
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -94,6 +96,7 @@ class Broker(Lifecycle):
         self._servers: list[RemotingServer] = []
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
+        self._metrics = MetricsService(self.config, self.managers, self._guard, self._watchdog)
         self._started = False
         self._replaced: list[ConsumeQueue] = []
         self._periodic = (
@@ -135,6 +138,7 @@ class Broker(Lifecycle):
         self._check_addresses()
         self._started = True
         try:
+            self._metrics.listen()
             if self._access is not None:
                 await self._access.load()
             await asyncio.to_thread(self.store.start)
@@ -143,13 +147,15 @@ class Broker(Lifecycle):
             if self._access is not None:
                 self._access.compile()
             self._paths = MessagePaths(self.managers, self._arrived, self._access)
-            await self._listen(self._paths)
+            runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
+            await self._listen(self._paths, runtime_info)
             await self.managers.start()
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
             if self._watchdog is not None:
                 self._watchdog.start()
+            self._metrics.serve(self._paths, runtime_info)
         except BaseException:
             await self.stop()
             raise
@@ -159,6 +165,7 @@ class Broker(Lifecycle):
 
     async def stop(self) -> None:
         """Stop serving, save the state in memory and close the store. Idempotent."""
+        self._metrics.note_stopping()
         for periodic in self._periodic:
             periodic.stop()
         if self._watchdog is not None:
@@ -171,8 +178,9 @@ class Broker(Lifecycle):
             self._paths.group_commit.stop()
         await self.managers.stop()
         await asyncio.to_thread(self.store.close)
+        await self._metrics.close()
 
-    def _handlers(self, paths: MessagePaths) -> dict[int, Handler]:
+    def _handlers(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> dict[int, Handler]:
         return all_handlers(
             self.managers,
             paths,
@@ -184,7 +192,7 @@ class Broker(Lifecycle):
                 self.store.files,
             ),
             self._registration.settled,
-            self._guard,
+            runtime_info,
             self._access,
         )
 
@@ -220,9 +228,9 @@ class Broker(Lifecycle):
                         f" (listenPort={port}): {error.strerror}"
                     ) from error
 
-    async def _listen(self, paths: MessagePaths) -> None:
+    async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config
-        handlers = answer_errors(self._handlers(paths))
+        handlers = answer_errors(self._handlers(paths, runtime_info))
         if self._access is not None:
             handlers = self._access.guard(handlers)
         main = self._server(handlers, config.listen_port, paths)

@@ -122,6 +122,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
     ha_listen_port: Annotated[int, Range(0, 65535)] = 10912
 
+    # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
+    metrics_port: Annotated[int, Range(-1, 65535)] = -1
+    metrics_address: str = "127.0.0.1"
+    metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
+
     # Ours: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
     # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.

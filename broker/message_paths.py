@@ -15,6 +15,7 @@ from congreve.broker.fastpath.lane_sends import (
 from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
+from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
@@ -159,6 +160,15 @@ class MessagePaths:
         """Messages that compiled code has appended."""
         paths = (self.fast_path, *(lane.path for lane in self.lanes))
         return sum(path.put_messages for path in paths)
+
+    @property
+    def put_times(self) -> list[PutTimes]:
+        """How long sends took, by the thread that answered them."""
+        return [
+            self.group_commit.put_times,
+            self.fast_path.put_times,
+            *(lane.path.put_times for lane in self.lanes),
+        ]
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""

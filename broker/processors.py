@@ -16,6 +16,7 @@ from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
+from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
 from congreve.broker.send.processor import SendMessageProcessor
@@ -40,7 +41,7 @@ def all_handlers(
     paths: MessagePaths,
     settings: ConfigAdminProcessor,
     announced: Announced,
-    guard: ConnectionGuard,
+    runtime_info: RuntimeInfo,
     access: AccessControl | None,
 ) -> dict[int, Handler]:
     """The handlers of all request codes of one broker."""
@@ -48,7 +49,7 @@ def all_handlers(
         *_message_processors(managers, paths),
         *_client_processors(managers, announced),
         *_admin_processors(managers, announced),
-        _broker_processor(managers, paths, guard),
+        _broker_processor(managers, runtime_info),
         settings,
         AccountAdminProcessor(managers.config, access),
     )
@@ -70,7 +71,11 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             clock=managers.clock,
         ),
         SendBackProcessor(
-            config=config, metadata=metadata, store=store, group_commit=paths.group_commit
+            config=config,
+            metadata=metadata,
+            store=store,
+            group_commit=paths.group_commit,
+            stats=managers.stats,
         ),
         managers.transactions.processor(paths.group_commit),
         ReplyMessageProcessor(
@@ -136,22 +141,28 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
     )
 
 
-def _broker_processor(managers: Managers, paths: MessagePaths, guard: ConnectionGuard) -> Processor:
+def _broker_processor(managers: Managers, runtime_info: RuntimeInfo) -> Processor:
     return BrokerAdminProcessor(
         metadata=managers.metadata,
         deletion=managers.topic_deletion,
         store=managers.store,
         stats=managers.stats,
         delay_offsets=managers.delayed.levels.wrapper,
-        runtime_info=RuntimeInfo(
-            config=managers.config,
-            store=managers.store,
-            stats=managers.stats,
-            clock=managers.clock,
-            waiting=paths.waiting,
-            delayed=managers.delayed.levels.pending,
-            connections=guard.counts,
-            unsaved=managers.trouble,
-        ),
+        runtime_info=runtime_info,
         pieces=managers.pieces,
+    )
+
+
+def runtime_info_of(managers: Managers, paths: MessagePaths, guard: ConnectionGuard) -> RuntimeInfo:
+    """The figures of brokerStatus."""
+    return RuntimeInfo(
+        config=managers.config,
+        store=managers.store,
+        stats=managers.stats,
+        clock=managers.clock,
+        waiting=paths.waiting,
+        delayed=managers.delayed.levels.pending,
+        connections=guard.counts,
+        unsaved=managers.trouble,
+        put_latency=PutLatency(lambda: paths.put_times),
     )

@@ -13,6 +13,7 @@ from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.queue.reader import GetResult, Reader
 from congreve.engine.queue.repair import QueueRepair
 from congreve.engine.results import QueryResult
+from congreve.io_backends.pages import is_in_memory
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.record import decode_record
 
@@ -137,6 +138,20 @@ class ReadableStore:
             return -1
         physical_offset, size, _ = queue[offset]
         return self._store_time_of(physical_offset, size)
+
+    def store_time_in_memory(self, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
+        """store_time() and -1; without waiting for the disk -1 and the record's physical offset."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None or not queue.min <= offset < queue.max:
+            return -1, -1
+        physical_offset, size, _ = queue[offset]
+        segment = self.log.segment_at(physical_offset)
+        if segment is None:
+            return -1, -1
+        start = physical_offset - segment.base_offset
+        if not is_in_memory(segment, start, start + size):
+            return -1, physical_offset
+        return self._store_time_of(physical_offset, size), -1
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of a queue's first message, -1 without one."""

@@ -46,6 +46,7 @@ cdef class Backend:
     """Whether a new segment should be given prewrite() before it is used."""
     cdef int64_t durable
     cdef int failure
+    cdef int64_t moves      # how often `durable` moved
     cdef int bus_errors     # the process's count when this backend was made
     cdef pthread_mutex_t lock
     cdef pthread_cond_t moved

@@ -156,6 +156,11 @@ cdef class Backend:
         return load_acquire(&self.durable)
 
     @property
+    def flush_count(self):
+        """How often more bytes became durable since the start, each time a group of sends."""
+        return load_acquire(&self.moves)
+
+    @property
     def failure_errno(self):
         """0, or the errno of the first failed write or sync."""
         if self.failure == 0 and bus_errors() != self.bus_errors:
@@ -191,6 +196,7 @@ cdef class Backend:
             return
         if self.failure == 0 and durable > self.durable:
             store_release(&self.durable, durable)
+            store_release(&self.moves, self.moves + 1)
             announce(self)
 
     cdef void fail(self, int error) noexcept nogil:

@@ -29,6 +29,11 @@ cdef bint in_memory(const uint8_t *data, int64_t length) noexcept nogil:
     return True
 
 
+def is_in_memory(Segment segment not None, int64_t start, int64_t end):
+    """Whether an access to [start, end) of the segment, 256 KiB at most, needs no disk."""
+    return in_memory(segment.data + start, min(end, segment.size) - start)
+
+
 def fetch(Segment segment not None, int64_t start, int64_t end):
     """Read [start, end) of the segment from disk; returns when the bytes are in memory.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 
 from congreve.broker.admin.stats import BrokerStats, Totals
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metrics.put_latency import PutLatency
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import KVTable
@@ -25,7 +26,7 @@ class RuntimeInfo:
     not wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns
     the next offset and the end of each delay level's queue, `connections` the result of
     ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or None.
-    `monotonic` returns seconds.
+    `put_latency` has the times of sends since the start, `monotonic` returns seconds.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class RuntimeInfo:
         delayed: Callable[[], dict[int, tuple[int, int]]],
         connections: Callable[[], dict[str, int]],
         unsaved: Callable[[], str | None],
+        put_latency: PutLatency,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -49,6 +51,7 @@ class RuntimeInfo:
         self._delayed = delayed
         self._connections = connections
         self._unsaved = unsaved
+        self._put_latency = put_latency
         self._monotonic = monotonic
         self._boot_ms = clock.now()
 
@@ -59,10 +62,14 @@ class RuntimeInfo:
 
     def encode_steps(self) -> Generator[None, None, bytes]:
         """The body of code 28, in steps."""
+        table = yield from self.table_steps()
+        return KVTable(table={key: str(value) for key, value in table.items()}).encode()
+
+    def table_steps(self) -> Generator[None, None, dict[str, object]]:
+        """The figures by their RocketMQ names, in steps."""
         now = yield from self._stats.total_steps()
         sections = (self._general(), self._traffic(now), self._pools(), self._log(), self._disk())
-        table = {key: str(value) for section in sections for key, value in section.items()}
-        return KVTable(table=table).encode()
+        return {key: value for section in sections for key, value in section.items()}
 
     def _general(self) -> dict[str, object]:
         seconds = (self._clock.now() - self._boot_ms) // 1000
@@ -95,16 +102,16 @@ class RuntimeInfo:
             "putMessageSizeTotal": size,
             "putMessageAverageSize": size / now.put if now.put else 0.0,
             "putMessageFailedTimes": 0,
-            "putMessageEntireTimeMax": 0,
-            "putMessageDistributeTime": "",
+            "putMessageEntireTimeMax": self._put_latency.max_ms,
+            "putMessageDistributeTime": self._put_latency.distribution_text(),
             "getMessageEntireTimeMax": 0,
             "putTps": stats.averages(lambda t: t.put, now),
             "getFoundTps": stats.averages(lambda t: t.found, now),
             "getMissTps": stats.averages(lambda t: t.missed, now),
             "getTotalTps": stats.averages(_pulls, now),
             "getTransferedTps": stats.averages(lambda t: t.transferred, now),
-            "putLatency99": 0,
-            "putLatency999": 0,
+            "putLatency99": self._put_latency.quantile_ms(0.99),
+            "putLatency999": self._put_latency.quantile_ms(0.999),
         }
 
     def _pools(self) -> dict[str, object]:

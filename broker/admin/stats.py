@@ -21,8 +21,10 @@ AVERAGES_S = (10, 60, 600)
 WINDOWS_S = (60, 3_600, 86_400)
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
+GROUP_SEND_BACK_NUMS = "SNDBCK_PUT_NUMS"
 
 
 class Totals(NamedTuple):
@@ -76,6 +78,9 @@ class BrokerStats:
         self._queues = queues
         self._missed = 0
         self._pulls: dict[tuple[str, str], PullCounter] = {}  # by topic and group
+        self._sent_back: dict[tuple[str, str], int] = {}  # by topic and group
+        self.dead_letters: dict[tuple[str, str], int] = {}
+        """Messages put into a group's dead-letter topic since the start, by topic and group."""
         self._forgotten_pulls = self._forgotten_messages = 0  # of deleted topics
         self._counters: dict[tuple[str, str], int] = {}
         self._windows: dict[tuple[str, str], list[_Window]] = {}
@@ -95,6 +100,13 @@ class BrokerStats:
         """Count a pull that found no message."""
         self._missed += 1
 
+    def sent_back(self, group: str, topic: str, *, is_dead: bool) -> None:
+        """Count a message that a member of `group` sent back, as a dead letter or for a retry."""
+        key = topic, group
+        self._sent_back[key] = self._sent_back.get(key, 0) + 1
+        if is_dead:
+            self.dead_letters[key] = self.dead_letters.get(key, 0) + 1
+
     def total_steps(self) -> Generator[None, None, Totals]:
         """All current counts, in steps: there may be a hundred thousand queues."""
         put = 0
@@ -113,15 +125,21 @@ class BrokerStats:
         Messages that a topic has at the start do not count; later counters begin at 0.
         """
         by_topic: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for queue in self._queues():
             by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.max
+            sizes[queue.topic] = sizes.get(queue.topic, 0) + queue.put_bytes
             yield
         for topic, count in by_topic.items():
             self._counters[TOPIC_PUT_NUMS, topic] = count
+            self._counters[TOPIC_PUT_SIZE, topic] = sizes[topic]
             yield
         for (topic, group), counted in list(self._pulls.items()):
             self._counters[GROUP_GET_NUMS, f"{topic}@{group}"] = counted.messages
             self._counters[GROUP_GET_SIZE, f"{topic}@{group}"] = counted.size
+            yield
+        for (topic, group), number in list(self._sent_back.items()):
+            self._counters[GROUP_SEND_BACK_NUMS, f"{topic}@{group}"] = number
             yield
         totals = self._totals(sum(by_topic.values()))
         now = totals.at
@@ -144,6 +162,9 @@ class BrokerStats:
                 self._counters.pop(key, None)
                 self._windows.pop(key, None)
             yield
+        for table in (self._sent_back, self.dead_letters):
+            for name in [key for key in table if key[0] == topic]:
+                del table[name]
         for name in list(self._pulls):
             counter = self._pulls.pop(name, None) if name[0] == topic else None
             if counter is not None:
@@ -162,8 +183,17 @@ class BrokerStats:
 
     def group_get_tps(self, group: str, topic: str) -> float:
         """Messages a second that `group` pulled from `topic` in the last minute."""
-        windows = self._windows.get((GROUP_GET_NUMS, f"{topic}@{group}"))
+        return self.minute_rate(GROUP_GET_NUMS, f"{topic}@{group}")
+
+    def minute_rate(self, name: str, key: str) -> float:
+        """A counter's growth a second in the last minute, 0.0 without such a counter."""
+        windows = self._windows.get((name, key))
         return windows[0].item().tps if windows else 0.0
+
+    def pulled(self, group: str, topic: str) -> tuple[int, int]:
+        """Messages, and their bytes, that `group` got from `topic` since the start."""
+        counter = self._pulls.get((topic, group))
+        return (0, 0) if counter is None else (counter.messages, counter.size)
 
     def view(self, name: str, key: str) -> BrokerStatsData | None:
         """The body of code 315, None for a counter that does not exist."""

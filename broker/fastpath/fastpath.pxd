@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
+from congreve.broker.metrics.put_times cimport PutTimes
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.properties cimport DeliveryWish, SendKind
 from congreve.broker.transaction.fast cimport TransactionPath
@@ -10,6 +11,7 @@ from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
 from congreve.engine.log.commit_log cimport Appended, CommitLog
 from congreve.records.record cimport Message
+from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.wire.frame cimport Frame, Header
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 from congreve.remoting.wire.fast_headers cimport SendHeader
@@ -72,6 +74,8 @@ cdef class FastPath(FrameSink):
     cdef Py_ssize_t at
     cdef AnswerBuffer answers
     cdef int64_t appended_end
+    cdef int64_t begun_ns               # by the monotonic clock
+    cdef int64_t chunk_messages
     cdef int64_t now_ms                 # all records of one run() have this time
     cdef Arrivals arrivals
 
@@ -81,11 +85,14 @@ cdef class FastPath(FrameSink):
     """Bytes of the records appended here."""
     cdef readonly int64_t put_batches
     """Batches appended here."""
+    cdef readonly PutTimes put_times
+    """How long sends took whose answers did not wait in GroupCommit."""
     cdef readonly int64_t holds
     """How often the append lock was held here, each time for some 64 KiB of requests at most."""
 
     cdef inline void begin_chunk(self) noexcept nogil:
-        self.at = self.appended_end = 0
+        self.at = self.appended_end = self.chunk_messages = 0
+        self.begun_ns = monotonic_ns()
         self.answers.used = self.arrivals.count = 0
 
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil

@@ -8,7 +8,6 @@ have all rules, including those of this module.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, uint8_t
 
@@ -91,6 +90,7 @@ cdef class FastPath(FrameSink):
 
     def __cinit__(self):
         self.headers = HeaderDecoder()
+        self.put_times = PutTimes()
         allocate_answers(&self.answers)
         self.properties = <uint8_t *> PyMem_Malloc(2 * PROPERTIES_MAX)
         if self.properties == NULL:
@@ -109,8 +109,7 @@ cdef class FastPath(FrameSink):
         self.store = store
         self.log = store.log
         self.topics = topics
-        self.transactions = transactions
-        self.delays = delays
+        self.transactions, self.delays = transactions, delays
         self.group_commit = group_commit
         self.arrived = arrived
         self.pulls = pulls
@@ -197,9 +196,7 @@ cdef class FastPath(FrameSink):
     cdef int answer_cold(self, object connection) except -1:
         cdef int32_t size = self.frame.size
         self.notify_arrivals()  # a handler may delete a topic with a queue of this list
-        connection.on_frame(
-            PyBytes_FromStringAndSize(<const char *> self.frame.data, self.frame.size)
-        )
+        connection.on_frame(<bytes> self.frame.data[:self.frame.size])
         self.transactions.find_queues()
         self.at += size
         return 0
@@ -208,13 +205,14 @@ cdef class FastPath(FrameSink):
         """Send the chunk's answers, and notify the index, the flush timer and waiting pulls."""
         cdef bint parks = self.sync_flush and self.appended_end and self.answers.used
         if self.answers.used:
-            answers = PyBytes_FromStringAndSize(
-                <const char *> self.answers.data, self.answers.used
-            )
+            answers = self.answers.data[:self.answers.used]
             if parks:
-                self.group_commit.send_when_durable(connection, answers, self.appended_end)
+                self.group_commit.send_when_durable(
+                    connection, answers, self.appended_end, self.begun_ns, self.chunk_messages
+                )
             else:
                 connection.write(answers)
+                self.put_times.add(self.begun_ns, self.chunk_messages)
         if self.appended_end:
             self.store.after_append(self.appended_end, flush=not parks)
         self.notify_arrivals()
@@ -361,6 +359,7 @@ cdef class FastPath(FrameSink):
             return STOP_COLD
         self.appended_end = self.appended.end
         self.put_messages += self.appended.count
+        self.chunk_messages += self.appended.count
         self.put_batches += self.send.batch
         self.put_bytes += self.appended.end - self.appended.physical_offset
         return STOP_NEXT_FRAME

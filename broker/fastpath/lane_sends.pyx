@@ -101,8 +101,8 @@ cdef class LaneSends(LaneSink):
                 leader.follower_fds[leader.follower_count] = self.event_fd
                 leader.follower_count += 1
             self.commit = LaneCommit(
-                self.path.log, timeout_s=store.config.sync_flush_timeout / 1000,
-                failed_kind=NOT_DURABLE,
+                self.path.log, self.path.put_times, failed_kind=NOT_DURABLE,
+                timeout_s=store.config.sync_flush_timeout / 1000,
             )
         self.tells_appends = tells_appends
         self.accepting = True
@@ -285,9 +285,10 @@ cdef class LaneSends(LaneSink):
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
         if self.path.answers.used and self.path.appended_end and self.commit is not None:
             self.commit.hold(lane, connection, self.path.answers.data, self.path.answers.used,
-                             self.path.appended_end)
+                             self.path.appended_end, self.path.begun_ns, self.path.chunk_messages)
         elif self.path.answers.used:
             lane.put(connection, self.path.answers.data, self.path.answers.used)
+            self.path.put_times.add(self.path.begun_ns, self.path.chunk_messages)
         self.pulls.flush(lane, connection)
         if self.path.appended_end:
             if self.index is not None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.send.commit_delay import CommitDelay
 from congreve.broker.send.recode import recode
 from congreve.broker.send.write_through import WriteThrough
@@ -30,6 +31,8 @@ class _Waiting(NamedTuple):
     deadline: float  # on the loop's clock
     connection: Connection
     answers: bytes
+    begun_ns: int
+    messages: int
 
 
 class GroupCommit:
@@ -50,6 +53,8 @@ class GroupCommit:
         *,
         waits: Callable[[bool], None] | None = None,
     ) -> None:
+        self.put_times = PutTimes()
+        """How long sends took whose answers have waited here."""
         self._backend = backend
         self._config = config
         self._waits = waits
@@ -91,13 +96,21 @@ class GroupCommit:
         """The answer; None with SYNC_FLUSH, which sends it when `upto` is durable."""
         if not self._config.sync_flush or request.is_oneway or upto <= 0:
             return answer
-        self.send_when_durable(connection, answer.encode(), upto)
+        self.send_when_durable(connection, answer.encode(), upto, time.monotonic_ns(), 1)
         return None
 
-    def send_when_durable(self, connection: Connection, answers: bytes, upto: int) -> None:
+    def send_when_durable(
+        self,
+        connection: Connection,
+        answers: bytes,
+        upto: int,
+        begun_ns: int = 0,
+        messages: int = 0,
+    ) -> None:
         """Send `answers` (one or more response frames) when all bytes below `upto` are durable.
 
-        Calls must be in the order of the log: `upto` never decreases.
+        Calls must be in the order of the log: `upto` never decreases. The answers are about
+        `messages` messages that came at `begun_ns` of the monotonic clock.
         """
         assert self._loop is not None, "group commit was not started"
         if self._waits is not None:
@@ -110,9 +123,10 @@ class GroupCommit:
             connection, upto, others_wait=bool(self._waiting)
         ):
             connection.write(answers)
+            self.put_times.count(begun_ns, messages)
             return
         deadline = self._loop.time() + self._timeout_s
-        self._waiting.append(_Waiting(upto, deadline, connection, answers))
+        self._waiting.append(_Waiting(upto, deadline, connection, answers, begun_ns, messages))
         if self._delay.is_over(connection):
             self._backend.request(upto)
         if self._timer is None:
@@ -131,6 +145,7 @@ class GroupCommit:
         while waiting and waiting[0].upto <= durable:
             entry = waiting.popleft()
             due.setdefault(entry.connection, []).append(entry.answers)
+            self.put_times.count(entry.begun_ns, entry.messages)
         if due:
             self._delay.begin(due)
         for connection, answers in due.items():

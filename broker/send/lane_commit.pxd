@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.broker.metrics.put_times cimport PutTimes
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
@@ -12,6 +13,8 @@ cdef enum CommitFailure:
 cdef struct HeldAnswers:
     int64_t upto
     int64_t deadline_ms
+    int64_t begun_ns
+    int64_t messages
     int64_t connection
     uint8_t *data
     int64_t size
@@ -19,6 +22,7 @@ cdef struct HeldAnswers:
 
 cdef class LaneCommit:
     cdef CommitLog log
+    cdef PutTimes times
     cdef int64_t timeout_ms
     cdef int32_t failed_kind    # the kind of letters with answers that are not durable
     cdef HeldAnswers *held      # a ring
@@ -34,9 +38,11 @@ cdef class LaneCommit:
     cdef int32_t sends_alone    # its sends in succession
     cdef double standstill_ns
 
-    # Sends the answers when the log is durable up to `upto`, which never decreases.
+    # Sends the answers when the log is durable up to `upto`, which never decreases. They are about
+    # `messages` messages that came at `begun_ns`.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
-                   int64_t size, int64_t upto) noexcept nogil
+                   int64_t size, int64_t upto, int64_t begun_ns,
+                   int64_t messages) noexcept nogil
     # Sends all due answers; the lane calls it when the backend's eventfd is readable.
     cdef void release(self, Lane lane) noexcept nogil
     # Returns how long the lane may sleep, in ms.

@@ -31,8 +31,10 @@ cdef class LaneCommit:
     The letter's number is the errno, COMMIT_LATE after the timeout.
     """
 
-    def __cinit__(self, CommitLog log not None, *, double timeout_s, int32_t failed_kind):
+    def __cinit__(self, CommitLog log not None, PutTimes times not None, *, double timeout_s,
+                  int32_t failed_kind):
         self.log = log
+        self.times = times
         self.timeout_ms = <int64_t> (timeout_s * 1000)
         self.failed_kind = failed_kind
         self.next_hurried = 1
@@ -54,13 +56,15 @@ cdef class LaneCommit:
         return self.count
 
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
-                   int64_t size, int64_t upto) noexcept nogil:
+                   int64_t size, int64_t upto, int64_t begun_ns,
+                   int64_t messages) noexcept nogil:
         cdef HeldAnswers *entry
         if self.log.backend.failure:
             lane.post(self.failed_kind, connection.id, answers, size, self.log.backend.failure)
             return
         if upto <= self.log.durable_offset() or self.written_alone(connection, upto):
             lane.put(connection, answers, size)
+            self.times.add(begun_ns, messages)
             return
         if self.count == self.room and not self.grow():
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
@@ -73,6 +77,8 @@ cdef class LaneCommit:
         memcpy(entry.data, answers, size)
         entry.size = size
         entry.upto = upto
+        entry.begun_ns = begun_ns
+        entry.messages = messages
         entry.connection = connection.id
         entry.deadline_ms = lane.now_ms + self.timeout_ms
         self.count += 1
@@ -120,6 +126,7 @@ cdef class LaneCommit:
             self.first = (self.first + 1) % self.room
             self.count -= 1
             released += 1
+            self.times.add(entry.begun_ns, entry.messages)
             connection = lane.table.find(entry.connection)
             if connection != NULL:
                 if awaits and connection.mark != self.epoch:

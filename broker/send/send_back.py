@@ -3,6 +3,7 @@
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
+from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
@@ -39,6 +40,7 @@ class SendBackProcessor:
         metadata: Metadata,
         store: MessageStore,
         group_commit: GroupCommit,
+        stats: BrokerStats,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -46,6 +48,7 @@ class SendBackProcessor:
         self._groups = metadata.groups
         self._store = store
         self._group_commit = group_commit
+        self._stats = stats
         self._metadata = metadata
         self._pick = pick
 
@@ -86,25 +89,29 @@ class SendBackProcessor:
         again = _again(record, target.topic_name, queue_id, level)
         missing = self._metadata.missing(topics=(target.topic_name,), group=header.group)
         if missing is None:
-            return self._store_one(again, request, connection)
-        return self._store_later(missing, again, request, connection)
+            return self._store_one(again, header.group, request, connection)
+        return self._store_later(missing, again, header.group, request, connection)
 
     async def _store_later(
         self,
         missing: Awaitable[object],
         again: Record,
+        group: str,
         request: RemotingCommand,
         connection: Connection,
     ) -> RemotingCommand | None:
         await missing
-        return self._store_one(again, request, connection)
+        return self._store_one(again, group, request, connection)
 
     def _store_one(
-        self, again: Record, request: RemotingCommand, connection: Connection
+        self, again: Record, group: str, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | None:
         put = self._store.put(park_for_level(again, self._store.config))
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, put.refusal)
+        self._stats.sent_back(
+            group, again.properties[properties.RETRY_TOPIC], is_dead=again.topic == dlq_topic(group)
+        )
         answer = request.reply(ResponseCode.SUCCESS)
         return self._group_commit.answer(request, connection, answer, put.end)
 

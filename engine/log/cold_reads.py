@@ -21,6 +21,8 @@ class ColdReads:
     """
 
     def __init__(self, log: CommitLog) -> None:
+        self.count = 0
+        """Reads since the start."""
         self._log = log
         self._executor: ThreadPoolExecutor | None = None
         self._passed: deque[tuple[Segment, int, int]] = deque()
@@ -35,6 +37,7 @@ class ColdReads:
             return False
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="coldread")
+        self.count += 1
         start = physical_offset - segment.base_offset
         running: Future[None] = self._executor.submit(self._read, segment, start)
         running.add_done_callback(lambda _: done())

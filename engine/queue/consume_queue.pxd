@@ -15,6 +15,8 @@ cdef class ConsumeQueue(QueueEntries):
     cdef readonly uint64_t watchers
     """Readers that wait for the next entry, a bit each (engine/log/watch.pyx)."""
     cdef int64_t max_physical   # end of the last real entry in the log, 0 without one
+    cdef readonly int64_t put_bytes
+    """Bytes of the records whose entries were put here since the start."""
     cdef int64_t flushed        # entries below are on disk
     # Checksums of its files, the last one up to entry `summed`; None: they must be computed again.
     cdef public list sums

@@ -116,6 +116,7 @@ cdef class ConsumeQueue(QueueEntries):
     cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil:
         write_entry(self.next, physical_offset, size, tags_code)
         store_release(&self.max_physical, physical_offset + size)
+        store_release(&self.put_bytes, self.put_bytes + size)
         self.free_entries -= 1
         self.next = self.next + CQ_ENTRY if self.free_entries else NULL
         store_release(&self.max_offset, self.max_offset + 1)

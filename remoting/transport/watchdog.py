@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 
 from congreve.limited_log import LimitedLog
 
@@ -43,6 +42,8 @@ class Watchdog:
     def __init__(self, limit_s: float, alarmed: Alarmed) -> None:
         self._limit_s = limit_s
         self._period_s = limit_s / BEATS
+        self.alarms = 0
+        """Turns that took too long since the start."""
         self._alarmed = alarmed
         self._stopping = threading.Event()
         self._used_s = 0.0  # CPU of the loop's thread at the last beat
@@ -83,14 +84,18 @@ class Watchdog:
             held = time.clock_gettime(clock) - beat - self._period_s
             if held >= self._limit_s and beat == self._used_s and beat != reported:
                 reported = beat
-                self._alarmed(held, _stack_of(watched))
+                self._alarm(held, _stack_of(watched))
 
     def _look_at_others(self, before: dict[int, float], watched: int) -> None:
         for thread, used in _cpu_times(watched).items():
             held = used - before.get(thread, used) - self._period_s
             # A thread that runs compiled code without the GIL has no call of its own.
             if held >= self._limit_s and (stack := _stack_of(thread, skip=threading.__file__)):
-                self._alarmed(held, stack)
+                self._alarm(held, stack)
+
+    def _alarm(self, held: float, stack: str) -> None:
+        self.alarms += 1
+        self._alarmed(held, stack)
 
 
 def logged_holds() -> Alarmed:
@@ -101,6 +106,18 @@ def logged_holds() -> Alarmed:
         log.warning("the event loop is held for %.0f ms by %s", seconds * 1000, stack)
 
     return alarmed
+
+
+def thread_cpu_s(thread: threading.Thread) -> float | None:
+    """Seconds of CPU that a thread has used; None before its start and after its end."""
+    if thread.native_id is None:
+        return None
+    # pthread_getcpuclockid() may not be called for a thread that has ended; the clock of its id
+    # (Linux: MAKE_THREAD_CPUCLOCK) can be asked for at any time.
+    try:
+        return time.clock_gettime(~thread.native_id << 3 | PER_THREAD_SCHED)
+    except OSError:
+        return None
 
 
 def _awake_s() -> float:
@@ -116,15 +133,13 @@ def _awake_s() -> float:
 
 def _cpu_times(watched: int) -> dict[int, float]:
     """CPU seconds of all Python threads but the watched and the calling one."""
-    found = {}
-    for thread in threading.enumerate():
-        if thread.ident is None or thread.native_id is None or thread.ident == watched:
-            continue
-        # pthread_getcpuclockid() may not be called for a thread that has ended; the clock of its id
-        # (Linux: MAKE_THREAD_CPUCLOCK) can be asked for at any time.
-        with suppress(OSError):
-            found[thread.ident] = time.clock_gettime(~thread.native_id << 3 | PER_THREAD_SCHED)
-    found.pop(threading.get_ident(), None)
+    found = {
+        thread.ident: used
+        for thread in threading.enumerate()
+        if thread.ident is not None and (used := thread_cpu_s(thread)) is not None
+    }
+    for left_out in (watched, threading.get_ident()):
+        found.pop(left_out, None)
     return found
 
 

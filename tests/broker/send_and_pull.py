@@ -78,6 +78,7 @@ class Bench:
             metadata=metadata,
             store=self.store,
             group_commit=self.group_commit,
+            stats=stats,
             pick=lambda bound: bound - 1,
         )
         self.handlers = answer_errors(

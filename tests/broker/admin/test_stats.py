@@ -24,6 +24,7 @@ class Queue:
 
     topic: str
     max: int
+    put_bytes: int = 0
 
 
 @pytest.fixture

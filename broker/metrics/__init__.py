@@ -1,0 +1,1 @@
+"""Figures of a running broker, and the port that shows them."""

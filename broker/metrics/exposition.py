@@ -1,0 +1,81 @@
+"""Metrics as text: Prometheus' format 0.0.4 and OpenMetrics 1.0.
+
+prometheus_client writes a whole answer in one call, which would hold the event loop for as long as
+it takes; here each line is a step.
+"""
+
+from collections.abc import Generator, Iterable
+from enum import StrEnum
+
+import msgspec
+
+PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+LINES_OF_CHUNK = 500
+
+
+class Kind(StrEnum):
+    """The type of a metric."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+class Family(msgspec.Struct):
+    """A metric with all its series: pairs of labels (as label_text() gives them) and value.
+
+    A counter's name ends with `_total`. The labels of a histogram's series begin with the suffix
+    of the name, such as ``_bucket{le="1"}``.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    samples: list[tuple[str, float]]
+
+
+def label_text(constant: str = "", **labels: str) -> str:
+    """The labels of a series, `constant` first, which is another text without its braces."""
+    pairs = [constant] if constant else []
+    pairs += [f'{name}="{escaped(value)}"' for name, value in labels.items()]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def escaped(value: str) -> str:
+    """A label's value as it is written between quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def is_open_metrics(accept: str) -> bool:
+    """Whether an Accept header asks for OpenMetrics."""
+    return "application/openmetrics-text" in accept
+
+
+def text_steps(
+    families: Iterable[Family], open_metrics: bool
+) -> Generator[None, None, list[bytes]]:
+    """The text of the families, in steps: chunks of some hundred lines."""
+    chunks: list[bytes] = []
+    lines: list[str] = []
+    for family in families:
+        lines.append(_head(family, open_metrics))
+        name = family.name
+        for labels, value in family.samples:
+            lines.append(f"{name}{labels} {value}\n")
+            if len(lines) >= LINES_OF_CHUNK:
+                chunks.append("".join(lines).encode())
+                lines.clear()
+            yield
+    if open_metrics:
+        lines.append("# EOF\n")
+    chunks.append("".join(lines).encode())
+    return chunks
+
+
+def _head(family: Family, open_metrics: bool) -> str:
+    # OpenMetrics names a counter without the suffix that its series have.
+    is_counter = family.kind is Kind.COUNTER
+    name = family.name.removesuffix("_total") if open_metrics and is_counter else family.name
+    return f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"

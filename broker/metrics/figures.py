@@ -1,0 +1,219 @@
+"""The figures of topics and groups at one moment, collected in steps."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Self, TypeVar
+
+import msgspec
+
+from congreve.broker.admin.stats import (
+    GROUP_GET_SIZE,
+    GROUP_SEND_BACK_NUMS,
+    TOPIC_PUT_NUMS,
+    TOPIC_PUT_SIZE,
+    BrokerStats,
+)
+from congreve.broker.group.consumers import ConsumerGroup, ConsumerManager
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metrics.store_times import StoreTimes
+from congreve.engine.clock import Clock
+from congreve.engine.store import MessageStore
+
+OTHER = "other"
+"""The label of what does not fit into metricsMaxSeries."""
+CLUSTERING = "CLUSTERING"
+
+Ends = dict[int, tuple[int, int]]
+"""Queue id -> the first offset and the end."""
+
+
+class TopicFigures(msgspec.Struct):
+    """One topic: offsets and counts in messages, rates a second."""
+
+    topic: str
+    is_system: bool = False
+    queues: int = 0
+    end: int = 0  # the sum of the ends of all queues
+    stored: int = 0  # messages that did not expire
+    put_size: int = 0  # bytes of records since the start
+    put_tps: float = 0.0
+    put_size_tps: float = 0.0
+
+    def absorb(self, other: Self) -> None:
+        """Add another topic's figures."""
+        self.queues += other.queues
+        self.end += other.end
+        self.stored += other.stored
+        self.put_size += other.put_size
+        self.put_tps += other.put_tps
+        self.put_size_tps += other.put_size_tps
+
+
+class GroupFigures(msgspec.Struct):
+    """A group on a topic: offsets and counts in messages, rates a second."""
+
+    group: str
+    topic: str
+    model: str = CLUSTERING
+    members: int = 0
+    is_system: bool = False
+    consumed: int = 0  # the sum of the committed offsets
+    end: int = 0  # the sum of the ends of all queues
+    lag: int = 0  # messages that the group may still get
+    lag_ms: int = 0  # since when the oldest of them is stored
+    messages: int = 0  # in answers to pulls since the start
+    size: int = 0  # their bytes
+    get_tps: float = 0.0
+    get_size_tps: float = 0.0
+    send_back_tps: float = 0.0
+
+    def absorb(self, other: Self) -> None:
+        """Add another group's figures; the lag in time is the longer one."""
+        self.lag_ms = max(self.lag_ms, other.lag_ms)
+        for field in ("members", "consumed", "end", "lag", "messages", "size"):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+        for field in ("get_tps", "get_size_tps", "send_back_tps"):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+
+
+Row = TypeVar("Row", TopicFigures, GroupFigures)
+
+
+class Figures(msgspec.Struct):
+    """What one collection found; `folded` topics and groups are in the rows named `other`."""
+
+    topics: list[TopicFigures]
+    groups: list[GroupFigures]
+    topic_count: int
+    folded: int
+
+
+class FigureCollector:
+    """Collects the figures of topics and groups; the event loop calls it.
+
+    The rows have room for `max_rows()` topics and groups together, of which topics take half at
+    most. The first ones in the broker's tables keep rows of their own, so that a series does not
+    come and go from one collection to the next.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        consumers: ConsumerManager,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        max_rows: Callable[[], int],
+    ) -> None:
+        self._topics = metadata.topics
+        self._offsets = metadata.offsets
+        self._consumers = consumers
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._max_rows = max_rows
+        self._times = StoreTimes(store)
+
+    def steps(self) -> Generator[None, None, Figures]:
+        """The figures now, in steps."""
+        room = self._max_rows()
+        topics: list[TopicFigures] = []
+        ends: dict[str, Ends] = {}
+        for name in list(self._topics.table):
+            queues = list(self._store.queues.of_topic(name))
+            ends[name] = {queue.queue_id: (queue.min, queue.max) for queue in queues}
+            yield
+            topics.append(self._topic(name, ends[name], sum(q.put_bytes for q in queues)))
+            yield
+        kept_topics, folded_topics = _folded(topics, room // 2, TopicFigures(OTHER))
+        groups: list[GroupFigures] = []
+        now = self._clock.now()
+        for group, topic, offsets in self._progress():
+            if topic in ends and not self._has_left(group, topic):
+                row = self._group(group, topic, offsets, ends[topic])
+                yield
+                row.lag_ms = yield from self._lag_ms(row, offsets, ends[topic], now)
+                groups.append(row)
+            yield
+        self._times.end_round()
+        kept_groups, folded_groups = _folded(
+            groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
+        )
+        return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
+
+    def _progress(self) -> list[tuple[str, str, Mapping[int, int]]]:
+        """Group, topic and committed offsets by queue id."""
+        self._offsets.changes  # noqa: B018 - it takes the commits of other threads
+        found: list[tuple[str, str, Mapping[int, int]]] = []
+        for key, queues in list(self._offsets.table.items()):
+            topic, _, group = key.partition("@")
+            found.append((group, topic, queues))
+        return found
+
+    def _topic(self, name: str, ends: Ends, put_size: int) -> TopicFigures:
+        return TopicFigures(
+            name,
+            is_system=self._topics.is_system_topic(name),
+            queues=len(ends),
+            end=sum(end for _, end in ends.values()),
+            stored=sum(end - begin for begin, end in ends.values()),
+            put_size=put_size,
+            put_tps=self._stats.minute_rate(TOPIC_PUT_NUMS, name),
+            put_size_tps=self._stats.minute_rate(TOPIC_PUT_SIZE, name),
+        )
+
+    def _online(self, group: str) -> ConsumerGroup | None:
+        return self._consumers.groups.get(group)
+
+    def _has_left(self, group: str, topic: str) -> bool:
+        """Whether the group has members, but none of them subscribes to the topic any more."""
+        online = self._online(group)
+        return (
+            online is not None
+            and bool(online.subscriptions)
+            and (topic not in online.subscriptions)
+        )
+
+    def _group(
+        self, group: str, topic: str, offsets: Mapping[int, int], ends: Ends
+    ) -> GroupFigures:
+        online, stats = self._online(group), self._stats
+        row = GroupFigures(
+            group,
+            topic,
+            is_system=self._topics.is_system_topic(topic),
+            get_tps=stats.group_get_tps(group, topic),
+            get_size_tps=stats.minute_rate(GROUP_GET_SIZE, f"{topic}@{group}"),
+            send_back_tps=stats.minute_rate(GROUP_SEND_BACK_NUMS, f"{topic}@{group}"),
+        )
+        row.messages, row.size = stats.pulled(group, topic)
+        if online is not None:
+            row.members, row.model = len(online.channels), online.message_model
+        for queue_id, (begin, end) in ends.items():
+            offset = offsets.get(queue_id, 0)
+            row.consumed += offset
+            row.end += end
+            row.lag += max(end - max(offset, begin), 0)
+        return row
+
+    def _lag_ms(
+        self, row: GroupFigures, offsets: Mapping[int, int], ends: Ends, now: int
+    ) -> Generator[None, None, int]:
+        oldest = now
+        for queue_id, (begin, end) in ends.items() if row.lag else ():
+            waiting = max(offsets.get(queue_id, 0), begin)
+            if waiting < end:
+                oldest = min(oldest, self._times.of(row.topic, queue_id, waiting, now))
+                yield
+        return max(now - oldest, 0)
+
+
+def _folded(rows: list[Row], room: int, other: Row) -> tuple[list[Row], int]:
+    """At most `room` rows, of which the last is the sum of the rest, and the length of that."""
+    if len(rows) <= room:
+        return rows, 0
+    rest = rows[room - 1 :]
+    for row in rest:
+        other.absorb(row)
+    kept = rows[: room - 1]
+    kept.append(other)
+    return kept, len(rest)

@@ -1,0 +1,162 @@
+"""The metrics of RocketMQ 5, under its names and labels (RocketMQ: BrokerMetricsConstant).
+
+Metrics of what this broker does not have (pop, tiered storage, RocksDB) are left out. A counter of
+messages counts since its topic was created, all others since the broker started.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.group.clients import ClientChannel
+from congreve.broker.metrics.exposition import Family, Kind, escaped, label_text
+from congreve.broker.metrics.figures import Figures
+from congreve.engine.results import StoreStats
+from congreve.records.message.topics import RETRY_PREFIX
+
+GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
+REMOTING = "remoting"
+
+
+class NativeNames:
+    """The families of RocketMQ 5 for one broker (RocketMQ: BrokerMetricsManager)."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        cluster, broker = escaped(config.broker_cluster_name), escaped(config.broker_name)
+        self._node = f'cluster="{cluster}",node_type="broker",node_id="{broker}"'
+
+    def of_topics(self, figures: Figures) -> Iterator[Family]:
+        """Messages and bytes that topics got."""
+        rows = [
+            (label_text(self._node, topic=row.topic, is_system=_bool(row.is_system)), row)
+            for row in figures.topics
+        ]
+        yield self._one("topic_number", "Topics", figures.topic_count)
+        yield Family(
+            "rocketmq_messages_in_total",
+            COUNTER,
+            "Messages stored in a topic",
+            [(at, row.end) for at, row in rows],
+        )
+        yield Family(
+            "rocketmq_throughput_in_total",
+            COUNTER,
+            "Bytes of records stored in a topic since the start",
+            [(at, row.put_size) for at, row in rows],
+        )
+
+    def of_groups(self, figures: Figures, group_count: int) -> Iterator[Family]:
+        """Messages and bytes that groups got, and their lag."""
+        rows = [
+            (
+                label_text(
+                    self._node,
+                    consumer_group=row.group,
+                    topic=row.topic,
+                    is_retry=_bool(row.topic.startswith(RETRY_PREFIX)),
+                    is_system=_bool(row.is_system),
+                ),
+                row,
+            )
+            for row in figures.groups
+        ]
+        yield self._one("consumer_group_number", "Consumer groups", group_count)
+        for name, kind, text, field in (
+            ("messages_out_total", COUNTER, "Messages in answers to pulls", "messages"),
+            ("throughput_out_total", COUNTER, "Bytes of records in answers to pulls", "size"),
+            ("consumer_lag_messages", GAUGE, "Messages that a group may still get", "lag"),
+            ("consumer_ready_messages", GAUGE, "The same: all of them can be pulled", "lag"),
+            (
+                "consumer_lag_latency",
+                GAUGE,
+                "Milliseconds since the oldest of them was stored",
+                "lag_ms",
+            ),
+            ("consumer_queueing_latency", GAUGE, "The same", "lag_ms"),
+        ):
+            samples = [(at, getattr(row, field)) for at, row in rows]
+            yield Family(f"rocketmq_{name}", kind, text, samples)
+
+    def of_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Iterator[Family]:
+        """Messages that went to dead-letter topics; `counts` are by topic and group."""
+        samples = [
+            (label_text(self._node, consumer_group=group, topic=topic), float(count))
+            for (topic, group), count in list(counts.items())
+        ]
+        yield Family(
+            "rocketmq_send_to_dlq_messages_total", COUNTER, "Messages given up by a group", samples
+        )
+
+    def of_clients(
+        self, consumers: Mapping[str, Iterable[ClientChannel]], producers: Iterable[ClientChannel]
+    ) -> Iterator[Family]:
+        """Connections by language and version; a consumer's also by group."""
+        found: Counter[str] = Counter()
+        for group, members in consumers.items():
+            found.update(
+                label_text(
+                    self._node,
+                    consumer_group=group,
+                    language=member.language.lower(),
+                    version=str(member.version),
+                    protocol_type=REMOTING,
+                )
+                for member in members
+            )
+        yield Family(
+            "rocketmq_consumer_connections",
+            GAUGE,
+            "Connections of consumers, by group",
+            [(labels, float(count)) for labels, count in found.items()],
+        )
+        sending = Counter(
+            label_text(
+                self._node,
+                language=member.language.lower(),
+                version=str(member.version),
+                protocol_type=REMOTING,
+            )
+            for member in producers
+        )
+        yield Family(
+            "rocketmq_producer_connections",
+            GAUGE,
+            "Connections of producers, by group",
+            [(labels, float(count)) for labels, count in sending.items()],
+        )
+
+    def of_store(self, seen: StoreStats, reserve_ms: int) -> Iterator[Family]:
+        """The log: size, what is not flushed, and the age of its first message."""
+        labels = label_text(self._node, storage_type="local", storage_medium="disk")
+        for name, text, value in (
+            ("size", "Bytes of the commit log", seen.log_end - seen.log_begin),
+            ("flush_behind_bytes", "Bytes not on disk", max(seen.log_end - seen.durable, 0)),
+            ("dispatch_behind_bytes", "Bytes without queue entries", 0),
+            ("message_reserve_time", "Milliseconds since the first message", reserve_ms),
+        ):
+            yield Family(f"rocketmq_storage_{name}", GAUGE, text, [(labels, value)])
+
+    def of_broker(
+        self, waiting: tuple[int, int], half_messages: int, timed: int
+    ) -> Iterator[Family]:
+        """What waits: answers for the disk, pulls for messages, half and timed messages."""
+        yield self._one("broker_permission", "4 read, 2 write", self._config.broker_permission)
+        yield Family(
+            "rocketmq_processor_watermark",
+            GAUGE,
+            "Requests that wait: sends for the disk, pulls for messages",
+            [
+                (label_text(self._node, processor=name), float(count))
+                for name, count in zip(("send", "pull"), waiting, strict=True)
+            ],
+        )
+        yield self._one("half_messages", "Open transactions", half_messages)
+        yield self._one("timing_messages", "Messages with a delivery time", timed)
+
+    def _one(self, name: str, text: str, value: float) -> Family:
+        return Family(f"rocketmq_{name}", GAUGE, text, [(label_text(self._node), value)])
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

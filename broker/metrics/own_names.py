@@ -1,0 +1,129 @@
+"""The metrics that only Congreve has: flushes, threads, the disk, waiting requests."""
+
+import resource
+import threading
+from collections.abc import Iterator
+
+from congreve import __version__
+from congreve.broker.config import BrokerConfig
+from congreve.broker.message_paths import MessagePaths
+from congreve.broker.metrics.exposition import Family, Kind, label_text
+from congreve.broker.metrics.put_latency import PutLatency
+from congreve.broker.metrics.put_times import BOUNDS_US
+from congreve.engine.store import MessageStore
+from congreve.remoting.transport.guard import ConnectionGuard
+from congreve.remoting.transport.watchdog import Watchdog, thread_cpu_s
+
+GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
+
+
+class OwnNames:
+    """The families ``congreve_*`` of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        paths: MessagePaths,
+        guard: ConnectionGuard,
+        watchdog: Watchdog | None,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._paths = paths
+        self._guard = guard
+        self._watchdog = watchdog
+
+    def of_broker(self, trouble: str | None, folded: int, series: int) -> Iterator[Family]:
+        """State, and the limit of series; `trouble` is why the broker is not ready."""
+        labels = label_text(
+            version=__version__,
+            backend=self._store.backend.name,
+            flush="sync" if self._config.store.sync_flush else "async",
+            role=self._config.broker_role,
+        )
+        yield Family("congreve_info", GAUGE, "Version and backend", [(labels, 1)])
+        for name, kind, text, value in (
+            ("ready", GAUGE, "1 while the broker takes messages", trouble is None),
+            ("metrics_series", GAUGE, "Series of topics and groups in this answer", series),
+            ("metrics_folded", GAUGE, "Topics and groups in the rows `other`", folded),
+            ("watchdog_alarms_total", COUNTER, "Long turns of the event loop", self._alarms),
+        ):
+            yield _one(name, kind, text, int(value))
+
+    def of_store(self, disk: tuple[int, int]) -> Iterator[Family]:
+        """Flushes, reads from disk, room; `disk` has the bytes in all and free."""
+        store, sync = self._store, self._store.backend
+        for name, kind, text, value in (
+            ("flush_groups_total", COUNTER, "Flushes that made messages durable", sync.flush_count),
+            ("durable_offset_bytes", GAUGE, "End of what is on disk", sync.durable_offset),
+            ("log_end_bytes", GAUGE, "End of the commit log", store.log.max_offset),
+            ("store_failed", GAUGE, "1 after a disk error", store.health.failed),
+            ("store_disk_full", GAUGE, "1 while the disk is too full", store.health.disk_full),
+            (
+                "cold_reads_total",
+                COUNTER,
+                "Reads of old messages from disk",
+                store.cold_reads.count,
+            ),
+            ("pool_free_buffers", GAUGE, "Free buffers; 2147483647: no pool", sync.free_buffers),
+            ("disk_bytes", GAUGE, "Size of the store's disk", disk[0]),
+            ("disk_free_bytes", GAUGE, "Free bytes of it", disk[1]),
+        ):
+            yield _one(name, kind, text, int(value))
+
+    def of_sends(self, latency: PutLatency) -> Iterator[Family]:
+        """Messages of the fast path, and the histogram of the time from request to answer."""
+        paths = (self._paths.fast_path, *(lane.path for lane in self._paths.lanes))
+        for name, text, value in (
+            ("fast_path_messages", "Messages that compiled code stored", "put_messages"),
+            ("fast_path_bytes", "Bytes of their records", "put_bytes"),
+            ("fast_path_batches", "Batches that compiled code stored", "put_batches"),
+            ("append_lock_holds", "Holds of the append lock", "holds"),
+        ):
+            total = sum(getattr(path, value) for path in paths)
+            yield _one(f"{name}_total", COUNTER, text, total)
+        name = "congreve_put_seconds"
+        samples: list[tuple[str, float]] = []
+        upto = 0
+        ends = [*(bound / 1e6 for bound in BOUNDS_US), float("inf")]
+        for end, count in zip(ends, latency.counts(), strict=True):
+            upto += count
+            at = "+Inf" if end == float("inf") else f"{end:g}"
+            samples.append(("_bucket" + label_text(le=at), upto))
+        samples += [("_sum", latency.sum_s), ("_count", upto)]
+        yield Family(name, Kind.HISTOGRAM, "Seconds from a send to its answer", samples)
+
+    def of_network(self) -> Iterator[Family]:
+        """Waiting requests, connections, and the CPU time of threads."""
+        answers, pulls = self._paths.waiting()
+        yield _one("waiting_answers", GAUGE, "Chunks of sends that wait for the disk", answers)
+        yield _one("waiting_pulls", GAUGE, "Pulls that wait for messages", pulls)
+        counts = self._guard.counts()
+        for name, kind, text, key in (
+            ("connections", GAUGE, "Open connections", "connections"),
+            ("connections_max", GAUGE, "The limit of them", "maxConnections"),
+            ("connections_refused_total", COUNTER, "Refused connections", "refusedConnections"),
+            ("unfinished_frame_bytes", GAUGE, "Incomplete requests", "unfinishedFrameBytes"),
+            ("unread_answer_bytes", GAUGE, "Answers that wait for clients", "unreadAnswerBytes"),
+        ):
+            yield _one(name, kind, text, counts[key])
+        used = [
+            (label_text(thread=thread.name), seconds)
+            for thread in threading.enumerate()
+            if (seconds := thread_cpu_s(thread)) is not None
+        ]
+        yield Family("congreve_thread_cpu_seconds_total", COUNTER, "CPU time of a thread", used)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        spent = usage.ru_utime + usage.ru_stime
+        yield Family("process_cpu_seconds_total", COUNTER, "CPU time of the process", [("", spent)])
+        memory = usage.ru_maxrss * 1024
+        yield _one("peak_memory_bytes", GAUGE, "Most resident memory since the start", memory)
+
+    @property
+    def _alarms(self) -> int:
+        return 0 if self._watchdog is None else self._watchdog.alarms
+
+
+def _one(name: str, kind: Kind, text: str, value: float) -> Family:
+    return Family(f"congreve_{name}", kind, text, [("", value)])

@@ -1,0 +1,13 @@
+from typing import final
+
+BOUNDS_US: tuple[int, ...]
+
+@final
+class PutTimes:
+    def count(self, begun_ns: int, messages: int) -> None: ...
+    @property
+    def counts(self) -> list[int]: ...
+    @property
+    def sum_ns(self) -> int: ...
+    @property
+    def max_ns(self) -> int: ...
