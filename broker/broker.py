@@ -19,6 +19,7 @@ from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, lo
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
+from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.service import MetricsService
@@ -97,6 +98,7 @@ class Broker(Lifecycle):
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
         self._metrics = MetricsService(self.config, self.managers, self._guard, self._watchdog)
+        self._log_levels = LogLevels()
         self._started = False
         self._replaced: list[ConsumeQueue] = []
         self._periodic = (
@@ -137,6 +139,7 @@ class Broker(Lifecycle):
             raise BrokerError("a broker can start only once: create a new Broker with its config")
         self._check_addresses()
         self._started = True
+        self._log_levels.apply(self.config.log_levels)
         try:
             self._metrics.listen()
             if self._access is not None:
@@ -179,6 +182,7 @@ class Broker(Lifecycle):
         await self.managers.stop()
         await asyncio.to_thread(self.store.close)
         await self._metrics.close()
+        self._log_levels.give_back()
 
     def _handlers(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> dict[int, Handler]:
         return all_handlers(
@@ -283,6 +287,8 @@ class Broker(Lifecycle):
             self._paths.pulls.validated_pulls.note_change()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.telling_steps())
+        if "logLevels" in keys:
+            self._log_levels.apply(self.config.log_levels)
         if "defaultTopicQueueNums" in keys:
             self.managers.metadata.topics.resize_template()
 

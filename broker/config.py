@@ -18,6 +18,7 @@ import msgspec
 from congreve import settings
 from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
+from congreve.broker.log_levels import parse_log_levels
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
@@ -126,6 +127,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
     metrics_address: str = "127.0.0.1"
     metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
+    # Ours: see broker/log_levels.py; empty leaves the levels as they are.
+    log_levels: Annotated[str, Change.NOW] = ""
 
     # Ours: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
@@ -163,6 +166,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
+        parse_log_levels(self.log_levels)
         if self.broker_role not in (*MASTER_ROLES, "SLAVE"):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"

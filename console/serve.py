@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from congreve.console.log_limit import LogLimit
+from congreve.console.daemon_log import log_options, start_log
 from congreve.console.notify import Notifier
 from congreve.console.short_collections import ShortCollections
 from congreve.errors import CongreveError
@@ -47,7 +47,16 @@ PORT = click.IntRange(0, 65535)
     show_default=True,
     help="Answer a send once it is on disk (sync), or at once (async).",
 )
-def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None:
+@log_options
+def run(
+    data: Path,
+    host: str,
+    port: int,
+    namesrv_port: int,
+    flush: str,
+    log_format: str,
+    log_level: str,
+) -> None:
     """Run both servers until SIGTERM or Ctrl-C."""
     from congreve.node import serve as serve_node
 
@@ -63,7 +72,7 @@ def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None
         )
         return f"broker {node.broker.address}, name server {node.address}, data in {data}"
 
-    serve(enter)
+    serve(enter, log_format, log_level)
 
 
 @click.command(help="Run a name server.")
@@ -81,7 +90,15 @@ def run(data: Path, host: str, port: int, namesrv_port: int, flush: str) -> None
     show_default=True,
     help="Limit of open connections; further ones are closed (0: from the limit of open files).",
 )
-def namesrv(host: str, port: int, data: Path | None, max_connections: int) -> None:
+@log_options
+def namesrv(
+    host: str,
+    port: int,
+    data: Path | None,
+    max_connections: int,
+    log_format: str,
+    log_level: str,
+) -> None:
     """Run the name server until SIGTERM or Ctrl-C."""
     from congreve.name_server import name_server
 
@@ -89,7 +106,7 @@ def namesrv(host: str, port: int, data: Path | None, max_connections: int) -> No
         server = await stack.enter_async_context(name_server(host, port, data, max_connections))
         return f"name server {server.address}"
 
-    serve(enter)
+    serve(enter, log_format, log_level)
 
 
 @click.command(help="Run a broker with a broker.conf.")
@@ -115,7 +132,14 @@ def namesrv(host: str, port: int, data: Path | None, max_connections: int) -> No
     metavar="KEY=VALUE",
     help="A further setting, as in broker.conf. Overrides the file.",
 )
-def broker(config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...]) -> None:
+@log_options
+def broker(
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    settings: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
     from congreve.broker.broker import Broker
     from congreve.broker.config import BrokerConfig, load_config
@@ -136,7 +160,7 @@ def broker(config_file: Path | None, namesrv_addr: str | None, settings: tuple[s
         serving = await stack.enter_async_context(Broker(config, config_path=config_file))
         return f"broker {config.broker_name} {serving.address}"
 
-    serve(enter)
+    serve(enter, log_format, log_level)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -146,7 +170,11 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
+def serve(
+    enter: Callable[[AsyncExitStack], Awaitable[str]],
+    log_format: str = "text",
+    log_level: str = "WARNING",
+) -> None:
     """Start the servers, print one line, wait for SIGTERM or SIGINT, and stop the servers.
 
     `enter` starts the servers on the stack and returns their description for that line. Raises
@@ -154,12 +182,7 @@ def serve(enter: Callable[[AsyncExitStack], Awaitable[str]]) -> None:
     """
     import uvloop
 
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(LogLimit())
-
+    start_log(log_format, log_level)
     _write_audit_log()
     _raise_file_limit()
 

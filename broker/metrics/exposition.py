@@ -1,7 +1,7 @@
 """Metrics as text: Prometheus' format 0.0.4 and OpenMetrics 1.0.
 
-prometheus_client writes a whole answer in one call, which would hold the event loop for as long as
-it takes; here each line is a step.
+prometheus_client writes a whole answer in one call (docs/decisions/metrics-on-the-loop.md); here
+each line is a step.
 """
 
 from collections.abc import Generator, Iterable

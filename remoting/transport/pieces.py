@@ -14,11 +14,19 @@ class Pieces:
     """Runs long work of one event loop in pieces of PIECE_S, and gives the loop a turn after each.
 
     Only one piece runs in a turn, however many requests need long work at the same time. Work is a
-    generator: it yields wherever it can be interrupted, and returns its result.
+    generator: it yields wherever it can be interrupted, and returns its result. With `pause_s` the
+    loop may also sleep after each piece, which leaves its core to other threads.
     """
 
-    def __init__(self, piece_s: float = PIECE_S, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        piece_s: float = PIECE_S,
+        clock: Callable[[], float] = perf_counter,
+        *,
+        pause_s: float = 0.0,
+    ) -> None:
         self._piece_s = piece_s
+        self._pause_s = pause_s
         self._clock = clock
         self._turn = asyncio.Lock()
 
@@ -42,7 +50,7 @@ class Pieces:
                         await asyncio.sleep(0)
                     return result
                 pieces += 1
-                await asyncio.sleep(0)  # the next piece of any work waits for this turn
+                await asyncio.sleep(self._pause_s)  # the next piece of any work waits for it
 
 
 class Encodable(Protocol):

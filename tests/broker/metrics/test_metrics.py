@@ -16,6 +16,7 @@ from ..tool import commit, config_of, running
 from .scrapes import get, of, scrape
 
 EXPORTER_NAMES = Path(__file__).with_name("exporter_names.txt").read_text().split()
+BOARD = Path(__file__).parents[3] / "deploy/grafana/congreve.json"
 
 
 def config(root, **settings):
@@ -185,3 +186,19 @@ async def test_a_port_in_use_is_named(tmp_path):
         with pytest.raises(BrokerError, match=rf"127.0.0.1:{used} \(metricsPort\)"):
             async with Broker(config(tmp_path / "two", metrics_port=used)):
                 pass
+
+
+async def test_the_grafana_board_asks_for_metrics_that_exist(tmp_path):
+    async with running(config(tmp_path)) as (_, broker):
+        _, text = await get(broker.config.metrics_port, "/metrics")
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    histograms = {f"{name}_bucket" for name, kind in types.items() if kind == "histogram"}
+    panels = json.loads(BOARD.read_text())["panels"]
+    asked = {
+        name
+        for panel in panels
+        for target in panel["targets"]
+        for name in re.findall(r"\b(?:rocketmq|congreve)_\w+", target["expr"])
+    }
+    assert len(panels) > 15 and len(asked) > 20
+    assert asked <= types.keys() | histograms
