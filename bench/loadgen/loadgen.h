@@ -28,6 +28,7 @@ typedef struct {
     bool binary;
     int delay_level; /* send: of each message; 0: none */
     int64_t deliver_within_s; /* send: each at a time of its own, so far apart; 0: now */
+    const char *access_key, *secret_key; /* requests are signed; NULL: they are not */
     const char *sql;  /* pull: a filter; NULL: none */
     bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;
@@ -42,12 +43,19 @@ typedef struct {
 void histogram_record(histogram *h, uint64_t value);
 uint64_t histogram_lowest(size_t bucket); /* the smallest value that falls into it */
 
+/* --- sign.c --- */
+enum { SIGNATURE_SIZE = 28 };
+void sign_begin(const char *secret);
+void sign(const char *content, size_t size, const char *body, size_t body_size, char *signature);
+
 /* --- request.c: frames to send --- */
 typedef struct {
     char *bytes;
     size_t size;
     size_t opaque_at, born_at, key_at; /* key_at 0: the keys are in the body */
     size_t due_at;                     /* 0: to be delivered at once */
+    char *content;                     /* what is signed before the body; NULL: nothing is */
+    size_t content_size, content_born_at, content_key_at, signature_at;
 } frame_head;
 typedef struct {
     frame_head *heads; /* one a topic and queue; whole frames but for the body */

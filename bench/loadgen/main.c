@@ -21,6 +21,8 @@ static const char USAGE[] =
     "  --deliver-within S 0; send: each at a time of its own, 10 minutes ahead or up to S more\n"
     "  --sql EXPRESSION  pull: a SQL92 filter\n"
     "  --transaction     send: half messages, each committed when it is answered\n"
+    "  --access-key K    sign requests as this account; not with --deliver-within\n"
+    "  --secret-key S    with this secret\n"
     "  --warmup S        2, not measured\n"
     "  --duration S      5\n"
     "  --count N         so many requests instead of --duration, without warm-up\n"
@@ -28,7 +30,7 @@ static const char USAGE[] =
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
        OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_SQL,
-       OPT_DELIVER_WITHIN,
+       OPT_DELIVER_WITHIN, OPT_ACCESS_KEY, OPT_SECRET_KEY,
        OPT_WARMUP, OPT_DURATION, OPT_COUNT };
 
 static const struct option OPTIONS[] = {
@@ -41,6 +43,7 @@ static const struct option OPTIONS[] = {
     {"warmup", 1, 0, OPT_WARMUP},     {"duration", 1, 0, OPT_DURATION},
     {"count", 1, 0, OPT_COUNT},       {"transaction", 0, 0, OPT_TRANSACTION},
     {"sql", 1, 0, OPT_SQL},           {"deliver-within", 1, 0, OPT_DELIVER_WITHIN},
+    {"access-key", 1, 0, OPT_ACCESS_KEY}, {"secret-key", 1, 0, OPT_SECRET_KEY},
     {0, 0, 0, 0},
 };
 
@@ -94,6 +97,8 @@ static settings parse(int argc, char **argv)
         case OPT_BINARY: s.binary = true; break;
         case OPT_DELAY_LEVEL: s.delay_level = (int)whole(optarg, 0, 18); break;
         case OPT_DELIVER_WITHIN: s.deliver_within_s = whole(optarg, 0, 1 << 30); break;
+        case OPT_ACCESS_KEY: s.access_key = optarg; break;
+        case OPT_SECRET_KEY: s.secret_key = optarg; break;
         case OPT_SQL: s.sql = optarg; break;
         case OPT_TRANSACTION: s.transaction = true; break;
         case OPT_WARMUP: s.warmup_s = seconds(optarg); break;
@@ -102,7 +107,8 @@ static settings parse(int argc, char **argv)
         default: fputs(USAGE, stderr); exit(2);
         }
     }
-    if (s.port < 0 || optind != argc || strlen(s.topic) > 100) {
+    if (s.port < 0 || optind != argc || strlen(s.topic) > 100
+        || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
         fputs(USAGE, stderr);
         exit(2);
     }
@@ -110,6 +116,8 @@ static settings parse(int argc, char **argv)
         s.batch = s.mode == MODE_PULL ? 32 : 1;
     if (s.count)
         s.warmup_s = 0;
+    if (s.access_key)
+        sign_begin(s.secret_key);
     return s;
 }
 

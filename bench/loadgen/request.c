@@ -15,12 +15,15 @@ enum { PREPARED = 4, COMMIT = 8 }; /* transaction types */
 #define BORN_TEXT "1700000000000"
 #define DUE_TEXT "1700000000001"
 #define OPAQUE_TEXT "1000000000"
+#define SIGNATURE_TEXT "signature/of/28/characters/="
 
 typedef struct {
     char *bytes;
     size_t size;
     bool binary;
     int fields;
+    char content[HEAD_CAPACITY]; /* the values so far */
+    size_t content_size;
 } writer;
 
 static void put(writer *w, const void *bytes, size_t size)
@@ -51,6 +54,11 @@ static void put_escaped(writer *w, const char *text)
 
 static void field(writer *w, const char *name, const char *value)
 {
+    size_t length = strlen(value);
+    if (w->content_size + length <= HEAD_CAPACITY && strcmp(name, "Signature") != 0) {
+        memcpy(w->content + w->content_size, value, length);
+        w->content_size += length;
+    }
     if (w->binary) {
         char size[4];
         put16(size, (uint32_t)strlen(name));
@@ -82,6 +90,7 @@ static void begin(writer *w, int code)
 {
     w->size = 8;
     w->fields = 0;
+    w->content_size = 0;
     if (w->binary) {
         char head[21] = {0};
         put16(head, (uint32_t)code);
@@ -110,10 +119,24 @@ static size_t end(writer *w, size_t body_size)
     return opaque_at;
 }
 
+static size_t place_in(const char *bytes, size_t size, const char *text)
+{
+    const char *at = memmem(bytes, size, text, strlen(text));
+    return at ? (size_t)(at - bytes) : 0;
+}
+
 static size_t place_of(const writer *w, const char *text)
 {
-    const char *at = memmem(w->bytes, w->size, text, strlen(text));
-    return at ? (size_t)(at - w->bytes) : 0;
+    return place_in(w->bytes, w->size, text);
+}
+
+/* The fields of a signature; further fields follow in order of their names. */
+static void account(writer *w, const settings *s)
+{
+    if (s->access_key) {
+        field(w, "AccessKey", s->access_key);
+        field(w, "Signature", SIGNATURE_TEXT);
+    }
 }
 
 void target_name(const settings *s, int target, char *topic, size_t capacity, int *queue)
@@ -131,8 +154,9 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
     int queue;
     target_name(s, target, topic, sizeof topic, &queue);
     char buffer[HEAD_CAPACITY];
-    writer w = {buffer, 0, s->binary, 0};
+    writer w = {.bytes = buffer, .binary = s->binary};
     begin(&w, s->batch > 1 ? SEND_BATCH_MESSAGE : SEND_MESSAGE_V2);
+    account(&w, s);
     field(&w, "a", GROUP);
     field(&w, "b", topic);
     field(&w, "c", "TBW102");
@@ -163,6 +187,14 @@ static void build_head(frame_head *head, const settings *s, int target, size_t b
     head->born_at = place_of(&w, BORN_TEXT);
     head->key_at = s->batch == 1 ? place_of(&w, KEY_TEXT) : 0;
     head->due_at = s->deliver_within_s ? place_of(&w, DUE_TEXT) : 0;
+    if (s->access_key) {
+        head->signature_at = place_of(&w, SIGNATURE_TEXT);
+        head->content_size = w.content_size;
+        head->content = malloc(w.content_size);
+        memcpy(head->content, w.content, w.content_size);
+        head->content_born_at = place_in(w.content, w.content_size, BORN_TEXT);
+        head->content_key_at = place_in(w.content, w.content_size, KEY_TEXT);
+    }
     head->size = w.size;
     head->bytes = malloc(w.size);
     memcpy(head->bytes, w.bytes, w.size);
@@ -271,27 +303,43 @@ size_t send_frames_write(const send_frames *frames, int target, uint32_t opaque,
         put_key(out + head->key_at, (*next_key)++);
     for (int i = 0; i < frames->keys; i++)
         put_key(body + frames->key_first + frames->key_stride * (size_t)i, (*next_key)++);
+    if (head->content) {
+        memcpy(head->content + head->content_born_at, out + head->born_at, BORN_SIZE);
+        if (head->key_at)
+            memcpy(head->content + head->content_key_at, out + head->key_at, KEY_SIZE);
+        sign(head->content, head->content_size, body, frames->body_size,
+             out + head->signature_at);
+    }
     return head->size + frames->body_size;
+}
+
+/* Ends a frame without a body; returns its size. */
+static size_t sealed(writer *w, const settings *s, uint32_t opaque)
+{
+    size_t opaque_at = end(w, 0);
+    if (s->access_key)
+        sign(w->content, w->content_size, "", 0, w->bytes + place_of(w, SIGNATURE_TEXT));
+    if (s->binary)
+        put32(w->bytes + opaque_at, opaque);
+    else
+        put_digits(w->bytes + opaque_at, opaque, 10);
+    return w->size;
 }
 
 /* Not one-way as the clients send it: the answer is the end of the transaction. */
 size_t commit_frame_write(const settings *s, uint32_t opaque, int64_t half_offset,
                           int64_t physical_offset, char *out)
 {
-    writer w = {out, 0, s->binary, 0};
+    writer w = {.bytes = out, .binary = s->binary};
     begin(&w, END_TRANSACTION);
+    account(&w, s);
     number(&w, "commitLogOffset", physical_offset);
     number(&w, "commitOrRollback", COMMIT);
     field(&w, "fromTransactionCheck", "false");
     field(&w, "msgId", KEY_TEXT);
     field(&w, "producerGroup", GROUP);
     number(&w, "tranStateTableOffset", half_offset);
-    size_t opaque_at = end(&w, 0);
-    if (s->binary)
-        put32(out + opaque_at, opaque);
-    else
-        put_digits(out + opaque_at, opaque, 10);
-    return w.size;
+    return sealed(&w, s, opaque);
 }
 
 size_t pull_frame_largest(const settings *s)
@@ -305,8 +353,9 @@ size_t pull_frame_write(const settings *s, int target, uint32_t opaque, int64_t 
     char topic[256];
     int queue;
     target_name(s, target, topic, sizeof topic, &queue);
-    writer w = {out, 0, s->binary, 0};
+    writer w = {.bytes = out, .binary = s->binary};
     begin(&w, PULL_MESSAGE);
+    account(&w, s);
     field(&w, "commitOffset", "0");
     field(&w, "consumerGroup", GROUP);
     field(&w, "expressionType", s->sql ? "SQL92" : "TAG");
@@ -318,10 +367,5 @@ size_t pull_frame_write(const settings *s, int target, uint32_t opaque, int64_t 
     field(&w, "suspendTimeoutMillis", "15000");
     field(&w, "sysFlag", "4"); /* a subscription, and no waiting where nothing is found */
     field(&w, "topic", topic);
-    size_t opaque_at = end(&w, 0);
-    if (s->binary)
-        put32(out + opaque_at, opaque);
-    else
-        put_digits(out + opaque_at, opaque, 10);
-    return w.size;
+    return sealed(&w, s, opaque);
 }

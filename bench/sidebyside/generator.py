@@ -19,7 +19,8 @@ DRAIN_S = 60.0
 COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
 _SUMS = ("requests", "messages", "bytes", "all_requests", "all_messages", "broken", "seconds")
-DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), ("sql", None))
+OPTIONAL = ("sql", "access_key", "secret_key")
+DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), *((n, None) for n in OPTIONAL))
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     deliver_within: int = 0
     transaction: bool = False
     sql: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
     warmup: float = 2.0
     duration: float = 5.0
     count: int = 0

@@ -31,9 +31,17 @@ cdef enum:
     RETRY_LENGTH = 7            # of RETRY_PREFIX
     PULL_MESSAGE = 11
     LITE_PULL_MESSAGE = 361
+    CONTENT_ROOM = 1024
 
 cdef const char *ACCESS_KEY = b"AccessKey"
 cdef const char *SIGNATURE = b"Signature"
+
+
+# The signed text, as far as it was not hashed yet.
+cdef struct Content:
+    Sha1Context context
+    int32_t used
+    uint8_t text[CONTENT_ROOM]
 
 
 cdef void free_perms(PermTable *table) noexcept:
@@ -137,6 +145,18 @@ cdef bint sort_fields(const Header *header, int32_t *order) noexcept nogil:
             j -= 1
         order[j] = i
     return True
+
+
+cdef inline void put(Sha1 sha1, Content *content, Slice value) noexcept nogil:
+    """Add a value: SHA-1 is quicker with one long text than with many short ones."""
+    if content.used + value.length > CONTENT_ROOM:
+        sha1.put(&content.context, content.text, content.used)
+        content.used = 0
+    if value.length > CONTENT_ROOM:
+        sha1.put(&content.context, value.data, value.length)
+    else:
+        memcpy(content.text + content.used, value.data, value.length)
+        content.used += value.length
 
 
 @cython.final
@@ -247,18 +267,19 @@ cdef class AccountTable:
                         Slice signature) noexcept nogil:
         cdef int32_t[HEADER_FIELDS_MAX] order
         cdef uint8_t[SIGNATURE_SIZE] expected
-        cdef Sha1Context context
+        cdef Content content
         cdef uint8_t wrong = 0
         cdef int32_t i
         if signature.length != SIGNATURE_SIZE or not sort_fields(header, order):
             return False
-        self.sha1.begin(&account.secret, &context)
+        content.used = 0
+        self.sha1.begin(&account.secret, &content.context)
         for i in range(header.count):
             if not is_named(header.fields[order[i]].key, SIGNATURE, 9):
-                self.sha1.put(&context, header.fields[order[i]].value.data,
-                              header.fields[order[i]].value.length)
-        self.sha1.put(&context, body.data, body.length)
-        self.sha1.end(&account.secret, &context, expected)
+                put(self.sha1, &content, header.fields[order[i]].value)
+        put(self.sha1, &content, body)
+        self.sha1.put(&content.context, content.text, content.used)
+        self.sha1.end(&account.secret, &content.context, expected)
         for i in range(SIGNATURE_SIZE):
             wrong |= expected[i] ^ signature.data[i]
         return wrong == 0

@@ -89,15 +89,16 @@ async def test_traces_may_be_sent_and_end_no_check(tmp_path: Path) -> None:
 
 
 async def test_a_change_answers_the_pulls_that_may_not_wait_any_more(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as (broker, tools):
+    async with guarded(tmp_path, network_threads=0) as (broker, tools):
         admin, sub, both = (tools.of(key) for key in ("administrator", "sub-of-T", "both-of-T"))
         await admin.create_topic("T")
         for client in (sub, both):
             await client.heart_beat("G", "T")
         pulls = [asyncio.ensure_future(client.ask(11, PULL)) for client in (sub, both)]
         assert broker._paths is not None
-        while len(broker._paths.pulls.long_polling) < 2:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while len(broker._paths.pulls.long_polling) < 2:
+                await asyncio.sleep(0.01)
         path = tmp_path / "conf" / "plain_acl.yml"
         path.write_text(FILE.replace("topicPerms: [T=SUB]", "topicPerms: [T=DENY]"))
         assert refused(await asyncio.wait_for(pulls[0], 30), "topic:T")
