@@ -13,7 +13,7 @@ from congreve.engine.offline.files import QueueFile, StoreFiles
 from congreve.engine.offline.queue_scan import entry_windows, gather_batches
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.state.lock import is_held
-from congreve.lake.errors import LakeError
+from congreve.lake.errors import NotDurableError
 from congreve.records.columns.arrow import OF_QUEUE, repeated, schema, to_batch
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.column import Column
@@ -46,8 +46,8 @@ class DurableTopic:
         self._config = StoreConfig(root_dir=str(root))
 
     def queues(self) -> list[DurableQueue]:
-        """The present queues. Raises StoreFormatError for an unknown topic, LakeError if a store
-        that was not stopped has no checkpoint of Congreve."""
+        """The present queues. Raises StoreFormatError for an unknown topic, NotDurableError if a
+        store that was not stopped has no checkpoint of Congreve."""
         self._files.refresh()
         found = {i: self._files.queue(self.topic, i) for i in self._files.queues(self.topic)}
         # Asked after the queues' ends were read: a broker that starts meanwhile adds nothing.
@@ -55,7 +55,7 @@ class DurableTopic:
             return [DurableQueue(i, file, file.max_offset) for i, file in found.items()]
         known = QueueCheckpointFile(self._config.own_dir, read_only=True).load()
         if known is None:
-            raise LakeError(
+            raise NotDurableError(
                 f"{self._files.root} has no checkpoint of Congreve, so what is durable is unknown: "
                 "stop the broker cleanly, or wait for the first checkpoint"
             )

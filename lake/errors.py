@@ -17,3 +17,7 @@ class CommitConflictError(LakeError):
 
 class ProgressError(LakeError):
     """The table's progress does not fit the store: messages would be missing or doubled."""
+
+
+class NotDurableError(LakeError):
+    """A store that was not stopped cleanly has no checkpoint yet."""

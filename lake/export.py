@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -29,21 +30,28 @@ class Exporter:
         self._topic = topic
         self._table = table
         self._commit_bytes = commit_bytes
+        self.table_name = table.name
 
     def run(self) -> int:
         """Export all that is durable now; returns the rows that this exporter committed.
 
-        Raises ProgressError when the store and the table do not belong together, or messages
-        expired before they were exported.
+        Raises what commits() raises.
+        """
+        return sum(self.commits())
+
+    def commits(self) -> Iterator[int]:
+        """Export all that is durable now; yields the rows of each commit of this exporter.
+
+        The caller may stop after any of them. Raises ProgressError when the store and the table do
+        not belong together, or messages expired before they were exported.
         """
         self._table.refresh()
         queues = self._topic.queues()
-        committed = 0
         while True:
             ends = self._table.progress()
             rows, moved = self._chunk(queues, ends.get(self._topic.broker, {}))
             if not len(rows):
-                return committed
+                return
             try:
                 self._table.append(rows, advanced(ends, self._topic.broker, moved))
             except CommitConflictError as error:
@@ -51,7 +59,7 @@ class Exporter:
                 self._table.refresh()
                 queues = self._topic.queues()
             else:
-                committed += len(rows)
+                yield len(rows)
 
     def _chunk(
         self, queues: list[DurableQueue], ends: dict[int, int]

@@ -87,11 +87,13 @@ def in_duckdb(warehouse: Path) -> list[Row]:
     return duckdb.execute(query, [[file.removeprefix("file://") for file in files]]).fetchall()
 
 
-def command(store: Path, warehouse: Path, *more: str) -> subprocess.Popen[str]:
-    """`congreve lake export` in a process of its own."""
+def command(
+    store: Path, warehouse: Path, *more: str, name: str = "export"
+) -> subprocess.Popen[str]:
+    """`congreve lake export`, or another command of lake, in a process of its own."""
     args = ["--store", str(store), "--warehouse", str(warehouse), "-t", TOPIC, *more]
     return subprocess.Popen(
-        [sys.executable, "-m", "congreve", "lake", "export", *args],
+        [sys.executable, "-m", "congreve", "lake", name, *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

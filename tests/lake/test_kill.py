@@ -15,9 +15,11 @@ ROUNDS_SHARE = 5  # of --kill-rounds
 
 
 @pytest.mark.crash
+@pytest.mark.parametrize("more", [(), ("--lag", "0.1")], ids=["export", "follow"])
 def test_a_killed_export_leaves_each_message_once(
-    tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
+    tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None], more: tuple[str, ...]
 ) -> None:
+    name = "follow" if more else "export"
     rounds = max(kill_rounds // ROUNDS_SHARE, 1)
     warehouse, chance = tmp_path / "lake", random.Random()
     store = stores.write(tmp_path / "store", 100)
@@ -27,7 +29,7 @@ def test_a_killed_export_leaves_each_message_once(
     for number in range(rounds):
         with stores.open_writer(store) as writer:
             stores.put(writer, 100 * (number + 1), 100)
-        process = stores.command(store, warehouse, "--commit-bytes", "1")
+        process = stores.command(store, warehouse, "--commit-bytes", "1", *more, name=name)
         # Half of the time passes before the first commit.
         time.sleep(usual * chance.uniform(0.5, 1.5))
         process.kill()
@@ -38,4 +40,4 @@ def test_a_killed_export_leaves_each_message_once(
     done = stores.command(store, warehouse)
     assert done.wait() == 0, done.communicate()[0]
     assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(store)
-    campaign("export to a table: kill", rounds)
+    campaign(f"{name} to a table: kill", rounds)

@@ -1,0 +1,95 @@
+"""A follower adds what a writer makes durable, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from congreve.lake.durable import SCHEMA, DurableTopic
+from congreve.lake.errors import ProgressError
+from congreve.lake.export import Exporter
+from congreve.lake.follow import Follower
+from congreve.lake.progress import EndOffsets
+from congreve.lake.table import TopicTable, open_catalog
+
+from . import stores
+
+
+def exporter(store: Path, warehouse: Path, commit_bytes: int = 1 << 20) -> Exporter:
+    table = TopicTable(open_catalog(str(warehouse)), f"rocketmq.{stores.TOPIC}", SCHEMA, "day")
+    return Exporter(DurableTopic(store, stores.TOPIC, "broker-a"), table, commit_bytes)
+
+
+def wait_for_rows(warehouse: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(stores.in_table(warehouse)) < count:
+        assert time.monotonic() < deadline, f"the table has fewer than {count} rows"
+        time.sleep(0.05)
+
+
+def test_what_a_writer_makes_durable_reaches_the_table(tmp_path: Path) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
+    follower = Follower([exporter(root, warehouse)], lag_s=0.05)
+    thread = threading.Thread(target=follower.run)
+    with stores.open_writer(root) as writer:
+        thread.start()
+        for first in (40, 60, 80):
+            stores.put(writer, first, 20)
+            writer.checkpoint()
+            wait_for_rows(warehouse, first + 20)
+        follower.stop()
+        thread.join()
+    assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(root)
+
+
+def test_a_store_without_a_checkpoint_is_awaited(tmp_path: Path) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
+    (root / "abort").touch()
+    for file in (root / "congreve").glob("queues.json*"):
+        file.unlink()
+    follower = Follower([exporter(root, warehouse)], lag_s=0.05)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    with stores.open_writer(root) as writer:
+        writer.checkpoint()
+        wait_for_rows(warehouse, 12)
+    follower.stop()
+    thread.join()
+
+
+def test_stop_takes_effect_behind_the_present_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
+    follower = Follower([exporter(root, warehouse, commit_bytes=1)], lag_s=60)
+    append = TopicTable.append
+
+    def append_and_stop(table: TopicTable, rows: pa.Table, ends: EndOffsets) -> None:
+        append(table, rows, ends)
+        follower.stop()
+
+    monkeypatch.setattr(TopicTable, "append", append_and_stop)
+    assert follower.run() == 10 == len(stores.in_table(warehouse))
+
+
+def test_a_broken_relation_of_store_and_table_ends_the_follower(tmp_path: Path) -> None:
+    warehouse = tmp_path / "lake"
+    exporter(stores.write(tmp_path / "long", 40), warehouse).run()
+    with pytest.raises(ProgressError, match="another store"):
+        Follower([exporter(stores.write(tmp_path / "short", 20), warehouse)], 60).run()
+
+
+def test_the_command_ends_with_sigterm(tmp_path: Path) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
+    process = stores.command(root, warehouse, "--lag", "3600", name="follow")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "following T\n"
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    assert "messages were added" in output
