@@ -24,6 +24,7 @@ COMMANDS = {
     "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
+    "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
     "tune": ("congreve.console.tune:tune", "Measure a disk and choose the log's I/O backend."),
     "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
     "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),

@@ -9,6 +9,8 @@ import msgspec
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.config import parse_config
 from congreve.broker.group import subscription
+from congreve.broker.log_levels import parse_log_levels
+from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.errors import CongreveError
 from congreve.namesrv.config import parse_properties
@@ -42,6 +44,7 @@ def parsers() -> Iterator[Parser]:
         lambda data: parse_config(text(data), "broker.conf"),
         [b"brokerName = b\n# no\nlistenPort: 10911\nx=\\u0041\\\n  y\n"],
     )
+    yield from _for_operators()
     yield Parser(
         "white addresses",
         ("broker/accounts/addresses.py",),
@@ -80,4 +83,23 @@ def parsers() -> Iterator[Parser]:
             {"nameServers": "a:1", "topic": "T", "startingOffsets": text(data)}, streaming=False
         ),
         [b'{"T":{"b":{"0":1}}}', b"earliest"],
+    )
+
+
+def _for_operators() -> Iterator[Parser]:
+    yield Parser(
+        "log levels",
+        ("broker/log_levels.py",),
+        lambda data: parse_log_levels(text(data)),
+        [b"INFO", b"congreve.broker=DEBUG;congreve.engine=INFO"],
+    )
+    yield Parser(
+        "/varz",
+        ("console/top.py",),
+        parse_varz,
+        [
+            b'{"broker":"b","address":"a:1","role":"SLAVE","trouble":null,"waitingAnswers":0,'
+            b'"waitingPulls":0,"diskBytes":9,"diskFreeBytes":1,"topics":[{"topic":"T"}],'
+            b'"groups":[{"group":"G","topic":"T","lag":1}],"runtime":{"a":1}}'
+        ],
     )
