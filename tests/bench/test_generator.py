@@ -7,9 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 from sidebyside import generator
 from sidebyside.generator import Load
+
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import is_signed
 
 Frame = tuple[dict, bytes]
 Answer = Callable[[int, dict], bytes]
@@ -184,3 +188,17 @@ def test_messages_with_times_of_their_own_are_spread_over_the_span() -> None:
     assert len(set(waits)) > 190
     assert 0 <= min(waits) < 10_000_000
     assert 70_000_000 < max(waits) < 86_400_000
+
+
+@pytest.mark.parametrize("load", [Load(), Load(batch=3), Load(mode="pull", batch=32)])
+def test_an_account_signs_each_request(load: Load) -> None:
+    account = {"access_key": "generator", "secret_key": "its-secret"}
+    signed = msgspec.structs.replace(load, connections=1, inflight=1, count=20, **account)
+    with server(success) as (port, frames):
+        generator.run(port, signed)
+    assert len(frames) == 20
+    for header, body in frames:
+        fields = header["extFields"]
+        assert fields["AccessKey"] == "generator"
+        request = RemotingCommand(code=header["code"], ext_fields=fields, body=body)
+        assert is_signed(request, "its-secret")
