@@ -26,6 +26,7 @@ from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
 from congreve.broker.registration import NameServerRegistration
+from congreve.broker.slow_requests import SlowRequests
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
@@ -237,6 +238,8 @@ class Broker(Lifecycle):
         handlers = answer_errors(self._handlers(paths, runtime_info))
         if self._access is not None:
             handlers = self._access.guard(handlers)
+        if config.slow_request_millis:
+            handlers = SlowRequests(config.slow_request_millis / 1000).watch(handlers)
         main = self._server(handlers, config.listen_port, paths)
         await main.start()
         if config.listen_port == 0:

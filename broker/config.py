@@ -127,6 +127,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
     metrics_address: str = "127.0.0.1"
     metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
+    # Ours: log requests that take longer (broker/slow_requests.py); 0: none.
+    slow_request_millis: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 0
     # Ours: see broker/log_levels.py; empty leaves the levels as they are.
     log_levels: Annotated[str, Change.NOW] = ""
 

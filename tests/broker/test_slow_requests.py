@@ -1,0 +1,100 @@
+"""Slow requests are logged with the place where their time went."""
+
+import asyncio
+import logging
+
+import pytest
+
+from congreve.broker.slow_requests import SlowRequests
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+
+from .conftest import FakeConnection
+from .tool import config_of, running
+
+CODE = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def lines_of(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "slow request" in r.getMessage()]
+
+
+async def test_time_is_split_into_work_and_waiting(clock, caplog):
+    async def handler(request, connection):
+        clock.now += 0.010
+        later = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(later.set_result, None)
+        asyncio.get_running_loop().call_soon(setattr, clock, "now", 0.910)
+        await later
+        clock.now += 0.020
+        return request.reply(0)
+
+    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    answer = await watched(RemotingCommand(code=CODE), FakeConnection())
+    assert answer.code == 0
+    (line,) = lines_of(caplog)
+    assert "GET_BROKER_RUNTIME_INFO from 127.0.0.1:40000 took 930 ms: 30 ms on" in line
+    assert "900 ms of waiting" in line
+
+
+@pytest.mark.parametrize(("spent", "lines"), [(0.499, 0), (0.5, 1)])
+def test_only_slow_requests_are_logged_and_repeats_are_limited(clock, caplog, spent, lines):
+    def handler(request, connection):
+        clock.now += spent
+
+    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    for _ in range(5):
+        assert watched(RemotingCommand(code=CODE), FakeConnection()) is None
+    assert len(lines_of(caplog)) == lines
+
+
+async def test_errors_pass_and_are_timed(clock, caplog):
+    async def handler(request, connection):
+        clock.now += 1
+        raise ValueError("no")
+
+    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    with pytest.raises(ValueError, match="no"):
+        await watched(RemotingCommand(code=CODE), FakeConnection())
+    assert len(lines_of(caplog)) == 1
+
+
+async def test_a_cancelled_request_ends_its_handler(clock, caplog):
+    ended = []
+
+    async def handler(request, connection):
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            ended.append(request)
+            raise
+
+    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    task = asyncio.ensure_future(watched(RemotingCommand(code=CODE), FakeConnection()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(ended) == 1
+
+
+async def test_a_broker_with_the_setting_logs(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    async with running(config_of(tmp_path, slow_request_millis=1)) as (tool, broker):
+        broker.managers.pieces._piece_s = 0.0
+        for number in range(200):
+            broker.managers.metadata.topics.create_internal(f"T{number}", 4)
+        assert (await tool.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).code == 0
+    assert any("GET_ALL_TOPIC_CONFIG" in line for line in lines_of(caplog))
