@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-import pyarrow as pa
-
-from congreve.lake.durable import SCHEMA, DurableQueue, DurableTopic
+from congreve.lake.commit_files import CommitFiles
+from congreve.lake.durable import DurableQueue, DurableTopic
 from congreve.lake.errors import CommitConflictError, ProgressError
 from congreve.lake.progress import advanced
 from congreve.lake.table import TopicTable
@@ -49,34 +48,32 @@ class Exporter:
         queues = self._topic.queues()
         while True:
             ends = self._table.progress()
-            rows, moved = self._chunk(queues, ends.get(self._topic.broker, {}))
-            if not len(rows):
-                return
-            try:
-                self._table.append(rows, advanced(ends, self._topic.broker, moved))
-            except CommitConflictError as error:
-                logger.info("%s; the export continues behind the other's commit", error)
-                self._table.refresh()
-                queues = self._topic.queues()
-            else:
-                yield len(rows)
+            with self._table.new_files() as files:
+                moved = self._write(files, queues, ends.get(self._topic.broker, {}))
+                if not moved:
+                    return
+                try:
+                    self._table.append(files, advanced(ends, self._topic.broker, moved))
+                except CommitConflictError as error:
+                    logger.info("%s; the export continues behind the other's commit", error)
+                    self._table.refresh()
+                    queues = self._topic.queues()
+                    continue
+            yield files.rows
 
-    def _chunk(
-        self, queues: list[DurableQueue], ends: dict[int, int]
-    ) -> tuple[pa.Table, dict[int, int]]:
-        """The next rows by queue and offset, and the end offset of each queue that has some."""
-        batches: list[pa.RecordBatch] = []
+    def _write(
+        self, files: CommitFiles, queues: list[DurableQueue], ends: dict[int, int]
+    ) -> dict[int, int]:
+        """Write the next rows by queue and offset; the end offset of each queue that has some."""
         moved: dict[int, int] = {}
-        size = 0
         for queue in queues:
             start = self._start(queue, ends)
             for batch in self._topic.read(queue, start) if start < queue.end else ():
-                batches.append(batch)
+                files.write(batch)
                 moved[queue.queue_id] = batch["queueOffset"][-1].as_py() + 1
-                size += batch.nbytes
-                if size >= self._commit_bytes:
-                    return pa.Table.from_batches(batches, SCHEMA), moved
-        return pa.Table.from_batches(batches, SCHEMA), moved
+                if files.nbytes >= self._commit_bytes:
+                    return moved
+        return moved
 
     def _start(self, queue: DurableQueue, ends: dict[int, int]) -> int:
         low, high = queue.file.min_offset, queue.file.max_offset

@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, HourTransform
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from congreve.lake.commit_files import CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.progress import EndOffsets, newest, to_property
 
@@ -88,19 +89,31 @@ class TopicTable:
             )
         return found or {}
 
-    def append(self, rows: pa.Table, ends: EndOffsets) -> None:
-        """Add rows and progress in one commit, on top of the state that this object knows.
+    def new_files(self) -> CommitFiles:
+        """Files for one commit on top of the state that this object knows."""
+        return CommitFiles(self._table)
 
-        Raises CommitConflictError when the table has changed since; call refresh() then.
+    def append(self, files: CommitFiles, ends: EndOffsets) -> None:
+        """Add files and progress in one commit, on top of the state that this object knows.
+
+        Raises CommitConflictError when the table has changed since: nothing was added and the files
+        are deleted; call refresh() then.
         """
         if self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
             raise TableError(
                 f"table {self.name} needs the property {TableProperties.COMMIT_NUM_RETRIES}=0: "
                 "a commit that is repeated on another's snapshot doubles rows"
             )
+        added = files.finish()
         try:
-            self._table.append(rows, snapshot_properties=to_property(ends))
+            with (
+                self._table.transaction() as change,
+                change.update_snapshot(to_property(ends)).fast_append() as snapshot,
+            ):
+                for file in added:
+                    snapshot.append_data_file(file)
         except CommitFailedException as error:
+            files.discard()
             raise CommitConflictError(f"table {self.name}: {error}") from error
 
     def _open(self, schema: pa.Schema, partition: str) -> Table:

@@ -56,6 +56,12 @@ def put(store: MessageStore, first: int, count: int) -> None:
         )
 
 
+def put_plain(store: MessageStore, count: int) -> None:
+    """Messages without properties."""
+    for _ in range(count):
+        store.put(Record(topic=TOPIC, body=b"plain", born_host=HOST, store_host=HOST))
+
+
 def write(root: Path, messages: int) -> Path:
     """A store that was stopped cleanly."""
     with open_writer(root) as store:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from congreve.lake.durable import SCHEMA, DurableTopic
@@ -88,8 +87,12 @@ def test_the_loser_of_two_exporters_commits_nothing_twice(tmp_path: Path) -> Non
     topic = DurableTopic(store, stores.TOPIC, "broker-a")
     batch = next(iter(topic.read(topic.queues()[0], 0)))
     exporter(store, warehouse, commit_bytes=1 << 20).run()
-    with pytest.raises(CommitConflictError):
-        stale.append(pa.Table.from_batches([batch]), advanced(ends, "broker-a", {0: 15}))
+    before = set(warehouse.rglob("*.parquet"))
+    with stale.new_files() as files:
+        files.write(batch)
+        with pytest.raises(CommitConflictError):
+            stale.append(files, advanced(ends, "broker-a", {0: 15}))
+    assert set(warehouse.rglob("*.parquet")) == before
     assert_same(store, warehouse)
 
 

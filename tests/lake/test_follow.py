@@ -7,9 +7,9 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
+from congreve.lake.commit_files import CommitFiles
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import ProgressError
 from congreve.lake.export import Exporter
@@ -69,8 +69,8 @@ def test_stop_takes_effect_behind_the_present_commit(
     follower = Follower([exporter(root, warehouse, commit_bytes=1)], lag_s=60)
     append = TopicTable.append
 
-    def append_and_stop(table: TopicTable, rows: pa.Table, ends: EndOffsets) -> None:
-        append(table, rows, ends)
+    def append_and_stop(table: TopicTable, files: CommitFiles, ends: EndOffsets) -> None:
+        append(table, files, ends)
         follower.stop()
 
     monkeypatch.setattr(TopicTable, "append", append_and_stop)
