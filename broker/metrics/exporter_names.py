@@ -3,13 +3,21 @@
 The names follow no rule, so each is written out. Dashboards made for the exporter read them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import NamedTuple
 
 from congreve.broker.admin.stats import AVERAGES_S
 from congreve.broker.config import BrokerConfig
+from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metrics.clients import ClientFigures
-from congreve.broker.metrics.exposition import Family, Kind, escaped, label_text
+from congreve.broker.metrics.exposition import (
+    Families,
+    Family,
+    Kind,
+    escaped,
+    label_text,
+    labelled,
+)
 from congreve.broker.metrics.figures import CLUSTERING, Figures, GroupFigures, TopicFigures
 from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX
 
@@ -177,7 +185,7 @@ class ExporterNames:
         ):
             yield _gauge(f"rocketmq_brokeruntime_{name}", "As in brokerStatus", labels, value)
 
-    def of_topics(self, figures: Figures) -> Iterator[Family]:
+    def of_topics(self, figures: Figures) -> Families:
         """Rates and ends of topics; retry and dead-letter topics have no rates, as there."""
         usual: list[tuple[str, TopicFigures]] = []
         ends: list[tuple[str, float]] = []
@@ -193,58 +201,59 @@ class ExporterNames:
             else:
                 usual.append((labels, row))
                 ends.append((labels, row.end))
+            yield None
         for name, help_text, value in TOPIC_RATES:
             yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in usual])
         yield Family("rocketmq_producer_offset", Kind.GAUGE, "Sum of a topic's ends", ends)
         yield Family("rocketmq_topic_retry_offset", Kind.GAUGE, "Sum of its ends", retries)
         yield Family("rocketmq_topic_dlq_offset", Kind.GAUGE, "End of dead letters", dead)
 
-    def of_groups(self, figures: Figures) -> Iterator[Family]:
+    def of_groups(self, figures: Figures) -> Families:
         """Rates, offsets and lag of groups."""
-        rows = [
-            (label_text(self._broker, topic=row.topic, group=row.group), row)
-            for row in figures.groups
-        ]
+        rows = yield from labelled(
+            figures.groups,
+            lambda row: label_text(self._broker, topic=row.topic, group=row.group),
+        )
         for name, help_text, value in GROUP_COLUMNS:
             yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in rows])
         diffs: dict[str, list[tuple[str, float]]] = {"diff": [], "retrydiff": [], "dlqdiff": []}
         for row in figures.groups:
             if row.model == CLUSTERING:
                 diffs[_kind_of(row.topic)].append((_diff_labels(row), row.end - row.consumed))
+            yield None
         for kind, samples in diffs.items():
             yield Family(f"rocketmq_group_{kind}", Kind.GAUGE, "Messages of lag", samples)
 
     def of_members(
         self,
-        groups: Mapping[str, list[str]],
-        producers: Mapping[str, int],
+        consumers: Mapping[str, ConsumerGroup],
+        producers: Mapping[str, Sized],
         clients: list[ClientFigures],
-    ) -> Iterator[Family]:
+    ) -> Families:
         """Members of groups: addresses of consumers, counts of producers, what clients tell."""
-        counts = [
-            (label_text(caddr=" ".join(found), localaddr="", group=group), float(len(found)))
-            for group, found in groups.items()
-        ]
+        counts: list[tuple[str, float]] = []
+        for name, group in list(consumers.items()):
+            found = [client.address for client in group.channels.values()]
+            counts.append((label_text(caddr=" ".join(found), localaddr="", group=name), len(found)))
+            yield None
         yield Family("rocketmq_group_count", Kind.GAUGE, "Members of a group", counts)
-        of_producers = [
-            (label_text(self._broker, group=group), float(count))
-            for group, count in producers.items()
-        ]
-        yield Family("rocketmq_producer_count", Kind.GAUGE, "Producers of a group", of_producers)
-        rows = [
-            (
-                label_text(
-                    clientAddr=client.address,
-                    clientId=client.client_id,
-                    group=client.group,
-                    topic=client.topic,
-                ),
-                client,
-            )
-            for client in clients
-        ]
+        sizes: list[tuple[str, float]] = []
+        for name, members in list(producers.items()):
+            sizes.append((label_text(self._broker, group=name), len(members)))
+            yield None
+        yield Family("rocketmq_producer_count", Kind.GAUGE, "Producers of a group", sizes)
+        rows = yield from labelled(clients, _client_labels)
         for name, help_text, value in CLIENT_COLUMNS:
             yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in rows])
+
+
+def _client_labels(client: ClientFigures) -> str:
+    return label_text(
+        clientAddr=client.address,
+        clientId=client.client_id,
+        group=client.group,
+        topic=client.topic,
+    )
 
 
 def _of_runtime(runtime: Runtime) -> Iterator[tuple[str, object]]:

@@ -4,8 +4,9 @@ prometheus_client writes a whole answer in one call (docs/decisions/metrics-on-t
 each line is a step.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +14,8 @@ PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 LINES_OF_CHUNK = 500
+
+Row = TypeVar("Row")
 
 
 class Kind(StrEnum):
@@ -36,6 +39,10 @@ class Family(msgspec.Struct):
     samples: list[tuple[str, float]]
 
 
+Families = Generator[Family | None, None, None]
+"""Families, and None where a pause is possible."""
+
+
 def label_text(constant: str = "", **labels: str) -> str:
     """The labels of a series, `constant` first, which is another text without its braces."""
     pairs = [constant] if constant else []
@@ -53,13 +60,27 @@ def is_open_metrics(accept: str) -> bool:
     return "application/openmetrics-text" in accept
 
 
+def labelled(
+    rows: Iterable[Row], labels: Callable[[Row], str]
+) -> Generator[None, None, list[tuple[str, Row]]]:
+    """The rows with their labels, in steps."""
+    found = []
+    for row in rows:
+        found.append((labels(row), row))
+        yield
+    return found
+
+
 def text_steps(
-    families: Iterable[Family], open_metrics: bool
+    families: Iterable[Family | None], open_metrics: bool
 ) -> Generator[None, None, list[bytes]]:
-    """The text of the families, in steps: chunks of some hundred lines."""
+    """The text of the families, in steps: chunks of some hundred lines. None is a step, too."""
     chunks: list[bytes] = []
     lines: list[str] = []
     for family in families:
+        yield
+        if family is None:
+            continue
         lines.append(_head(family, open_metrics))
         name = family.name
         for labels, value in family.samples:

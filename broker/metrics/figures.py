@@ -124,10 +124,12 @@ class FigureCollector:
             yield
             topics.append(self._topic(name, ends[name], sum(q.put_bytes for q in queues)))
             yield
-        kept_topics, folded_topics = _folded(topics, room // 2, TopicFigures(OTHER))
+        kept_topics, folded_topics = yield from _folded(topics, room // 2, TopicFigures(OTHER))
         groups: list[GroupFigures] = []
         now = self._clock.now()
-        for group, topic, offsets in self._progress():
+        self._offsets.changes  # noqa: B018 - it takes the commits of other threads
+        for key, offsets in list(self._offsets.table.items()):
+            topic, _, group = key.partition("@")
             if topic in ends and not self._has_left(group, topic):
                 row = self._group(group, topic, offsets, ends[topic])
                 yield
@@ -135,19 +137,10 @@ class FigureCollector:
                 groups.append(row)
             yield
         self._times.end_round()
-        kept_groups, folded_groups = _folded(
+        kept_groups, folded_groups = yield from _folded(
             groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
         )
         return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
-
-    def _progress(self) -> list[tuple[str, str, Mapping[int, int]]]:
-        """Group, topic and committed offsets by queue id."""
-        self._offsets.changes  # noqa: B018 - it takes the commits of other threads
-        found: list[tuple[str, str, Mapping[int, int]]] = []
-        for key, queues in list(self._offsets.table.items()):
-            topic, _, group = key.partition("@")
-            found.append((group, topic, queues))
-        return found
 
     def _topic(self, name: str, ends: Ends, put_size: int) -> TopicFigures:
         return TopicFigures(
@@ -207,13 +200,14 @@ class FigureCollector:
         return max(now - oldest, 0)
 
 
-def _folded(rows: list[Row], room: int, other: Row) -> tuple[list[Row], int]:
+def _folded(rows: list[Row], room: int, other: Row) -> Generator[None, None, tuple[list[Row], int]]:
     """At most `room` rows, of which the last is the sum of the rest, and the length of that."""
     if len(rows) <= room:
         return rows, 0
     rest = rows[room - 1 :]
     for row in rest:
         other.absorb(row)
+        yield
     kept = rows[: room - 1]
     kept.append(other)
     return kept, len(rest)

@@ -5,14 +5,23 @@ messages counts since its topic was created, all others since the broker started
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.metrics.exposition import Family, Kind, escaped, label_text
+from congreve.broker.group.consumers import ConsumerGroup
+from congreve.broker.metrics.exposition import (
+    Families,
+    Family,
+    Kind,
+    escaped,
+    label_text,
+    labelled,
+)
 from congreve.broker.metrics.figures import Figures
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
+from congreve.remoting.transport.connection import Connection
 
 GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
 REMOTING = "remoting"
@@ -26,12 +35,12 @@ class NativeNames:
         cluster, broker = escaped(config.broker_cluster_name), escaped(config.broker_name)
         self._node = f'cluster="{cluster}",node_type="broker",node_id="{broker}"'
 
-    def of_topics(self, figures: Figures) -> Iterator[Family]:
+    def of_topics(self, figures: Figures) -> Families:
         """Messages and bytes that topics got."""
-        rows = [
-            (label_text(self._node, topic=row.topic, is_system=_bool(row.is_system)), row)
-            for row in figures.topics
-        ]
+        rows = yield from labelled(
+            figures.topics,
+            lambda row: label_text(self._node, topic=row.topic, is_system=_bool(row.is_system)),
+        )
         yield self._one("topic_number", "Topics", figures.topic_count)
         yield Family(
             "rocketmq_messages_in_total",
@@ -46,21 +55,18 @@ class NativeNames:
             [(at, row.put_size) for at, row in rows],
         )
 
-    def of_groups(self, figures: Figures, group_count: int) -> Iterator[Family]:
+    def of_groups(self, figures: Figures, group_count: int) -> Families:
         """Messages and bytes that groups got, and their lag."""
-        rows = [
-            (
-                label_text(
-                    self._node,
-                    consumer_group=row.group,
-                    topic=row.topic,
-                    is_retry=_bool(row.topic.startswith(RETRY_PREFIX)),
-                    is_system=_bool(row.is_system),
-                ),
-                row,
-            )
-            for row in figures.groups
-        ]
+        rows = yield from labelled(
+            figures.groups,
+            lambda row: label_text(
+                self._node,
+                consumer_group=row.group,
+                topic=row.topic,
+                is_retry=_bool(row.topic.startswith(RETRY_PREFIX)),
+                is_system=_bool(row.is_system),
+            ),
+        )
         yield self._one("consumer_group_number", "Consumer groups", group_count)
         for name, kind, text, field in (
             ("messages_out_total", COUNTER, "Messages in answers to pulls", "messages"),
@@ -78,7 +84,7 @@ class NativeNames:
             samples = [(at, getattr(row, field)) for at, row in rows]
             yield Family(f"rocketmq_{name}", kind, text, samples)
 
-    def of_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Iterator[Family]:
+    def of_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Families:
         """Messages that went to dead-letter topics; `counts` are by topic and group."""
         samples = [
             (label_text(self._node, consumer_group=group, topic=topic), float(count))
@@ -89,41 +95,30 @@ class NativeNames:
         )
 
     def of_clients(
-        self, consumers: Mapping[str, Iterable[ClientChannel]], producers: Iterable[ClientChannel]
-    ) -> Iterator[Family]:
+        self,
+        consumers: Mapping[str, ConsumerGroup],
+        producers: Mapping[str, Mapping[Connection, ClientChannel]],
+    ) -> Families:
         """Connections by language and version; a consumer's also by group."""
         found: Counter[str] = Counter()
-        for group, members in consumers.items():
-            found.update(
-                label_text(
-                    self._node,
-                    consumer_group=group,
-                    language=member.language.lower(),
-                    version=str(member.version),
-                    protocol_type=REMOTING,
-                )
-                for member in members
-            )
-        yield Family(
-            "rocketmq_consumer_connections",
-            GAUGE,
-            "Connections of consumers, by group",
-            [(labels, float(count)) for labels, count in found.items()],
-        )
-        sending = Counter(
-            label_text(
-                self._node,
-                language=member.language.lower(),
-                version=str(member.version),
-                protocol_type=REMOTING,
-            )
-            for member in producers
-        )
-        yield Family(
-            "rocketmq_producer_connections",
-            GAUGE,
-            "Connections of producers, by group",
-            [(labels, float(count)) for labels, count in sending.items()],
+        for group, online in list(consumers.items()):
+            for member in list(online.channels.values()):
+                found[self._client_labels(member, f'consumer_group="{escaped(group)}"')] += 1
+                yield None
+        yield _counted("rocketmq_consumer_connections", "Connections of consumers", found)
+        sending: Counter[str] = Counter()
+        for members in list(producers.values()):
+            for member in list(members.values()):
+                sending[self._client_labels(member)] += 1
+                yield None
+        yield _counted("rocketmq_producer_connections", "Connections of producers", sending)
+
+    def _client_labels(self, client: ClientChannel, more: str = "") -> str:
+        return label_text(
+            f"{self._node},{more}" if more else self._node,
+            language=client.language.lower(),
+            version=str(client.version),
+            protocol_type=REMOTING,
         )
 
     def of_store(self, seen: StoreStats, reserve_ms: int) -> Iterator[Family]:
@@ -156,6 +151,10 @@ class NativeNames:
 
     def _one(self, name: str, text: str, value: float) -> Family:
         return Family(f"rocketmq_{name}", GAUGE, text, [(label_text(self._node), value)])
+
+
+def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
+    return Family(name, GAUGE, text, [(labels, float(count)) for labels, count in counts.items()])
 
 
 def _bool(value: bool) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from http import HTTPStatus
 
 import msgspec
@@ -16,7 +16,7 @@ from congreve.broker.metrics.exporter_names import ExporterNames
 from congreve.broker.metrics.exposition import (
     OPEN_METRICS_TYPE,
     PLAIN_TYPE,
-    Family,
+    Families,
     is_open_metrics,
     text_steps,
 )
@@ -201,7 +201,7 @@ class Collection:
 
     def _families(
         self, figures: Figures, runtime: dict[str, object], trouble: str | None
-    ) -> Iterator[Family]:
+    ) -> Families:
         managers = self._managers
         seen, disk = managers.store.stats(), self._disk()
         unflushed = max(seen.log_end - seen.durable, 0)
@@ -215,21 +215,11 @@ class Collection:
         yield from self._exporter.of_groups(figures)
         consumers = managers.members.consumers.groups
         producers = managers.members.producers.groups
-        yield from self._exporter.of_members(
-            {
-                name: [client.address for client in group.channels.values()]
-                for name, group in list(consumers.items())
-            },
-            {name: len(channels) for name, channels in list(producers.items())},
-            self._reports.figures,
-        )
+        yield from self._exporter.of_members(consumers, producers, self._reports.figures)
         yield from self._native.of_topics(figures)
         yield from self._native.of_groups(figures, len(managers.metadata.groups.table))
         yield from self._native.of_dead_letters(managers.stats.dead_letters)
-        yield from self._native.of_clients(
-            {name: list(group.channels.values()) for name, group in list(consumers.items())},
-            [client for group in list(producers.values()) for client in list(group.values())],
-        )
+        yield from self._native.of_clients(consumers, producers)
         begun = managers.store.earliest_message_time()
         reserve_ms = managers.clock.now() - begun if begun > 0 else 0
         yield from self._native.of_store(seen, reserve_ms)

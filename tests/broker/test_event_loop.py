@@ -169,6 +169,11 @@ REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
     R.CLONE_GROUP_OFFSET: ({"topic": ""}, b"", 0),
     R.QUERY_CORRECTION_OFFSET: ({}, b"", 0),
     R.GET_BROKER_CONFIG: ({}, b"", 0),
+    R.UPDATE_AND_CREATE_ACL_CONFIG: ({"accessKey": "user"}, b"", None),
+    R.DELETE_ACL_CONFIG: ({"accessKey": "user"}, b"", None),
+    R.GET_BROKER_CLUSTER_ACL_INFO: ({}, b"", None),
+    R.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ({"globalWhiteAddrs": "10.0.0.1"}, b"", None),
+    R.GET_BROKER_CLUSTER_ACL_CONFIG: ({}, b"", None),
     R.UPDATE_BROKER_CONFIG: ({}, b"brokerPermission=6\n", 0),
     R.GET_BROKER_RUNTIME_INFO: ({}, b"", 0),
     R.GET_ALL_DELAY_OFFSET: ({}, b"", 0),
@@ -341,3 +346,18 @@ async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
                 await asyncio.sleep(0.01)
         assert len(consumers.groups["G-0"].channels) == MEMBERS
     assert sorted(longest)[-len(longest) // 100] < LIMIT_S, holds.place
+
+
+@pytest.mark.parametrize("page", ["_metrics", "_varz", "_readyz"])
+async def test_no_scrape_holds_the_loop_of_a_big_broker_for_5_ms(
+    tmp_path: Path, holds: Any, page: str
+) -> None:
+    async with big_broker(tmp_path) as broker:
+        longest = []
+        with holds.noted():
+            for _ in range(ROUNDS):
+                holds.reset()
+                answer = await asyncio.create_task(getattr(broker._metrics, page)(""))
+                longest.append(holds.longest_s)
+        assert sum(map(len, answer.body)) > 0
+    assert median(longest) < LIMIT_S, holds.place
