@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SECRET_BYTES = 24
-"""Random bytes of a secret that the command makes."""
+"""Random bytes of a secret that the command generates."""
 
 
 def folder_option(command: F) -> F:
@@ -36,12 +36,12 @@ def folder_option(command: F) -> F:
 
 @click.group(help="List, add and delete accounts in a broker's files.")
 def user() -> None:
-    """A broker that runs reads the files again within a second."""
+    """A running broker reads changed files again within a second."""
 
 
 @click.group(help="Show and change what accounts may do.")
 def acl() -> None:
-    """A broker that runs reads the files again within a second."""
+    """A running broker reads changed files again within a second."""
 
 
 @user.command("list", help="Print all accounts, without their secrets.")
@@ -67,9 +67,9 @@ def list_users(folder: Path, output: str) -> None:
     )
 
 
-@user.command(help="Add an account, which may do nothing yet; print its secret, once.")
+@user.command(help="Add an account without permissions, and print its secret once.")
 @click.argument("key")
-@click.option("--admin", is_flag=True, help="It may do everything.")
+@click.option("--admin", is_flag=True, help="The account may do everything.")
 @click.option("--secret-stdin", is_flag=True, help="Read the secret from stdin.")
 @folder_option
 def add(key: str, admin: bool, secret_stdin: bool, folder: Path) -> None:
@@ -79,7 +79,7 @@ def add(key: str, admin: bool, secret_stdin: bool, folder: Path) -> None:
 
     files = _open(folder)
     if _find(files, key) is not None:
-        raise ConfigError(f"there is an account with accessKey={key} already")
+        raise ConfigError(f"an account with accessKey={key} already exists")
     given = sys.stdin.readline().strip() if secret_stdin else ""
     made = given or secrets.token_urlsafe(SECRET_BYTES)
     files.update(PlainAccessConfig(access_key=key, secret_key=made, admin=admin))
@@ -113,7 +113,7 @@ def show_permissions(key: str, folder: Path, output: str) -> None:
     show(rows, output)
 
 
-@acl.command("set", help="Set permissions of an account; those that are not named stay.")
+@acl.command("set", help="Set permissions of an account; its other permissions stay.")
 @click.argument("key")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC=PUB|SUB")
 @click.option("-g", "--group", "groups", multiple=True, metavar="GROUP=SUB")

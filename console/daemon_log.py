@@ -1,4 +1,4 @@
-"""The log of the daemons on standard error: one line an event, as text or as JSON."""
+"""The log of the daemons on standard error: one line per event, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 CALLS_MAX = 12
-"""Innermost calls of an error that a line names."""
+"""How many calls of an error's traceback a line names, the innermost first."""
 
 
 def log_options(command: F) -> F:
@@ -28,7 +28,7 @@ def log_options(command: F) -> F:
         envvar="CONGREVE_LOG_LEVEL",
         default="WARNING",
         show_default=True,
-        help="The least level of log lines; logLevels in broker.conf changes it at run time.",
+        help="The lowest level to log; logLevels in broker.conf changes it at run time.",
     )(command)
     return click.option(
         "--log-format",
@@ -49,7 +49,7 @@ def start_log(log_format: str, log_level: str) -> None:
 
 
 class TextLines(logging.Formatter):
-    """One line of text for each event: time, level, logger, message, and the error with calls."""
+    """One line of text for each event: time, level, logger, message, the error with its calls."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -41,7 +41,7 @@ DEAD_LETTER = -1
 
 
 class Address(NamedTuple):
-    """The addresses of the demo's servers."""
+    """Where the demo's name server and its store are."""
 
     namesrv: str
     store: Path

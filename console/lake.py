@@ -71,7 +71,7 @@ def _table_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@lake.command(help="Append to a topic's table the durable messages that it lacks, and end.")
+@lake.command(help="Append the durable messages that a topic's table lacks, and exit.")
 @click.option("-t", "--topic", required=True, help="The topic.")
 @_table_options
 def export(topic: str, **options: Any) -> None:
@@ -82,17 +82,17 @@ def export(topic: str, **options: Any) -> None:
 
 
 @lake.command(help="Append durable messages of topics to their tables until SIGTERM or SIGINT.")
-@click.option("-t", "--topic", "topics", multiple=True, required=True, help="The topic; several.")
+@click.option("-t", "--topic", "topics", multiple=True, required=True, help="A topic; repeatable.")
 @click.option(
     "--lag",
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="Seconds between the begins of two exports.",
+    help="Seconds from the start of one export to the start of the next.",
 )
 @_table_options
 def follow(topics: tuple[str, ...], lag: float, **options: Any) -> None:
-    """Follow topics; a signal ends the command after the present commit."""
+    """Follow topics; a signal ends the command after the current commit."""
     if options["table"] is not None and len(topics) > 1:
         raise click.UsageError("--table is for one topic")
     exporters = [_exporter(topic, **options) for topic in topics]

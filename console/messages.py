@@ -39,7 +39,7 @@ def _stdin() -> io.BufferedReader | None:
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """The lines of stdin in groups, one group a read, so that lines of a slow pipe do not wait."""
+    """The lines of stdin, one group per read, so that lines of a slow pipe do not wait."""
     stdin = _stdin()
     if stdin is None:
         raise click.UsageError("stdin is closed: pass the body with -m, or pipe lines into stdin")

@@ -13,7 +13,7 @@ class Notifier:
     """Sends the service's state to the socket NOTIFY_SOCKET; without one, it does nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """`environment` is the process's; WATCHDOG_USEC is ignored if WATCHDOG_PID is another."""
+        """`environment` is the process's; WATCHDOG_USEC is ignored if WATCHDOG_PID is another's."""
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         self._watchdog_s = _watchdog_s(environment) if name else 0.0

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 THRESHOLDS = (700, 10, 3)
-"""Of gc.set_threshold(): a full collection follows each 21,000 new objects, not each 70,000."""
+"""For gc.set_threshold(): a full collection after each 21,000 new objects, not each 70,000."""
 LONG_S = 0.001
 
 
 class ShortCollections:
-    """Freezes what a full collection of more than LONG_S has left, so that the next one does not
-    visit it again.
+    """Freezes the objects that survive a full collection of more than LONG_S seconds, so that the
+    next one does not visit them.
 
     Reference counts still free frozen objects; a cycle that becomes unreachable later stays.
     """
@@ -26,12 +26,12 @@ class ShortCollections:
         """Freeze all objects, and watch collections from now on."""
         gc.collect()
         gc.freeze()
-        gc.collect()  # the next full collection waits for a share of what this one visits
+        gc.collect()  # the next one is due when new objects are a share of those that it visits
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._collected)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching collections."""
         gc.callbacks.remove(self._collected)
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:

@@ -57,9 +57,9 @@ class Varz(msgspec.Struct, rename="camel"):
     runtime: dict[str, object]
 
 
-@click.command(help="Show a broker's rates, lag and disk, live; it needs metricsPort.")
+@click.command(help="Show a broker's rates, lag and disk, live; the broker needs metricsPort.")
 @click.option("--url", default=URL, show_default=True, help="The broker's metrics port.")
-@click.option("--once", is_flag=True, help="Print one screen as plain text, and end.")
+@click.option("--once", is_flag=True, help="Print one screen as plain text, and exit.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.2, 60),
@@ -71,7 +71,7 @@ class Varz(msgspec.Struct, rename="camel"):
     "--rows", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows of a table."
 )
 def top(url: str, once: bool, interval: float, rows: int) -> None:
-    """Ask /varz again and again, until Ctrl-C."""
+    """Request /varz repeatedly until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 
@@ -90,7 +90,7 @@ def top(url: str, once: bool, interval: float, rows: int) -> None:
 
 
 def read_varz(url: str) -> Varz:
-    """The broker's figures. Raises CongreveError if it has none."""
+    """The broker's figures. Raises CongreveError if the URL does not serve them."""
     if not url.startswith(("http://", "https://")):
         raise CongreveError(f"--url {url}: use http://HOST:PORT")
     try:
@@ -105,7 +105,7 @@ def read_varz(url: str) -> Varz:
 
 
 def parse_varz(text: bytes) -> Varz:
-    """The answer of /varz. Raises CongreveError for another text."""
+    """Parse the answer of /varz. Raises CongreveError if it has another form."""
     try:
         return msgspec.json.decode(text, type=Varz)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -113,7 +113,7 @@ def parse_varz(text: bytes) -> Varz:
 
 
 class Screens:
-    """Screens of one broker, with rates since the screen before; each asks `read()` again."""
+    """Screens of one broker, with rates since the previous screen; each calls `read()` again."""
 
     def __init__(
         self,
@@ -212,6 +212,6 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Renderabl
     for head in heads:
         table.add_column(head, justify="left" if head in words else "right", no_wrap=True)
     for row in rows:
-        # As Text: names of clients must not be read as markup.
+        # As Text, because names that clients choose must not be parsed as markup.
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -31,7 +31,7 @@ def _ask(namesrv: str, question: Callable[[AdminClient], Awaitable[Rows]]) -> Ro
 @namesrv_option
 @output_option
 def list_topics(namesrv: str, output: str) -> None:
-    """Print the names of all topics that the name server knows."""
+    """Print the names of all topics that brokers registered at the name server."""
 
     async def question(admin: AdminClient) -> Rows:
         return [{"topic": name} for name in await admin.topics()]

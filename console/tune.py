@@ -108,8 +108,8 @@ def _measure(folder: str, seconds: float) -> tuple[list[Row], dict[str, str]]:
 
     rows = []
     console = Console(stderr=True)
-    # SIGTERM raises KeyboardInterrupt, and the test files are removed; while their folder is being
-    # created it waits, because nothing would remove the folder.
+    # SIGTERM raises KeyboardInterrupt, so that the test files are removed. While their folder is
+    # being created it is only noted, because nothing would remove the folder.
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     with (
