@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 MOST_OPEN = 64
-"""Files that are written at the same time; the one that was opened first is closed for another."""
+"""The most open files; to open one more, the file that was opened first is closed."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class _OpenFile:
 
 
 class CommitFiles:
-    """Splits batches into a file for each partition of a table; holds the columns of one batch.
+    """Splits batches into a file for each partition of a table, with one batch in memory.
 
-    Leaving the context without finish(), and discard(), delete what was written.
+    discard() deletes the written files, and so does leaving the context without finish().
     """
 
     def __init__(self, table: Table) -> None:
@@ -59,7 +59,7 @@ class CommitFiles:
             self.discard()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows behind those before. Raises OSError when the files cannot be written."""
+        """Append rows. Raises OSError when the files cannot be written."""
         self.rows += len(batch)
         self.nbytes += batch.nbytes
         for key, rows in self._by_partition(pa.Table.from_batches([batch])):
@@ -67,7 +67,7 @@ class CommitFiles:
             self._file(key).writer.write(columns)
 
     def finish(self) -> list[DataFile]:
-        """Close the files; returns all of them for a commit."""
+        """Close the files, and return all of them for a commit."""
         while self._open:
             self._close_first()
         self._finished = True

@@ -32,10 +32,10 @@ class DurableQueue:
 
 
 class DurableTopic:
-    """One topic of a store, all of one broker, without what a power cut may take.
+    """One topic of a broker's store, without messages that a power cut may lose.
 
-    After a clean stop that is all of the store. Otherwise it ends where Congreve's checkpoint
-    does, which a broker writes once a minute (`flushConsumeQueueThoroughInterval`).
+    After a clean stop it has all messages. Otherwise it ends at Congreve's checkpoint, which a
+    broker writes once a minute (`flushConsumeQueueThoroughInterval`).
     """
 
     def __init__(self, root: Path, topic: str, broker: str, commit_log: Path | None = None) -> None:
@@ -46,11 +46,11 @@ class DurableTopic:
         self._config = StoreConfig(root_dir=str(root))
 
     def queues(self) -> list[DurableQueue]:
-        """The present queues. Raises StoreFormatError for an unknown topic, NotDurableError if a
+        """The current queues. Raises StoreFormatError for an unknown topic, NotDurableError if a
         store that was not stopped has no checkpoint of Congreve."""
         self._files.refresh()
         found = {i: self._files.queue(self.topic, i) for i in self._files.queues(self.topic)}
-        # Asked after the queues' ends were read: a broker that starts meanwhile adds nothing.
+        # Checked after the queues' ends were read: a broker that starts meanwhile changes no end.
         if self._is_stopped():
             return [DurableQueue(i, file, file.max_offset) for i, file in found.items()]
         known = QueueCheckpointFile(self._config.own_dir, read_only=True).load()

@@ -16,7 +16,7 @@ class CommitConflictError(LakeError):
 
 
 class ProgressError(LakeError):
-    """The table's progress does not fit the store: messages would be missing or doubled."""
+    """The table's progress does not fit the store: messages would be missing or duplicated."""
 
 
 class NotDurableError(LakeError):

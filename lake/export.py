@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Exporter:
-    """Appends to a table what it lacks of a topic.
+    """Appends the messages of a topic that a table lacks.
 
     Progress is in the table alone, so a killed exporter continues where its last commit ended.
     """
@@ -25,21 +25,21 @@ class Exporter:
     def __init__(
         self, topic: DurableTopic, table: TopicTable, commit_bytes: int = COMMIT_BYTES
     ) -> None:
-        """A commit has `commit_bytes` bytes of Arrow columns, and one batch more at most."""
+        """A commit has `commit_bytes` bytes of Arrow columns, and at most one batch more."""
         self._topic = topic
         self._table = table
         self._commit_bytes = commit_bytes
         self.table_name = table.name
 
     def run(self) -> int:
-        """Export all that is durable now; returns the rows that this exporter committed.
+        """Export all messages that are durable now; returns how many this exporter committed.
 
         Raises what commits() raises.
         """
         return sum(self.commits())
 
     def commits(self) -> Iterator[int]:
-        """Export all that is durable now; yields the rows of each commit of this exporter.
+        """Export all messages that are durable now; yields the number of rows of each commit.
 
         The caller may stop after any of them. Raises ProgressError when the store and the table do
         not belong together, or messages expired before they were exported.
@@ -55,7 +55,7 @@ class Exporter:
                 try:
                     self._table.append(files, advanced(ends, self._topic.broker, moved))
                 except CommitConflictError as error:
-                    logger.info("%s; the export continues behind the other's commit", error)
+                    logger.info("%s; the export continues after the other commit", error)
                     self._table.refresh()
                     queues = self._topic.queues()
                     continue
@@ -64,7 +64,7 @@ class Exporter:
     def _write(
         self, files: CommitFiles, queues: list[DurableQueue], ends: dict[int, int]
     ) -> dict[int, int]:
-        """Write the next rows by queue and offset; the end offset of each queue that has some."""
+        """Write the next rows by queue and offset; returns the end offset of each written queue."""
         moved: dict[int, int] = {}
         for queue in queues:
             start = self._start(queue, ends)

@@ -1,4 +1,4 @@
-"""Follows topics: exports them again and again while a broker writes the store."""
+"""Follows topics: exports them repeatedly while a broker writes the store."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ logger = logging.getLogger(__name__)
 
 
 class Follower:
-    """Begins an export of each topic at most `lag_s` seconds after the one before.
+    """Exports each topic every `lag_s` seconds.
 
-    An export that takes longer is followed by the next at once.
+    An export that takes longer is followed by the next one at once.
     """
 
     def __init__(self, exporters: Sequence[Exporter], lag_s: float) -> None:
@@ -25,14 +25,14 @@ class Follower:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Let run() return after the present commit; for another thread or a signal handler."""
+        """Let run() return after the current commit; for another thread or a signal handler."""
         self._stopped.set()
 
     def run(self) -> int:
-        """Export until stop(); returns the rows that were committed.
+        """Export until stop(); returns the number of rows that were committed.
 
-        Waits for the first checkpoint of a store that has none. Raises what an export raises else:
-        progress is in the tables, so a new follower continues where this one ended.
+        If a store has no checkpoint yet, it waits for the first one. It raises all other errors of
+        an export: progress is in the tables, so a new follower continues where this one ended.
         """
         committed = 0
         while not self._stopped.is_set():

@@ -9,11 +9,11 @@ import msgspec
 from congreve.lake.errors import ProgressError
 
 PROPERTY = "congreve.end-offsets"
-"""The snapshot property: JSON, for each broker's name and queue id the offset behind the last
+"""The snapshot property: JSON, for each broker's name and queue id the offset after the last
 message in the table."""
 
 EndOffsets = dict[str, dict[int, int]]
-"""By broker name and queue id: the offset behind the last message in the table."""
+"""By broker name and queue id: the offset after the last message in the table."""
 
 
 def to_property(ends: EndOffsets) -> dict[str, str]:
@@ -24,8 +24,8 @@ def to_property(ends: EndOffsets) -> dict[str, str]:
 def newest(summaries: Iterable[Mapping[str, str]]) -> EndOffsets | None:
     """The progress of the first snapshot that has one; snapshots come newest first.
 
-    A snapshot of another program (one that merges files) has none. None without any progress.
-    Raises ProgressError when the property is invalid.
+    Snapshots of other programs, such as one that merges files, have none. Returns None if no
+    snapshot has one. Raises ProgressError when the property is invalid.
     """
     for summary in summaries:
         text = summary.get(PROPERTY)

@@ -24,7 +24,7 @@ from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.progress import EndOffsets, newest, to_property
 
 PROPERTIES = {
-    # A repeated commit would add rows that the winner of a conflict has added already.
+    # A repeated commit would add rows that the winner of the conflict has already added.
     TableProperties.COMMIT_NUM_RETRIES: "0",
     TableProperties.PARQUET_COMPRESSION: "zstd",
     TableProperties.PARQUET_COMPRESSION_LEVEL: "1",
@@ -38,7 +38,7 @@ def open_catalog(
 ) -> Catalog:
     """The catalog at `uri` (SQL or REST), by default a SQLite file in the folder `warehouse`.
 
-    `properties` are pyiceberg's, also those of its FileIO.
+    `properties` are those of pyiceberg and of its FileIO.
     """
     if uri is None:
         folder = Path(warehouse).absolute()
@@ -68,13 +68,13 @@ class TopicTable:
             raise TableError(f"table {name} has the columns {found}, not those of messages")
 
     def refresh(self) -> None:
-        """Read the table's present state from the catalog."""
+        """Read the table's current state from the catalog."""
         self._table = self._catalog.load_table(self.name)
 
     def progress(self) -> EndOffsets:
-        """What the table holds, as of the last refresh or commit.
+        """The end offsets of the table, as of the last refresh or commit.
 
-        Raises TableError when the table has snapshots but no progress: it is another program's,
+        Raises TableError when the table has snapshots but no progress: another program wrote it,
         or all snapshots with progress have expired.
         """
         found = newest(
@@ -90,19 +90,19 @@ class TopicTable:
         return found or {}
 
     def new_files(self) -> CommitFiles:
-        """Files for one commit on top of the state that this object knows."""
+        """Files for one commit on top of the last refreshed or committed state."""
         return CommitFiles(self._table)
 
     def append(self, files: CommitFiles, ends: EndOffsets) -> None:
-        """Add files and progress in one commit, on top of the state that this object knows.
+        """Add files and progress in one commit, on top of the last refreshed or committed state.
 
-        Raises CommitConflictError when the table has changed since: nothing was added and the files
-        are deleted; call refresh() then.
+        Raises CommitConflictError when the table has changed since: then nothing was added, the
+        files are deleted, and the caller must call refresh().
         """
         if self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
             raise TableError(
                 f"table {self.name} needs the property {TableProperties.COMMIT_NUM_RETRIES}=0: "
-                "a commit that is repeated on another's snapshot doubles rows"
+                "a commit that is repeated on another snapshot duplicates rows"
             )
         added = files.finish()
         try:
