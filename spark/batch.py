@@ -21,7 +21,7 @@ from congreve.spark.rows import Scan
 
 @dataclass
 class RangePartition(InputPartition):
-    """The ranges that one task reads, one after the other."""
+    """The ranges that one task reads, in order."""
 
     parts: tuple[Range, ...]
 
@@ -66,7 +66,7 @@ class BatchReader(DataSourceReader):
             source.check(ranges, self.scan())
             options = self._options
             if self._limits.key is not None and options.max_partitions == 0:
-                # Rows of a key lie apart: a task for each of them would dominate the cost.
+                # The rows of a key are scattered: one task for each would dominate the cost.
                 queues = len({part.queue for part in ranges})
                 options = replace(options, max_partitions=max(queues, options.min_partitions))
             return [RangePartition(parts) for parts in tasks(ranges, options)]
@@ -74,8 +74,8 @@ class BatchReader(DataSourceReader):
             source.close()
 
     def plan(self, source: Source) -> list[Range]:
-        """The ranges that each task reads. Raises OptionError when the starting offset of a
-        queue is behind its ending offset."""
+        """The ranges to read. Raises OptionError when the starting offset of a queue is after its
+        ending offset."""
         options, found = self._options, self._limits
         queues = chosen_queues(source, options.selection)
         starts = resolve(source, queues, options.starting, options, start=True)
@@ -117,8 +117,7 @@ class PushdownReader(BatchReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Use the filters to narrow the read; all are returned, so that Spark applies them
-        again."""
+        """Narrow the read by the filters; returns all of them, so that Spark applies them again."""
         self._limits = replace(limits(filters), key=self._limits.key or limits(filters).key)
         return filters
 

@@ -74,7 +74,7 @@ class ClusterSource:
         self._consumer.run(self._consumer.client.routes.refresh())
 
     def topics(self) -> list[str]:
-        """The topics that the name servers know. Raises UnreachableError when no name server
+        """The topics registered at the name servers. Raises UnreachableError when no name server
         answers."""
         return self._ask(self._admin.client.topics(), self._administrator())
 
@@ -84,7 +84,7 @@ class ClusterSource:
         found = ", ".join(sorted(self._ask(admin.client.cluster_info(), admin).broker_addr_table))
         if not found:
             return ". No broker is registered: the topic's broker may be down"
-        return f". Registered is {found}: if {topic!r} is on another broker, that one is away"
+        return f". Registered: {found}; if {topic!r} is on another broker, that one may be down"
 
     def queues(self, topic: str) -> list[Queue]:
         """The readable queues of a topic, none when no broker has it. Raises UnreachableError

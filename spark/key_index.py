@@ -41,7 +41,7 @@ class KeyIndex:
         return (filled[0].begin_physical, filled[-1].end_physical) if filled else (0, -1)
 
     def find(self, topic: str, key: str) -> Iterator[Record]:
-        """Offsets of the indexed messages of a topic with the key."""
+        """The indexed messages of a topic with the key."""
         wanted = index_hash(topic, key)
         places = {place for index in self._index for place in index.find(wanted, -FOREVER, FOREVER)}
         for place in sorted(places):

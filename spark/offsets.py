@@ -39,9 +39,9 @@ Offsets = dict[Queue, int]
 
 @dataclass(frozen=True)
 class Position:
-    """One end of a read: one field at most is set, none for `earliest` and `latest`.
+    """One end of a read: at most one field is set, none for `earliest` and `latest`.
 
-    `option` is the option that it was given by, for error messages.
+    `option` names the option that gave it, for error messages.
     """
 
     offsets: Offsets | None = None

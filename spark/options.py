@@ -24,7 +24,7 @@ DEFAULT_GROUP = "spark-congreve"
 
 #: Options of Spark itself.
 IGNORED = {"path", "checkpointlocation", "queryname"}
-#: A stream reads no index, and Spark pushes no filters down to one.
+#: A stream reads no index, and Spark pushes no filters down to it.
 BATCH_ONLY = ("key", "pushdown")
 
 
@@ -126,8 +126,8 @@ NAMES = (
 def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Options:
     """Parse the options of a read.
 
-    With `streaming` None it is not known yet which kind of read it is, and rules for one kind are
-    not checked. Raises OptionError, which names the option, its value and the expected form.
+    With `streaming` None, rules that hold only for batches or only for streams are not checked.
+    Raises OptionError, which names the option, its value and the expected form.
     """
     given = _Given(options)
     store_path, name_server = given.text("storePath"), given.text("nameServer")
@@ -145,7 +145,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
     for name in BATCH_ONLY if streaming else ():
         if given.text(name) not in (None, "false"):
-            raise OptionError(f"option {name} is {given.text(name)!r}: only batches have it")
+            raise OptionError(f"option {name} is {given.text(name)!r}: only batches support it")
     if None not in (starting.timestamp_ms, ending.timestamp_ms) and (
         (starting.timestamp_ms or 0) > (ending.timestamp_ms or 0)
     ):
@@ -199,7 +199,7 @@ class _Given:
         known = {name.lower() for name in NAMES} | IGNORED
         for name in options:
             if name.lower() not in known:
-                raise OptionError(f"option {name} is not known; there are {', '.join(NAMES)}")
+                raise OptionError(f"option {name} is unknown; the options are {', '.join(NAMES)}")
 
     def text(self, name: str) -> str | None:
         """The option's text, None when it is absent. Raises OptionError when it is empty."""
@@ -235,7 +235,7 @@ class _Given:
             raise OptionError(f"option {name} is {value!r}: it must be {' or '.join(values)}")
         return value.lower()
 
-    def json(self, name: str, wrong: str = "no JSON") -> Any:
+    def json(self, name: str, wrong: str = "not JSON") -> Any:
         """The option parsed as JSON. Raises OptionError when it is malformed."""
         value = self.text(name)
         try:
@@ -261,7 +261,7 @@ def _selection(given: _Given) -> Selection:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
         if not topics:
-            raise OptionError(f"option subscribe is {value!r}: name topics, with commas between")
+            raise OptionError(f"option subscribe is {value!r}: write topics separated by commas")
         return Selection(name, topics=topics)
     if name == "subscribePattern":
         try:
@@ -313,7 +313,7 @@ def _filter(given: _Given) -> Filter:
         return Filter(key=key)
     tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||")))
     if not all(tags):
-        raise OptionError(f"option {name} is {expression!r}: write tags with || between, or *")
+        raise OptionError(f"option {name} is {expression!r}: write tags separated by ||, or *")
     return Filter(tags=tags, key=key)
 
 
@@ -333,7 +333,7 @@ def _position(given: _Given, side: str, default: Position) -> Position:
         return EARLIEST
     if value.lower() == "latest":
         return LATEST
-    wrong = "neither earliest nor latest, and no JSON"
+    wrong = "neither earliest nor latest nor JSON"
     return Position(offsets=parse_offsets(name, given.json(name, wrong)), option=name)
 
 

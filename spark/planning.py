@@ -97,7 +97,7 @@ def chosen_queues(source: Source, selection: Selection, *, partly: bool = False)
         known = source.topics()
         shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
         raise OptionError(
-            f"option {selection.option} names topic {missing[0]!r}, which is not there; "
+            f"option {selection.option} names topic {missing[0]!r}, which does not exist; "
             f"there are {shown or 'no topics at all'}{source.missing_topic_hint(missing[0])}"
         )
     if selection.queues is None:

@@ -32,7 +32,7 @@ UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
 def local_session(
     name: str, master: str = "local[2]", settings: Mapping[str, str] = SETTINGS
 ) -> SparkSession:
-    """A session in this process, with this interpreter for its workers and no web page.
+    """A session in this process, with this interpreter for its workers and without Spark's web UI.
 
     The source is registered, so that it is found when the package is installed for development.
     """
@@ -63,20 +63,20 @@ def register(session: SparkSession) -> None:
 
     This is needed when the package comes by `--py-files`, whose files arrive after Spark has looked
     for sources, or is installed for development. A wheel is passed on to the workers as a zip file,
-    because Spark puts no other suffix on their paths.
+    because Spark adds files with another suffix to no path.
     """
     from congreve.spark.source import RocketMQDataSource
 
     shipped = congreve.ARCHIVE
     if shipped is not None and shipped.endswith(".whl"):
-        # Spark serves it from there, and removes it at its end.
+        # Spark serves the file from this folder, and removes the folder when it ends.
         folder = Path(SparkFiles.getRootDirectory(), "shipped")
         folder.mkdir(exist_ok=True)
         archive = folder / f"{Path(shipped).stem}.zip"
         shutil.copyfile(shipped, archive)
         context = session.sparkContext
         context.addPyFile(str(archive))
-        # For streams: their planner looks for shipped files in a place where Spark puts none.
+        # For streams: their planner looks for shipped files in a folder where Spark puts none.
         paths = [SparkFiles.get(archive.name), context.environment.get("PYTHONPATH")]
         context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     session.dataSource.register(RocketMQDataSource)

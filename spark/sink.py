@@ -76,7 +76,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     known = {name.lower() for name in OPTIONS} | IGNORED
     for name in options:
         if name.lower() not in known:
-            raise OptionError(f"option {name} is not known; to send there are {', '.join(OPTIONS)}")
+            raise OptionError(f"option {name} is unknown; to send, use {', '.join(OPTIONS)}")
     if not given.get("nameserver"):
         raise OptionError("option nameServer (host:port) is required to send")
     timeout = given.get("sendtimeoutms", "3000")

@@ -28,7 +28,7 @@ from congreve.spark.schema import CORRUPT
 
 
 class StoreSource:
-    """The topics and queues of one store, all of one broker (option `brokerName`)."""
+    """The topics and queues of one broker's store (option `brokerName`)."""
 
     def __init__(self, options: Options) -> None:
         path = options.store_path or ""
@@ -47,7 +47,7 @@ class StoreSource:
         """Bytes of entries and records that were read through this object."""
 
     def close(self) -> None:
-        """Nothing to do: the mappings end with this object."""
+        """Do nothing: the mappings end with this object."""
 
     def refresh(self) -> None:
         """Update the topics and queues from the store's folder."""
@@ -63,7 +63,7 @@ class StoreSource:
         return self._files.topics()
 
     def missing_topic_hint(self, topic: str) -> str:
-        """The empty text: nothing can be said about a missing topic."""
+        """The empty text: a store has no hint about a missing topic."""
         return ""
 
     def queues(self, topic: str) -> list[Queue]:

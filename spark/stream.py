@@ -72,7 +72,7 @@ class RefusedStream(DataSourceStreamReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one streaming query: it lives on the driver, and pickled copies of it read in
+    """The reader of one streaming query: the original is on the driver, and pickled copies read in
     the tasks.
 
     An offset holds the next offset of each queue. A queue that appears later is recorded with its
@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             source.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Called after a micro-batch is done."""
+        """Commit the offsets of a micro-batch that is done."""
         self._commit(from_json(end))
 
     def stop(self) -> None:

@@ -122,7 +122,7 @@ def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
-        ({"topic": "X"}, None, "option topic names topic 'X', which is not there; there are T"),
+        ({"topic": "X"}, None, "option topic names topic 'X', which does not exist; there are T"),
         ({"storePath": "nowhere"}, None, "option storePath is 'nowhere'"),
         ({"maxRecordsPerPartition": "-1"}, None, "option maxRecordsPerPartition is '-1'"),
         ({}, "value binary", "column 'value' is unknown"),

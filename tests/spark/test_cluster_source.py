@@ -162,7 +162,7 @@ def test_a_name_server_that_is_down_and_a_topic_that_is_not_there_are_named(
     with pytest.raises(OptionError, match=r"option nameServer is '127.0.0.1:1'"):
         parsed = parse({"nameServer": "127.0.0.1:1", "topic": "T", "pullTimeoutMs": "300"})
         BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed)).partitions()
-    with pytest.raises(OptionError, match=r"option topic names topic 'Nothing', which is not"):
+    with pytest.raises(OptionError, match=r"option topic names topic 'Nothing', which does not"):
         reader(filled, "Nothing").partitions()
     broker = filled.broker.address
     with pytest.raises(OptionError, match=rf"option nameServer is '{broker}': .* not supported"):
@@ -243,7 +243,7 @@ def test_a_stream_waits_for_a_name_server_that_is_away(
 
 
 def test_a_topic_whose_broker_is_down_is_not_just_not_there(filled: Cluster) -> None:
-    with pytest.raises(OptionError, match=r"'Nothing', .* Registered is broker-a: .* is away"):
+    with pytest.raises(OptionError, match=r"'Nothing', .* Registered: broker-a; .* may be down"):
         reader(filled, "Nothing").partitions()
     filled.stop()
     try:

@@ -24,10 +24,10 @@ GOOD = {"storePath": "s", "topic": "T"}
         ({"topic": "T", "subscribe": "A"}, "options topic and subscribe exclude each other"),
         ({"subscribePattern": "(", "topic": None}, r"option subscribePattern is '\('"),
         ({"subscribe": " , ", "topic": None}, "option subscribe is ','"),
-        ({"assign": "[1", "topic": None}, r"option assign is '\[1': no JSON"),
+        ({"assign": "[1", "topic": None}, r"option assign is '\[1': not JSON"),
         ({"assign": '{"T": 3}', "topic": None}, "option assign is"),
         ({"topic": None}, "one of topic, subscribe, subscribePattern and assign is needed"),
-        ({"startingOffest": "earliest"}, "option startingOffest is not known"),
+        ({"startingOffest": "earliest"}, "option startingOffest is unknown"),
         (
             {"startingOffsets": "first"},
             "option startingOffsets is 'first': neither earliest nor latest",

@@ -144,7 +144,7 @@ def test_what_cannot_be_sent_is_an_error_before_tasks_start(spark: Any, cluster:
         ("'x' AS value", {"topic": "out"}, "no column 'value' can be sent"),
         ("'x' AS tags", {"topic": "out"}, "a column body is required"),
         ("'x' AS body", {}, "option topic or a column topic is required"),
-        ("'x' AS body", {"topic": "out", "tag": "A"}, "option tag is not known"),
+        ("'x' AS body", {"topic": "out", "tag": "A"}, "option tag is unknown"),
         ("'x' AS body", {"topic": "out", "sendTimeoutMs": "soon"}, "sendTimeoutMs is 'soon'"),
         ("'x' AS body", {"topic": "out", "maxDelayLevel": "0"}, "maxDelayLevel is '0'"),
         (

@@ -248,9 +248,9 @@ def test_offsets_say_where_to_begin_and_end(store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topic": "Nothing"}, "option topic names topic 'Nothing', which is not there; .* are T"),
-        ({"topic": None, "subscribe": "T,U"}, "option subscribe names topic 'U', which is not"),
-        ({"topic": None, "assign": '{"U": [0]}'}, "option assign names topic 'U', which is not"),
+        ({"topic": "Nothing"}, "option topic names topic 'Nothing', which does not exist; .* T"),
+        ({"topic": None, "subscribe": "T,U"}, "option subscribe names topic 'U', which does not"),
+        ({"topic": None, "assign": '{"U": [0]}'}, "option assign names topic 'U', which does not"),
         (
             {"startingOffsets": '{"T": {"store": {"0": 251}}}'},
             "startingOffsets asks for offset 251 of queue 0 of topic T on store, which has 0 to",
