@@ -80,7 +80,7 @@ __all__ = [
     "by_key",
 ]
 
-# Below this package, or with a dot in front below the one above.
+# Modules in this package; those with a leading dot are in the parent package.
 _MODULES = {
     "AdminClient": "admin",
     "CompressionType": "producer.compression",

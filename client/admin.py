@@ -79,7 +79,7 @@ class AdminClient(ClientInstance):
         if names is None:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
             raise BrokerNotFoundError(
-                f"cluster {cluster} is unknown; the name servers know {known}"
+                f"cluster {cluster} is unknown; the name servers have {known}"
             )
         brokers = {name: info.broker_addr_table.get(name) for name in sorted(names)}
         masters = {

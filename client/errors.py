@@ -33,7 +33,7 @@ class OffsetFileError(ClientError):
 
 
 class InvalidMessageError(ClientError):
-    """No broker would accept the message; nothing of it was sent."""
+    """No broker would accept the message; it was not sent."""
 
 
 class NoNameServerError(ClientError):
@@ -45,7 +45,7 @@ class RouteNotFoundError(ClientError):
 
 
 class BrokerNotFoundError(ClientError):
-    """The name servers do not know the broker or the cluster, or it has no master."""
+    """No name server has the broker or the cluster, or it has no master."""
 
 
 class SendTimeoutError(ClientError):

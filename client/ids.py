@@ -17,9 +17,9 @@ def client_id(address: str) -> str:
 class UniqueIds:
     """Generates message ids of 32 upper-case hex digits, the UNIQ_KEY property.
 
-    An id holds the address, the process id, a number that tells generators in one process apart (in
-    Java the class loader's hash), the milliseconds since the month began in local time, and a
-    counter. `clock` returns seconds since 1970. May be called from any thread.
+    An id holds the address, the process id, a number that differs between generators in one process
+    (in Java the class loader's hash), the milliseconds since the month began in local time, and a
+    counter. `clock` returns seconds since 1970. Any thread may call it.
     (RocketMQ: MessageClientIDSetter.)
     """
 

@@ -21,8 +21,8 @@ __all__ = [
 class Message(msgspec.Struct, kw_only=True):
     """A message to send; sending does not change it (RocketMQ: Message).
 
-    `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), the meaning of `flag`
-    is up to the user, `wait` asks the broker to answer only after the flush and the replication
+    `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), the user defines the
+    meaning of `flag`, and `wait` asks the broker to answer only after the flush and the replication
     that it is configured for.
     """
 

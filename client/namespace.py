@@ -20,8 +20,8 @@ SEPARATOR = "%"
 
 
 def wrap(namespace: str | None, name: str) -> str:
-    """The name of a topic or group as brokers know it; names that are wrapped already or shared
-    stay unchanged."""
+    """The name of a topic or group on brokers; names that already have the namespace, and shared
+    names, stay unchanged."""
     if not namespace or not name or _is_shared(name):
         return name
     prefix, rest = _split(name)
@@ -31,7 +31,7 @@ def wrap(namespace: str | None, name: str) -> str:
 
 
 def unwrap(namespace: str | None, name: str) -> str:
-    """The name of a topic or group as a program of that namespace knows it."""
+    """The name of a topic or group for a program of that namespace."""
     prefix, rest = _split(name)
     if namespace and rest.startswith(namespace + SEPARATOR):
         return prefix + rest[len(namespace) + 1 :]
@@ -39,13 +39,13 @@ def unwrap(namespace: str | None, name: str) -> str:
 
 
 def wrap_queue(namespace: str | None, queue: "MessageQueue") -> "MessageQueue":
-    """The queue with its topic as brokers know it."""
+    """The queue with its topic's name on brokers."""
     topic = wrap(namespace, queue.topic)
     return queue if topic == queue.topic else msgspec.structs.replace(queue, topic=topic)
 
 
 def unwrap_queue(namespace: str | None, queue: "MessageQueue") -> "MessageQueue":
-    """The queue with its topic as a program of that namespace knows it."""
+    """The queue with its topic's name for a program of that namespace."""
     topic = unwrap(namespace, queue.topic)
     return queue if topic == queue.topic else msgspec.structs.replace(queue, topic=topic)
 

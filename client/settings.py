@@ -60,7 +60,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     suspend_s: float = 1.0
     """How long an orderly queue pauses when its listener asks for it."""
     retry_local_s: float = 5.0
-    """Delay before this member itself retries a message that could not be sent back."""
+    """Delay before this member retries a message itself that it could not send back."""
     commit_s: float = 5.0
     rebalance_s: float = 20.0
     lock_s: float = 20.0

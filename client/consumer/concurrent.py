@@ -19,8 +19,9 @@ log = Log(__name__)
 
 PORTION_S = 0.001
 PORTION_MAX = 256
-"""Target duration of one worker turn. Fast listeners get many messages in a turn, because each
-turn has a cost; slow ones get one, because other workers could take the next."""
+"""Target duration in seconds of one worker turn, and the most messages in it. Fast listeners get
+many messages in a turn, because each turn has a cost; slow ones get one, because other workers
+could take the next."""
 EXPIRED_LEVEL = 3
 
 SendBack = Callable[[ReceivedMessage, int], Awaitable[None]]
@@ -55,7 +56,7 @@ class ConcurrentConsumption:
         self._backlog: deque[_Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers: list[asyncio.Task[None]] = []
-        self._at_work: dict[int, tuple[float, ProcessQueue, list[ReceivedMessage]]] = {}
+        self._running: dict[int, tuple[float, ProcessQueue, list[ReceivedMessage]]] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._portion = 1
@@ -76,17 +77,17 @@ class ConcurrentConsumption:
         if self._workers:
             _, late = await asyncio.wait(self._workers, timeout=self._settings.stop_wait_s)
             if late:
-                log.warning("listeners are still at work after the wait", count=len(late))
+                log.warning("listeners are still running after the wait", count=len(late))
         for task in (*self._workers, *self._retries):
             task.cancel()
         await asyncio.gather(*self._workers, *self._retries, return_exceptions=True)
         self._listening.close()
 
-    def take_up(self, process_queue: ProcessQueue) -> None:
-        """Nothing to do: workers serve all queues."""
+    def acquire(self, process_queue: ProcessQueue) -> None:
+        """Do nothing: workers serve all queues."""
 
-    def give_up(self, process_queue: ProcessQueue) -> None:
-        """Nothing to do: workers check `dropped`."""
+    def release(self, process_queue: ProcessQueue) -> None:
+        """Do nothing: workers check `dropped`."""
 
     def deliver(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
         """Queue the messages of a pull for the workers."""
@@ -114,11 +115,11 @@ class ConcurrentConsumption:
             if self._backlog:
                 self._wake_one()
             if not process_queue.dropped:
-                self._at_work[number] = (time.monotonic(), process_queue, messages)
+                self._running[number] = (time.monotonic(), process_queue, messages)
                 try:
                     await self._consume(process_queue, messages)
                 finally:
-                    del self._at_work[number]
+                    del self._running[number]
             # A listener that never suspends must not block the answers of pulls.
             await asyncio.sleep(0)
 
@@ -175,7 +176,7 @@ class ConcurrentConsumption:
         cleanExpireMsg)."""
         if self._send_back is None:
             return
-        for began, process_queue, messages in list(self._at_work.values()):
+        for began, process_queue, messages in list(self._running.values()):
             if time.monotonic() - began <= self._settings.consume_timeout_s:
                 continue
             for message in messages:

@@ -32,7 +32,7 @@ from congreve.remoting.messages.headers import (
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 """The group name that RocketMQ reserves for itself."""
 HOLD_CHECK_S = 5.0
-"""Interval in seconds at which RocketMQ checks held pulls; its answer may be that much late."""
+"""Interval in seconds at which RocketMQ checks held pulls; its answer may be that late."""
 
 
 class PullConsumer(ClientInstance):
@@ -165,7 +165,7 @@ class PullConsumer(ClientInstance):
         await self.demand(address, RequestCode.UPDATE_CONSUMER_OFFSET, header.fields())
 
     async def announce(self) -> None:
-        """Register as a member of the group for a moment, at the brokers of the topics used so far.
+        """Register as a member of the group and unregister, at the brokers of all topics so far.
 
         Brokers then create the group's retry topic, without which mqadmin shows no
         consumerProgress.

@@ -90,7 +90,7 @@ class Listening:
         self._threads = None if self.is_async else ThreadPoolExecutor(threads, "congreve-listener")
 
     def close(self) -> None:
-        """Let the threads end when their listeners return."""
+        """Let the threads end once their listeners have returned."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

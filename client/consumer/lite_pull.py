@@ -26,10 +26,10 @@ class LitePullConsumer(GroupMember):
         async with LitePullConsumer("host:9876", group="g", topics={"T": "*"}) as consumer:
             messages = await consumer.poll()
 
-    With `topics` the members of the group share the queues, as push consumers do. Without, assign()
-    names the queues to read, and other members play no role. The messages of a poll count as
-    consumed at the next poll or at commit_polled(); with `auto_commit` offsets are committed every
-    settings.commit_s seconds. Other arguments are those of GroupMember.
+    With `topics` the members of the group share the queues, as push consumers do. Without `topics`
+    the consumer reads the queues that assign() names, whatever other members read. The messages of
+    a poll count as consumed at the next poll or at commit_polled(); with `auto_commit` offsets are
+    committed every settings.commit_s seconds. Other arguments are those of GroupMember.
     """
 
     consume_type = "CONSUME_ACTIVELY"
@@ -72,13 +72,13 @@ class LitePullConsumer(GroupMember):
             await self.routes.find(queue.topic)
         async with self._balancing:
             for queue in set(self.process_queues) - wanted:
-                await self._give_up(queue)
+                await self._release(queue)
             for queue in sorted(wanted - set(self.process_queues)):
-                await self._take_up(queue)
+                await self._acquire(queue)
         await self.heartbeat()
 
     async def rebalance(self) -> None:
-        """Share out the queues; does nothing when queues are assigned."""
+        """Divide the queues among the members; does nothing when queues are assigned."""
         if not self._assigns:
             await super().rebalance()
 
@@ -196,7 +196,7 @@ class LitePullConsumer(GroupMember):
         self._arrived.setdefault(process_queue, []).extend(messages)
         self._news.set()
 
-    def _given_up(self, process_queue: ProcessQueue) -> None:
+    def _released(self, process_queue: ProcessQueue) -> None:
         self._arrived.pop(process_queue, None)
 
     def _commits_at_end(self) -> bool:

@@ -38,11 +38,11 @@ log = Log(__name__)
 
 HALF_AN_HOUR_MS = 30 * 60 * 1000
 LOCAL_OFFSETS = Path("~/.rocketmq_offsets")
-TAKE_AWAY_S = 1.0
-"""How long leaving a queue waits for its running listener, in seconds; after that the next
+RELEASE_S = 1.0
+"""How long the release of a queue waits for its running listener, in seconds; after that the next
 rebalance tries again (RocketMQ: lockConsume of ProcessQueue)."""
 
-GREETED_S = 0.1
+AFTER_HEARTBEAT_S = 0.1
 """Delay before the next pull from a broker that has just received this client's heartbeat."""
 
 
@@ -101,7 +101,7 @@ class GroupMember(PullConsumer):
         self.process_queues: dict[MessageQueue, ProcessQueue] = {}
         self.locks = QueueLocks(self)
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._greeted: set[str] = set()
+        self._registered: set[str] = set()
         self._rebalance_wanted = asyncio.Event()
         self._balancing = asyncio.Lock()
 
@@ -109,7 +109,7 @@ class GroupMember(PullConsumer):
         """Join the group; its topics may be created later. Raises NoNameServerError when no name
         server answers.
 
-        stop() ends the work, commits the consumed offsets, and leaves the group.
+        stop() ends all pulls, commits the consumed offsets, and leaves the group.
         """
         await super().start()
         try:
@@ -145,9 +145,9 @@ class GroupMember(PullConsumer):
         async with self._balancing:
             routes = await self._find_routes()
             brokers = self.routes.addresses(masters_only=False)
-            if brokers != self._greeted:
+            if brokers != self._registered:
                 await self.heartbeat()
-                self._greeted = brokers
+                self._registered = brokers
             changed = False
             for route in routes:
                 try:
@@ -187,9 +187,9 @@ class GroupMember(PullConsumer):
             share = set(share_of(self.strategy, self.client_id, route.read_queues, members))
         held = {queue for queue in self.process_queues if queue.topic == route.topic}
         silent = {queue for queue in held & share if self._is_silent(queue)}
-        lost = [queue for queue in sorted(held - share | silent) if await self._give_up(queue)]
+        lost = [queue for queue in sorted(held - share | silent) if await self._release(queue)]
         wanted = sorted(share - held | silent.intersection(lost))
-        taken = await asyncio.gather(*(self._try_to_take_up(queue) for queue in wanted))
+        taken = await asyncio.gather(*(self._try_to_acquire(queue) for queue in wanted))
         gained = [queue for queue, ok in zip(wanted, taken, strict=True) if ok]
         if lost or gained:
             log.info("balanced", group=self.group, lost=lost, gained=gained)
@@ -212,15 +212,15 @@ class GroupMember(PullConsumer):
                 failure = error
         raise failure or RouteNotFoundError(f"no broker has topic {route.topic}")
 
-    async def _try_to_take_up(self, queue: MessageQueue) -> bool:
+    async def _try_to_acquire(self, queue: MessageQueue) -> bool:
         """Acquire a queue; a failure does not affect the other queues."""
         try:
-            return await self._take_up(queue)
+            return await self._acquire(queue)
         except CongreveError as error:
             log.warning("queue not acquired", group=self.group, queue=queue, error=error)
             return False
 
-    async def _take_up(self, queue: MessageQueue) -> bool:
+    async def _acquire(self, queue: MessageQueue) -> bool:
         """Start to read a queue; returns False while another member has its lock."""
         orderly = self.orderly and self.model is MessageModel.CLUSTERING
         if orderly and queue not in await self.locks.lock([queue]):
@@ -235,7 +235,7 @@ class GroupMember(PullConsumer):
         self.process_queues[process_queue.queue] = process_queue
         pulls = asyncio.create_task(self._pull_queue(process_queue))
         self._pulls[process_queue.queue] = pulls
-        self._taken_up(process_queue)
+        self._acquired(process_queue)
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         known = await self.offset_store.read(queue)
@@ -252,12 +252,12 @@ class GroupMember(PullConsumer):
             return 0
         return await self.max_offset(queue)
 
-    async def _give_up(self, queue: MessageQueue) -> bool:
+    async def _release(self, queue: MessageQueue) -> bool:
         """Release a queue; returns False while an orderly listener works on it."""
         process_queue = self.process_queues[queue]
         if self.orderly:
             try:
-                async with asyncio.timeout(TAKE_AWAY_S):
+                async with asyncio.timeout(RELEASE_S):
                     await process_queue.lock.acquire()
             except TimeoutError:
                 return False
@@ -272,7 +272,7 @@ class GroupMember(PullConsumer):
     async def _drop(self, process_queue: ProcessQueue) -> None:
         del self.process_queues[process_queue.queue]
         process_queue.dropped = True
-        self._given_up(process_queue)
+        self._released(process_queue)
         task = self._pulls.pop(process_queue.queue)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -332,9 +332,9 @@ class GroupMember(PullConsumer):
         log.warning("pull failed", group=self.group, queue=queue, error=error)
         pause_s = self.settings.pause_after_error_s
         if isinstance(error, BrokerError) and error.code in HEARTBEAT_MISSED:
-            # A restarted broker knows no client before its heartbeat.
+            # A restarted broker has no clients until they send a heartbeat.
             await self.heartbeat()
-            pause_s = min(pause_s, GREETED_S)
+            pause_s = min(pause_s, AFTER_HEARTBEAT_S)
         await asyncio.sleep(pause_s)
 
     def _deliver(self, process_queue: ProcessQueue, records: PulledRecords) -> None:
@@ -345,10 +345,10 @@ class GroupMember(PullConsumer):
         """Consume one message that an administrator chose; returns None, or the error's text."""
         raise NotImplementedError
 
-    def _taken_up(self, process_queue: ProcessQueue) -> None:
+    def _acquired(self, process_queue: ProcessQueue) -> None:
         """Hook for subclasses: this member now reads the queue."""
 
-    def _given_up(self, process_queue: ProcessQueue) -> None:
+    def _released(self, process_queue: ProcessQueue) -> None:
         """Hook for subclasses: this member no longer reads the queue."""
 
     # --- offsets

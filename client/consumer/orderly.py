@@ -48,7 +48,7 @@ class OrderlyConsumption:
         self._stopping = False
 
     def start(self) -> None:
-        """Nothing to do: tasks start when queues are acquired."""
+        """Do nothing: tasks start when queues are acquired."""
 
     async def stop(self) -> None:
         """Deliver no more messages and wait up to `stop_wait_s` for running listeners."""
@@ -59,20 +59,20 @@ class OrderlyConsumption:
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=self._settings.stop_wait_s)
             if late:
-                log.warning("listeners are still at work after the wait", count=len(late))
+                log.warning("listeners are still running after the wait", count=len(late))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._listening.close()
 
-    def take_up(self, process_queue: ProcessQueue) -> None:
+    def acquire(self, process_queue: ProcessQueue) -> None:
         """Start the task of a queue."""
         self._inboxes[process_queue] = asyncio.Queue()
         task = asyncio.create_task(self._work(process_queue, self._inboxes[process_queue]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def give_up(self, process_queue: ProcessQueue) -> None:
+    def release(self, process_queue: ProcessQueue) -> None:
         """End the task of a queue."""
         inbox = self._inboxes.pop(process_queue, None)
         if inbox is not None:
@@ -85,7 +85,7 @@ class OrderlyConsumption:
             inbox.put_nowait(records.messages(process_queue.queue))
 
     async def send_back_expired(self) -> None:
-        """Nothing to do: an orderly queue waits for its listener without limit."""
+        """Do nothing: an orderly queue waits for its listener without limit."""
 
     async def _work(self, process_queue: ProcessQueue, inbox: _Inbox) -> None:
         while (messages := await inbox.get()) is not None:
@@ -130,8 +130,8 @@ class OrderlyConsumption:
     async def _after_failure(
         self, process_queue: ProcessQueue, messages: list[ReceivedMessage], attempts: int
     ) -> list[ReceivedMessage]:
-        """Return the messages left to do after a pause; drops a message that has used up its
-        attempts."""
+        """Pause, and return the messages that are still to be consumed; without the first one if
+        it has used up its attempts."""
         if self._locks is not None and attempts > self._attempts:
             try:
                 await self._send_back.send_copy(messages[0])

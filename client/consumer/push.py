@@ -30,7 +30,7 @@ BATCH_ROWS = 32_768
 
 
 class _Delivery:
-    """The messages of a pull, and how far an iteration has come in them."""
+    """The messages of a pull, and those of them that an iteration has not reached."""
 
     __slots__ = ("messages", "process_queue", "records")
 
@@ -69,10 +69,10 @@ class PushConsumer(GroupMember):
 
     All members must have the same `topics`. A listener may be ``async def`` or ``def``, which runs
     in threads. When it raises or returns ConsumeResult.LATER, its message is retried later. With
-    `orderly` the messages of each queue are consumed one after the other, and a failing message
-    holds back the rest. `batch_listener` gets lists of up to settings.consume_batch messages.
+    `orderly` the messages of each queue are consumed one at a time, and a failing message holds
+    back the rest. `batch_listener` gets lists of up to settings.consume_batch messages.
 
-    In an iteration a message counts as consumed when the program asks for the next one or calls
+    In an iteration a message counts as consumed when the program requests the next one or calls
     done(). When its task is cancelled or leaves the loop, the message is delivered again, to this
     member or another. Several tasks may iterate. `hooks` are called around each listener call.
     Other arguments are those of GroupMember.
@@ -152,18 +152,18 @@ class PushConsumer(GroupMember):
             if message is None:
                 self._backlog.popleft()
                 continue
-            asked_for_next = False
+            next_requested = False
             try:
                 yield message
-                asked_for_next = True
+                next_requested = True
             finally:
-                if not asked_for_next:
+                if not next_requested:
                     self._give_back(delivery, message)
             delivery.process_queue.done(message)
 
     def _give_back(self, delivery: _Delivery, message: ReceivedMessage) -> None:
-        """The task of this delivery was cancelled or left the loop: the next iteration starts
-        with its message unless that is consumed."""
+        """Let the next iteration start with this message unless it is consumed: its task was
+        cancelled or left the loop."""
         if not self._ended and not delivery.records.is_done(message):
             again = _Delivery(delivery.process_queue, delivery.records, iter([message]))
             self._backlog.appendleft(again)
@@ -176,7 +176,7 @@ class PushConsumer(GroupMember):
 
         `columns` are names of records.arrow.TYPES, all of them by default. A batch holds
         buffered messages of one topic and broker, at least one row and about `max_rows` at most. It
-        counts as consumed when the program asks for the next one. Needs the extra `arrow`.
+        counts as consumed when the program requests the next one. This needs the extra `arrow`.
 
         Raises RecordError when a column is unknown.
         """
@@ -192,7 +192,7 @@ class PushConsumer(GroupMember):
                     self.stats.consumed(process_queue.queue.topic, len(records), 0, 0.0)
 
     def _unread_pulls(self) -> Iterator[tuple[ProcessQueue, PulledRecords]]:
-        """Yield pulls in order; a pull counts as taken when the next one is asked for."""
+        """Yield pulls in order; a pull counts as taken when the caller requests the next one."""
         while self._backlog:
             delivery = self._backlog[0]
             if not delivery.process_queue.dropped:
@@ -213,10 +213,10 @@ class PushConsumer(GroupMember):
             message.source.owner.done(message)
 
     async def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
-        """Have the broker deliver a message to the group again later, and mark it as consumed here.
+        """Let the broker deliver a message to the group again later; here it counts as consumed.
 
         Level 0 increases the delay with each attempt; after 16 attempts the message goes to the
-        dead letter queue, with level -1 at once. Raises CongreveError when no broker takes it.
+        dead letter queue, with level -1 at once. Raises CongreveError when no broker accepts it.
         """
         await self._sending_back.send(message, delay_level)
         self.done(message)
@@ -237,13 +237,13 @@ class PushConsumer(GroupMember):
             self._backlog.append(_Delivery(process_queue, records))
             self._arrived.set()
 
-    def _taken_up(self, process_queue: ProcessQueue) -> None:
+    def _acquired(self, process_queue: ProcessQueue) -> None:
         if self._consumption is not None:
-            self._consumption.take_up(process_queue)
+            self._consumption.acquire(process_queue)
 
-    def _given_up(self, process_queue: ProcessQueue) -> None:
+    def _released(self, process_queue: ProcessQueue) -> None:
         if self._consumption is not None:
-            self._consumption.give_up(process_queue)
+            self._consumption.release(process_queue)
 
     async def _leave(self) -> None:
         try:

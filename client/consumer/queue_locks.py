@@ -1,4 +1,4 @@
-"""Broker locks that keep other members of a group off a queue (RocketMQ: RebalanceImpl.lock,
+"""Broker locks that let only one member of a group read a queue (RocketMQ: RebalanceImpl.lock,
 lockAll)."""
 
 import time

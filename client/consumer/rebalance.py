@@ -43,7 +43,7 @@ def averagely(
 def by_circle(
     client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """Queues are assigned to clients in rotation (AVG_BY_CIRCLE)."""
+    """Every n-th queue, where n is the number of clients (AVG_BY_CIRCLE)."""
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 

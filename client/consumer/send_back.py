@@ -41,10 +41,10 @@ class SendBack:
         self._attempts = attempts
 
     async def send(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Have a message delivered again. Level 0 increases the delay with each attempt, -1 means
-        the dead letter queue.
+        """Let the broker deliver a message again. Level 0 increases the delay with each attempt,
+        -1 means the dead letter queue.
 
-        Raises CongreveError when neither way succeeds.
+        Raises CongreveError when the copy fails too.
         """
         try:
             await self._ask_broker(message, delay_level)

@@ -41,7 +41,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
-    """Make a subscription from ``*``, tags separated by ``||``, or Sql.
+    """A subscription from ``*``, tags separated by ``||``, or Sql.
 
     Raises InvalidNameError when the topic's name is invalid, InvalidSubscriptionError when the
     filter is.
@@ -65,5 +65,5 @@ def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
 
 
 def wanted_tags(expression: str) -> list[str]:
-    """The tags of each topic, None when all messages are wanted."""
+    """The tags of an expression ``A || B``."""
     return [tag.strip() for tag in expression.split("||") if tag.strip()]

@@ -58,7 +58,7 @@ class SendHook:
         """Called before each attempt."""
 
     def after_send(self, context: SendContext) -> None:
-        """Called after each attempt, also a cancelled one."""
+        """Called after each attempt, including a cancelled one."""
 
     def after_end(self, context: EndContext) -> None:
         """Called after the outcome of a transaction was reported to a broker, except in answers

@@ -22,7 +22,7 @@ class Log:
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Log a fault that the client has dealt with."""
+        """Log a fault that the client handles."""
         self._write(logging.WARNING, event, fields)
 
     def exception(self, event: str, **fields: object) -> None:

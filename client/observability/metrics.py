@@ -55,7 +55,7 @@ class PrometheusHook(SendHook):
 
 
 class PrometheusConsumerMetrics:
-    """Metrics of all consumers that have this object as their `metrics`, by topic.
+    """Metrics by topic of all consumers whose `metrics` is this object.
 
     ``congreve_client_pulled_messages_total``, ``congreve_client_consumed_messages_total`` by
     outcome (``ok``, ``failed``), ``congreve_client_pull_seconds`` and

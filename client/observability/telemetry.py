@@ -1,4 +1,4 @@
-"""Passes OpenTelemetry's context on in message properties; needs the extra
+"""Sends OpenTelemetry's context in message properties; needs the extra
 ``congreve[opentelemetry]``."""
 
 import msgspec
@@ -33,8 +33,8 @@ class OpenTelemetryConsumeHook(ConsumeHook):
     """Makes the sender's context current while a listener works on its message, so that the
     listener's spans are children of the sender's.
 
-    A batch has many senders, so nothing is attached for it; link to message_context() of each
-    message.
+    A batch has many senders, so no context becomes current for it: a span should link to the
+    message_context() of each message.
     """
 
     def before_consume(self, context: ConsumeContext) -> None:

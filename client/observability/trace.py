@@ -1,4 +1,4 @@
-"""Message trace: records about messages, sent as messages themselves (RocketMQ:
+"""Message trace: records about messages, which are sent as messages too (RocketMQ:
 AsyncTraceDispatcher, TraceDataEncoder, SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl)."""
 
 import asyncio
@@ -48,7 +48,7 @@ class TraceMessageType(IntEnum):
 
 
 def trace_record(*fields: object) -> str:
-    """Encode one record; None is written in the form of the reference."""
+    """Encode one record; None becomes "null", as in the reference."""
     return _FIELD.join(_text(field) for field in fields) + _RECORD
 
 
@@ -82,7 +82,7 @@ class TraceDispatcher:
         )
 
     def add(self, record: str, keys: Iterable[str]) -> None:
-        """Queue a record to be found by these keys; it is dropped when too many are queued."""
+        """Queue a record with the keys to find it by; it is dropped when too many are queued."""
         if len(self._waiting) >= QUEUE_MAX:
             self.dropped += 1
             return

@@ -15,8 +15,8 @@ COMPRESSOR_MASK = 0x7 << COMPRESSOR_SHIFT
 """The bits of a sysFlag that name the compressor; zero means zlib."""
 LEVEL = 5
 _SLICE = 256
-"""Number of bytes of zstd input decompressed at once: they expand to at most 64 blocks of 128
-KiB."""
+"""Number of bytes of zstd input that are decompressed at once: they expand to at most 64 blocks of
+128 KiB."""
 _WINDOW_MAX = 8 * 1024 * 1024
 """The largest zstd window in bytes; the standard asks every reader to support it."""
 _STEP = 1024 * 1024

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 LEASE_S = 300.0
-"""Lifetime in seconds of a claim that is neither confirmed nor released; after that its worker
-counts as dead."""
+"""Lifetime in seconds of a claim that is neither confirmed nor released; after that another worker
+may claim the key."""
 
 
 class ClaimStore(Protocol):
@@ -112,7 +112,7 @@ class SqliteClaims:
 
 class RedisClaims:
     """A ClaimStore in Redis. `redis` is a client of the package of that name; keys that are done
-    are forgotten after `keep_s` seconds."""
+    expire after `keep_s` seconds."""
 
     def __init__(
         self,

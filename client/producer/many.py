@@ -1,4 +1,4 @@
-"""Sends very many bodies: compiled code encodes them in batches, and several batches are in
+"""Sends large numbers of bodies: compiled code encodes them in batches, and several batches are in
 flight."""
 
 import asyncio

@@ -30,7 +30,7 @@ REPLY = "reply"
 
 
 class PendingRequest:
-    """A request without a reply so far; `properties` make the message a request (RocketMQ:
+    """A request that waits for its reply; `properties` make the message a request (RocketMQ:
     RequestResponseFuture)."""
 
     def __init__(self, properties: dict[str, str]) -> None:
@@ -60,8 +60,8 @@ class Requests:
         self._topics: set[str] = set()
 
     def is_first(self, topic: str) -> bool:
-        """Whether this is the first request to the topic: its brokers may not know this client
-        yet."""
+        """Whether this is the first request to the topic: its brokers may not have a heartbeat of
+        this client yet."""
         first = topic not in self._topics
         self._topics.add(topic)
         return first

@@ -1,4 +1,4 @@
-"""Sends a prepared message: choice of a queue, attempts, deadline (RocketMQ:
+"""Sends a prepared message: chooses a queue, retries, keeps a deadline (RocketMQ:
 DefaultMQProducerImpl.sendDefaultImpl and sendKernelImpl, TopicPublishInfo)."""
 
 import asyncio
@@ -96,8 +96,8 @@ class Sender:
     ) -> SendResult:
         """Return the result of the successful attempt; `timeout_s` limits all attempts together.
 
-        With a queue or a selector there is one attempt. Raises SendTimeoutError when the time is
-        over, another ClientError or a RemotingError when all attempts fail.
+        With a queue or a selector there is one attempt. Raises SendTimeoutError after `timeout_s`
+        seconds, another ClientError or a RemotingError when all attempts fail.
         """
         deadline = time.monotonic() + timeout_s
         route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
@@ -269,7 +269,7 @@ _DEFAULT_TOPIC_QUEUES = str(DEFAULT_TOPIC_QUEUES)
 def _late(outgoing: Outgoing) -> SendTimeoutError:
     return SendTimeoutError(
         f"message {outgoing.message_id[:32]} to {outgoing.topic} was not confirmed in time; it may "
-        "be stored all the same"
+        "be stored nevertheless"
     )
 
 

@@ -39,8 +39,8 @@ class SyncProducer(SyncClient[Producer]):
     ) -> SendResult:
         """See Producer.send().
 
-        Once the route of the topic is cached, the calling thread itself sends the request, unless
-        the producer has hooks: these run in the event loop.
+        Once the route of the topic is cached, the calling thread sends the request itself, unless
+        the producer has hooks, which run in the event loop.
         """
         producer = self._thread.client
         if self._sends_itself(message):
@@ -99,7 +99,7 @@ class SyncProducer(SyncClient[Producer]):
 class SyncTransactionProducer(SyncProducer):
     """A TransactionProducer for programs without an event loop.
 
-    `check` and the local work run in threads, `check` for one question at a time.
+    `check` and the local work run in threads, `check` for one transaction at a time.
     (RocketMQ: TransactionMQProducer.)
     """
 

@@ -63,20 +63,20 @@ class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
 Execute = Callable[[Message, SendResult], TransactionState | Awaitable[TransactionState]]
 """Does the local work; when it raises, the message is rolled back."""
 Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
-"""Reports the outcome of a transaction to a broker that does not know it."""
+"""Returns the outcome of a transaction for a broker that did not receive it."""
 
 
 class TransactionProducer(Producer):
     """Sends a half message, does the local work, then commits or rolls back.
 
     ``async with TransactionProducer(namesrv, group="g", check=check) as producer``. A broker that
-    did not receive the outcome asks any producer of the group; `check` answers, one question at a
-    time (RocketMQ: TransactionMQProducer, TransactionListener).
+    did not receive the outcome asks any producer of the group, which calls `check` for one
+    transaction at a time (RocketMQ: TransactionMQProducer, TransactionListener).
     """
 
     def __init__(self, namesrv: str, *, group: str, check: Check, **settings: Any) -> None:
         self._check = check
-        self._questions: asyncio.Queue[tuple[RemotingCommand, Connection]] = asyncio.Queue(
+        self._checks: asyncio.Queue[tuple[RemotingCommand, Connection]] = asyncio.Queue(
             CHECKS_WAITING
         )
         super().__init__(namesrv, group=group, **settings)
@@ -84,7 +84,7 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """Start the producer. Raises ClientStateError when it was started before."""
         await super().start()
-        self._tasks.append(asyncio.create_task(self._answer_questions()))
+        self._tasks.append(asyncio.create_task(self._run_checks()))
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float | None = None
@@ -143,17 +143,17 @@ class TransactionProducer(Producer):
             )
 
     def _handlers(self) -> Mapping[int, Handler]:
-        return {**super()._handlers(), RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        return {**super()._handlers(), RequestCode.CHECK_TRANSACTION_STATE: self._queue_check}
 
-    def _asked(self, request: RemotingCommand, connection: Connection) -> None:
-        if self._questions.full():
+    def _queue_check(self, request: RemotingCommand, connection: Connection) -> None:
+        if self._checks.full():
             log.warning("too many queued checks, dropping one", waiting=CHECKS_WAITING)
         else:
-            self._questions.put_nowait((request, connection))
+            self._checks.put_nowait((request, connection))
 
-    async def _answer_questions(self) -> None:
+    async def _run_checks(self) -> None:
         while True:
-            request, connection = await self._questions.get()
+            request, connection = await self._checks.get()
             try:
                 await self._answer(request, connection)
             except CongreveError as error:

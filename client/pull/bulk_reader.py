@@ -1,8 +1,8 @@
 """Reads ranges of a queue as bodies of pulls, ahead of the caller and over a connection of its own.
 
-For callers that convert whole bodies into columns (records.columns) and wait in a thread: no event
-loop, no object per message. A range is read in slices, several at a time, because the next offset
-of a pull is known only from its answer; bodies are returned in the queue's order.
+It is for callers that convert whole bodies into columns (records.columns) and wait in a thread: it
+has no event loop and creates no object per message. It reads a range in slices, several at a time,
+because only the answer to a pull has the next offset; bodies are returned in the queue's order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PULL_SUBSCRIPTION = 4
 RECEIVE_BYTES = 1 << 16
 """Answers up to this size may be copied twice; longer ones are received in place."""
 BUFFERED_MAX = 64 << 20
-"""Bytes that may be buffered behind the first slice; beyond that only the first slice is read."""
+"""Bytes that may be buffered after the first slice; beyond that only the first slice is read."""
 RETRY_PAUSE_S = 0.2
 STATUSES = frozenset(PullStatus)
 
@@ -64,9 +64,9 @@ class _Slice:
 class BulkReader:
     """Reads one range of one queue from the broker at `address` (host:port), in one thread.
 
-    `expression` is ``*``, tags separated by ``||``, or SQL92 when `expression_type` says so; the
-    broker compares hashes of tags only, so that the caller has to compare the tags. A lost
-    connection is reopened for up to `retry_s` seconds.
+    `expression` is ``*``, tags separated by ``||``, or with `expression_type` SQL92 a filter; the
+    broker compares only hashes of tags, so the caller must compare the tags. A lost connection is
+    reopened for up to `retry_s` seconds.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class BulkReader:
         if self._socket is None or self._stream is None:
             self._socket, self._stream = self._connect()
             self._idle = [(part.start, part) for part in self._slices if part.offset < part.stop]
-        # Not after each answer: requests sent together cost less.
+        # Requests that are sent together cost less than one after each answer.
         if len(self._waiting) <= self._in_flight // 2:
             self._socket.sendall(b"".join(self._requests()))
         answer = RemotingCommand.read(self._stream)
@@ -184,8 +184,8 @@ class BulkReader:
             raise BrokerError(answer.code, answer.remark, self._address)
         header = PullMessageResponseHeader.read(answer)
         # A gap in the queue is also answered with "no new message", and with the offset after it.
-        goes_on = header.min_offset <= part.offset < header.next_begin_offset <= header.max_offset
-        if answer.code in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MSG) and not goes_on:
+        continues = header.min_offset <= part.offset < header.next_begin_offset <= header.max_offset
+        if answer.code in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MSG) and not continues:
             raise OffsetMovedError(self._queue, part.offset, header.min_offset, header.max_offset)
         if answer.code == PullStatus.FOUND:
             part.bodies.append(answer.body)

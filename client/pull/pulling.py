@@ -21,15 +21,13 @@ HEARTBEAT_MISSED = frozenset(
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     }
 )
-"""Error codes of a broker that does not know this client, or has not received its heartbeat
-lately."""
+"""Error codes of a broker that has no heartbeat, or only an old one, of this client."""
 
 
 class PullRequest(msgspec.Struct, kw_only=True):
     """A pull of one queue (RocketMQ: PullMessageRequestHeader). Times are in seconds.
 
-    The broker knows a member's subscription from its heartbeat; with `carries_subscription` the
-    request holds it too.
+    A member's heartbeat has its subscription; with `carries_subscription` the request has it too.
     """
 
     group: str

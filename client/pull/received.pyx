@@ -53,8 +53,8 @@ cdef inline int look_at(const uint8_t *data, int64_t length, int32_t position,
 cdef class PulledRecords:
     """The records of a pull's body, with checked CRCs, and which of them are consumed.
 
-    With `tags`, messages with other tags are left out: brokers compare hashes only. Messages show
-    topics without the `namespace`. Raises RecordError when a record is damaged.
+    With `tags`, messages with other tags are left out, because brokers compare only hashes. Topics
+    are shown without the `namespace`. Raises RecordError when a record is damaged.
     (RocketMQ: MessageDecoder.decodes.)
     """
 
@@ -137,7 +137,7 @@ cdef class PulledRecords:
         return messages
 
     def done(self, ReceivedMessage message):
-        """Mark a message of this pull as consumed; returns False when it was before."""
+        """Mark a message of this pull as consumed; returns False if it already was."""
         return message.source is self and self.set_done(message.index)
 
     def is_done(self, ReceivedMessage message):
@@ -154,7 +154,7 @@ cdef class PulledRecords:
         return True
 
     def done_all(self, list messages):
-        """Mark messages as consumed; returns how many of them were not before."""
+        """Mark messages as consumed; returns how many of them were not consumed before."""
         cdef int64_t count = 0
         cdef ReceivedMessage message
         for message in messages:
@@ -163,7 +163,7 @@ cdef class PulledRecords:
         return count
 
     def done_rest(self):
-        """Mark all messages as consumed; returns how many were not before."""
+        """Mark all messages as consumed; returns how many were not consumed before."""
         cdef int64_t index
         cdef int64_t count = self.undone
         for index in range(self.head, self.count):

@@ -35,7 +35,7 @@ class ClientInstance:
 
     `namesrv` is ``host:port;host:port``. All coroutines belong to the event loop that started the
     client. With `credentials` every request is signed, with `ssl` every connection is encrypted;
-    `namespace` is put in front of the names of topics and groups.
+    `namespace` becomes a prefix of the names of topics and groups.
 
     Raises NoNameServerError when `namesrv` is empty, InvalidNameError when the namespace is
     invalid, InvalidSettingError when another setting is.
@@ -134,8 +134,8 @@ class ClientInstance:
     async def demand(
         self, address: str, code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Return a broker's answer of success. Raises BrokerError when the code is another,
-        RemotingError when there is no answer."""
+        """Return a broker's answer. Raises BrokerError when its code is not SUCCESS, RemotingError
+        when there is no answer."""
         answer = await self.ask(address, code, fields, body)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)

@@ -64,8 +64,8 @@ class NameServers:
         raise NoNameServerError(f"no name server answered: {'; '.join(failures)}")
 
     async def demand(self, command: RemotingCommand) -> RemotingCommand:
-        """Return an answer of success. Raises NoNameServerError when no name server answers,
-        BrokerError when the code is another."""
+        """Return an answer. Raises NoNameServerError when no name server answers, BrokerError when
+        the code is not SUCCESS."""
         answer, address = await self.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)
@@ -214,7 +214,7 @@ class RouteCache:
 
 
 def _not_found(topic: str) -> RouteNotFoundError:
-    return RouteNotFoundError(f"topic {topic} is on no broker that the name servers know")
+    return RouteNotFoundError(f"topic {topic} is on no registered broker")
 
 
 def _read(topic: str, data: TopicRouteData) -> TopicRoute:
