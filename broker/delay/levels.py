@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 LEVEL_CHUNK = 4_000  # messages of one level, before those of the next level
 CLOCK_STEP_S = 1.0  # the longest time between two reads of the wall clock, which may be set
-READ_MAX = 256 << 20  # log bytes behind delayOffset.json, after which it is written again
+READ_MAX = 256 << 20  # log bytes since delayOffset.json, after which it is written again
 STORE_REFUSES_S = 0.1
 REPAIR_STEP_S = 0.01  # between two checks of a level whose queue is being repaired
 DISK_FAILED_S = 10.0
@@ -68,60 +68,60 @@ class ScheduleMessageService:
         self._redelivery = Redelivery(store.log, store.queues)
         self._timer = WakeUpTimer(self._round)
         self._running = False
-        self._said_at: int | None = None  # where the log ended; None: nothing was ever said
+        self._saved_end: int | None = None  # the log's end in the file; None without a file
         self._changed = False
         self._repairs: dict[int, tuple[int, Future[int]]] = {}  # level -> offset, its repair
         self.offset_table: dict[int, int] = {}  # level -> next offset in its queue
 
-    # --- life
+    # --- start and stop
 
     def load(self, text: str) -> None:
-        """Take the content of delayOffset.json. Raises ValueError for another checksum."""
-        said = DelayOffsets.from_tree(fastjson.loads(text))
-        said.check()
-        self.offset_table, self._said_at = said.offset_table, said.log_end
+        """Load the content of delayOffset.json. Raises ValueError for a wrong checksum."""
+        stored = DelayOffsets.from_tree(fastjson.loads(text))
+        stored.check()
+        self.offset_table, self._saved_end = stored.offset_table, stored.log_end
 
     def wrapper(self) -> DelayOffsetSerializeWrapper:
         """Body of code 45."""
         return DelayOffsetSerializeWrapper(offset_table=dict(self.offset_table))
 
-    def said(self) -> DelayOffsets:
-        """The present content of delayOffset.json, to write once the log is durable up to here."""
-        self._changed, self._said_at = False, self._store.log.max_offset
+    def snapshot(self) -> DelayOffsets:
+        """The current content of delayOffset.json, to write once the log is durable up to here."""
+        self._changed, self._saved_end = False, self._store.log.max_offset
         table = {level: 0 for level, _ in self._levels()} | self.offset_table
-        return DelayOffsets(offset_table=table, log_end=self._said_at).sealed()
+        return DelayOffsets(offset_table=table, log_end=self._saved_end).sealed()
 
     @property
     def dirty(self) -> bool:
         """Whether to write the file: it is outdated, or recovery would have much to read."""
-        said_at = self._said_at
-        return self._changed or said_at is None or self._store.log.max_offset - said_at > READ_MAX
+        end = self._saved_end
+        return self._changed or end is None or self._store.log.max_offset - end > READ_MAX
 
     def recover(self) -> None:
         """Find each level's next offset; call it after the store is open, before any append."""
-        log, said_at, told = self._store.log, self._said_at, {}
-        if said_at is None or said_at > log.max_offset:
+        log, start, saved = self._store.log, self._saved_end, {}
+        if start is None or start > log.max_offset:
             # Without a file for this log, recovery reads the whole log.
-            said_at, self.offset_table = log.min_offset, {}
-        elif said_at < 0:
-            said_at, told = self._first_untold(), self.offset_table
-        elif (untold := self._first_untold()) >= 0:
-            said_at = min(said_at, untold)
-        if said_at >= 0 and any(queue.max for _, queue in self._levels()):
+            start, self.offset_table = log.min_offset, {}
+        elif start < 0:
+            start, saved = self._first_unsaved(), self.offset_table
+        elif (unsaved := self._first_unsaved()) >= 0:
+            start = min(start, unsaved)
+        if start >= 0 and any(queue.max for _, queue in self._levels()):
             scan = DeliveryScan(log, self._store.queues)
-            self.offset_table = {**scan.levels(said_at, self.offset_table), **told}
+            self.offset_table = {**scan.levels(start, self.offset_table), **saved}
 
-    def _first_untold(self) -> int:
-        """Physical offset of the first message of a level that is not in the file.
+    def _first_unsaved(self) -> int:
+        """Physical offset of the first message of the levels that the file does not have.
 
-        The level may be new, or the file damaged. -1 if the file has all levels.
+        Such a level is new, or the file is damaged. -1 if the file has all levels.
         """
-        untold = (queue for level, queue in self._levels() if level not in self.offset_table)
+        queues = (queue for level, queue in self._levels() if level not in self.offset_table)
         # The log may have let all messages of a queue expire.
-        return min((queue[queue.min][0] for queue in untold if queue.min < queue.max), default=-1)
+        return min((queue[queue.min][0] for queue in queues if queue.min < queue.max), default=-1)
 
     def start(self) -> None:
-        """Start delivery. A slave does not call this."""
+        """Start delivery; a slave must not call this."""
         self._running = True
         for level, queue in self._levels():
             known = self.offset_table.get(level, 0)
@@ -136,7 +136,7 @@ class ScheduleMessageService:
                     corrected,
                 )
             self._set(level, corrected)
-        self._look_in(0.0)
+        self._wake_in(0.0)
 
     def stop(self) -> None:
         """Stop delivery. Idempotent; the caller saves the offsets."""
@@ -150,7 +150,7 @@ class ScheduleMessageService:
         level = queue.queue_id + 1
         delays = self._store.config.delay_levels_ms
         if level <= len(delays):
-            self._look_in(delays[level - 1] / 1000)
+            self._wake_in(delays[level - 1] / 1000)
 
     def deliver_due(self) -> float | None:
         """Deliver one round of all levels.
@@ -228,11 +228,11 @@ class ScheduleMessageService:
             self.offset_table[level] = offset
             self._changed = True
 
-    def _look_in(self, seconds: float) -> None:
+    def _wake_in(self, seconds: float) -> None:
         if self._running:
             self._timer.set(min(seconds, CLOCK_STEP_S))
 
     def _round(self) -> None:
         seconds = self.deliver_due()
         if seconds is not None:
-            self._look_in(seconds)
+            self._wake_in(seconds)

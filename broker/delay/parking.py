@@ -12,7 +12,7 @@ from congreve.records.message.parked import parked
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.remoting.messages.codes import ResponseCode
 
-# The first of these in a message counts: its unit in ms, and whether it is relative to now.
+# The first of these in a message is used: its unit in ms, and whether it is relative to now.
 _TIMES = (
     (properties.TIMER_DELAY_SEC, 1_000, True),
     (properties.TIMER_DELAY_MS, 1, True),
@@ -32,8 +32,8 @@ def delay_level(record: Record) -> int:
 def park(record: Record, config: StoreConfig, now_ms: int) -> Record:
     """The parked form of `record`, or the record itself when it is due now.
 
-    A delay level counts before a delivery time. Raises RefusedError for a time that is malformed,
-    too far or switched off.
+    A delay level takes precedence over a delivery time. Raises RefusedError for a time that is
+    malformed or too far ahead, and for any time if timerWheelEnable is false.
     """
     if delay_level(record) > 0 or _TIMER_NAMES.isdisjoint(record.properties):
         return park_for_level(_without_times(record), config)

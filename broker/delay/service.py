@@ -17,7 +17,7 @@ DURABLE_LIMIT_S = 30.0
 
 
 class DelayedMessages:
-    """Starts and stops both services; a slave reads their files but delivers no message."""
+    """Starts and stops both services; a slave reads their files but delivers no messages."""
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
@@ -26,8 +26,8 @@ class DelayedMessages:
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )
-        # The file names a message as delivered only when its copy is durable.
-        self._writer = StateWriter(self._file, self.levels.said, self._durable)
+        # The file may count a message as delivered only after its copy is durable.
+        self._writer = StateWriter(self._file, self.levels.snapshot, self._durable)
         self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)
         self._paths: list[DelayPath] = []
 
@@ -37,13 +37,13 @@ class DelayedMessages:
         return (self._writer,)
 
     def fast_path(self, cluster: str) -> DelayPath:
-        """Build the compiled part of parking; the store is open."""
+        """Build the compiled part of parking; the store must be open."""
         path = DelayPath(self._store, cluster)
         self._paths.append(path)
         return path
 
     def config_changed(self) -> None:
-        """Follow changed limits of delivery times; the delay levels are fixed at the start."""
+        """Apply changed limits of delivery times; the delay levels are fixed at the start."""
         for path in self._paths:
             path.config_changed()
 
@@ -56,14 +56,14 @@ class DelayedMessages:
         self.levels.recover()
 
     async def start(self) -> None:
-        """Start delivery; the store is open. Raises StoreError for an unreadable timer index."""
+        """Start delivery; the store must be open. Raises StoreError for an unreadable index."""
         self.levels.start()
         await self.timers.start()
         self.save()
         self._periodic.start()
 
     async def stop(self) -> None:
-        """Stop delivery and save the offsets. Idempotent; the store is still open."""
+        """Stop delivery and save the offsets; the store must still be open. Idempotent."""
         self._periodic.stop()
         self.levels.stop()
         await self.timers.stop()
@@ -77,7 +77,7 @@ class DelayedMessages:
             self._writer.changed()
 
     def arrived(self, queue: ConsumeQueue) -> None:
-        """A queue got an entry; only those of the schedule and timer topics count."""
+        """Report a new entry of a queue; queues of other topics are ignored."""
         if queue.topic == SCHEDULE_TOPIC:
             self.levels.arrived(queue)
         elif queue.topic == TIMER_TOPIC:

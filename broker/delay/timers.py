@@ -44,7 +44,7 @@ class TimerMessageService:
         self._repair: Future[int] | None = None
 
     async def start(self) -> None:
-        """Start delivery; the store is open. A slave does not call this.
+        """Start delivery; the store must be open. A slave must not call this.
 
         Raises StoreError when the timer index cannot be read.
         """
@@ -73,7 +73,7 @@ class TimerMessageService:
                 logger.error("the timer index was not saved: %s", error)
 
     def arrived(self, queue: ConsumeQueue) -> None:
-        """A message was parked."""
+        """Report that a message was parked."""
         if self._index is not None:
             self._timer.set(GATHER_S)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class WakeUpTimer:
-    """Calls `work` at the earliest time that set() got since the last call."""
+    """Calls `work` at the earliest time that set() received since the last call."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -25,9 +25,9 @@ class WakeUpTimer:
             if self._when <= when:
                 return
             self._timer.cancel()
-        # uvloop's handle does not know its time when that is now.
+        # uvloop's handle has no time when it is due at once.
         self._when = when
-        self._timer = loop.call_at(when, self._ring)
+        self._timer = loop.call_at(when, self._fire)
 
     def stop(self) -> None:
         """Cancel the timer."""
@@ -35,6 +35,6 @@ class WakeUpTimer:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         self._work()

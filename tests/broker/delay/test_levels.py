@@ -51,7 +51,7 @@ class Bench:
             self.service.arrived(queue)
 
     def save(self) -> None:
-        self.saved = fastjson.dumps_pretty(self.service.said())
+        self.saved = fastjson.dumps_pretty(self.service.snapshot())
 
     def close(self) -> None:
         self.service.stop()
