@@ -289,7 +289,7 @@ class Broker(Lifecycle):
         if self._paths is not None:
             self._paths.pulls.validated_pulls.note_change()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
-            await self.managers.pieces.run(self.managers.metadata.topics.telling_steps())
+            await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
         if "logLevels" in keys:
             self._log_levels.apply(self.config.log_levels)
         if "defaultTopicQueueNums" in keys:

@@ -30,19 +30,19 @@ class ConfigTable(Protocol[C]):
     data_version: DataVersion
 
     def take_changed(self) -> Entry[C] | None:
-        """What changed since the last call, None after a removal."""
+        """The changes since the last call, None after a removal."""
 
     def file_text(self, version: DataVersion) -> str:
         """The file's content with this data version; one thread at a time may call it."""
 
     def load(self, text: str) -> bool:
-        """Take the file's content."""
+        """Load the file's content."""
 
     def replay(self, entry: Entry[C]) -> None:
-        """Take an entry of the journal, after load()."""
+        """Apply an entry of the journal, after load()."""
 
     def note_saved(self, number: int) -> None:
-        """Changes up to this number are on disk."""
+        """Record that changes up to this number are on disk."""
 
 
 class ConfigFile(Generic[C]):
@@ -99,6 +99,6 @@ class ConfigFile(Generic[C]):
         if entry is not None and not self._file.wants_replace:
             self._file.append(entry)
             return
-        # After a failure the changes are in no journal: the next write is of the file, too.
+        # After a failure the changes are in no journal, so the next write is of the file, too.
         self._file.distrust_journal()
         self._file.replace(self._table.file_text(version))

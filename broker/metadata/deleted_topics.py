@@ -1,7 +1,7 @@
 """Topics that an administrator deleted while their messages are still in the log.
 
-Recovery creates a topic again when it finds messages of it, but none of these; and a topic that was
-created again after its deletion has no messages of the earlier one.
+Recovery recreates a topic when it finds messages of it, but not a deleted topic. A topic that was
+created again after its deletion does not have the messages of the earlier topic.
 """
 
 import os

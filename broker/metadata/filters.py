@@ -177,7 +177,7 @@ class ConsumerFilterManager:
         return self.table.get(topic, {}).get(group)
 
     async def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take a group's filters from a heartbeat; its filters of other topics are dead then.
+        """Register a group's filters from a heartbeat; its filters of other topics become dead.
 
         Raises TableFullError if one does not fit, after taking the others.
         """
@@ -245,7 +245,7 @@ class ConsumerFilterManager:
                 self._changed(data)
 
     async def _register_one(self, group: str, wanted: SubscriptionData) -> None:
-        if self._goes_on(group, wanted):
+        if self._revive_known(group, wanted):
             return
         data = ConsumerFilterData(
             bloom_filter_data=BloomFilterData.of(group, wanted.topic),
@@ -265,7 +265,7 @@ class ConsumerFilterManager:
                 self._drop(wanted.topic, group)
                 self.file.changed()
             return
-        if self._goes_on(group, wanted):  # another heartbeat registered it meanwhile
+        if self._revive_known(group, wanted):  # another heartbeat registered it meanwhile
             return
         self._make_room(data)
         self._put(data)
@@ -276,8 +276,11 @@ class ConsumerFilterManager:
         self._texts.changed((data.topic, data.consumer_group))
         self.file.changed()
 
-    def _goes_on(self, group: str, wanted: SubscriptionData) -> bool:
-        """Whether the known filter is as new as the wanted one, or the same; then it is revived."""
+    def _revive_known(self, group: str, wanted: SubscriptionData) -> bool:
+        """Revive the known filter if it is as new as the wanted one, or the same.
+
+        Returns whether the known filter is kept.
+        """
         known = self.find(wanted.topic, group)
         if known is None:
             return False
@@ -314,8 +317,8 @@ class ConsumerFilterManager:
         entries = []
         for topic, texts in by_topic.items():
             empty = entry_text(topic, _of_topic(topic, {}), depth=2)
-            before, _, behind = empty.partition('"groupFilterData":{}')
-            entries.append(f'{before}"groupFilterData":{object_text(texts, depth=4)}{behind}')
+            before, _, after = empty.partition('"groupFilterData":{}')
+            entries.append(f'{before}"groupFilterData":{object_text(texts, depth=4)}{after}')
         return file_text(ConsumerFilterWrapper(), "filterDataByTopic", entries)
 
     def _entry_text(self, key: tuple[str, str]) -> str | None:
@@ -323,7 +326,7 @@ class ConsumerFilterManager:
         return None if data is None else entry_text(key[1], data, depth=4)
 
     def load(self, text: str) -> bool:
-        """Take the content of consumerFilter.json; all filters are dead until a heartbeat comes.
+        """Load the content of consumerFilter.json; all filters are dead until a heartbeat arrives.
 
         Returns True.
         """

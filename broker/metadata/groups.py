@@ -37,7 +37,7 @@ _SYSTEM_GROUPS = (
 class SubscriptionGroupManager:
     """The table of groups; a change replaces a config and never edits it.
 
-    It notifies `file` of each change, which numbers the change, brings it to disk and then calls
+    It reports each change to `file`, which numbers the change, writes it to disk and then calls
     note_saved(). (RocketMQ: SubscriptionGroupManager.)
     """
 
@@ -86,7 +86,7 @@ class SubscriptionGroupManager:
         """Add or replace a group.
 
         Raises RefusedError for one that subscriptionGroup.json cannot hold, TableFullError for a
-        new one when there are maxGroups.
+        new one if the table already has maxGroups groups.
         """
         name = config.group_name
         is_new = name not in self.table

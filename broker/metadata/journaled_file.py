@@ -29,7 +29,7 @@ _CRC_DIGITS = 8
 class JournaledFile(Generic[E]):
     """A StateFile and its journal, of which each line is an entry of type `entry`, as JSON.
 
-    It is used by one thread at a time.
+    One thread at a time may use it.
     """
 
     def __init__(self, path: str, journal_path: str, entry: type[E], files: FileSystem) -> None:
@@ -134,7 +134,7 @@ class JournaledFile(Generic[E]):
 
 
 def read_journal(data: bytes, entry: type[E]) -> tuple[list[tuple[int, E]], int]:
-    """The lines of a journal: checksum of their text and entry; and the number of damaged ones."""
+    """The lines of a journal (checksum of the text, entry), and the number of damaged lines."""
     line_type: type[tuple[int, E]] = tuple[int, entry]  # type: ignore[valid-type]
     read: list[tuple[int, E]] = []
     *lines, _ = data.split(b"\n")  # a torn line at the end was not acknowledged

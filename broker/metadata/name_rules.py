@@ -7,7 +7,7 @@ from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.names import ALLOWED_NAME, GROUP_NAME_MAX
 from congreve.records.message.topics import LIGHT_PREFIX, NOT_FOR_PRODUCERS
 
-QUEUES_MAX = 65_536  # of one topic, against typing errors in a tool
+QUEUES_MAX = 65_536  # of one topic, to catch typing errors in a tool
 
 
 def topic_name_fault(topic: str) -> str | None:

@@ -59,12 +59,13 @@ class ConsumerOffsetManager:
         self.journal: TableFile = MemoryOnly()
 
     def follow(self, source: Callable[[], Iterable[Commit]]) -> None:
-        """Take the commits of another thread: those since its last call, before each use."""
+        """Collect another thread's commits before each use; `source` returns those since its last
+        call."""
         self._sources.append(source)
 
     @property
     def changes(self) -> int:
-        """How many changes there were: with another number body() has another result."""
+        """The number of changes so far; as long as it is the same, so is the result of body()."""
         self._collect()
         return self._changes
 
@@ -94,7 +95,7 @@ class ConsumerOffsetManager:
         """Take a client's offset; a negative one is ignored.
 
         It is also ignored for the broker's own group, which no client may change, and when it is
-        new and there are maxConsumerOffsets.
+        new and the table already has maxConsumerOffsets offsets.
         """
         self._collect()
         self._commit(group, topic, queue_id, offset)
@@ -194,7 +195,7 @@ class ConsumerOffsetManager:
         return list(self._groups.get(topic, ()))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Give `target` the offsets that `source` has on `topic`."""
+        """Copy the offsets that `source` has on `topic` to `target`."""
         self._collect()
         queues = self.table.get(topic + _SEPARATOR + source)
         if queues is not None and target != TRANS_GROUP:
@@ -204,16 +205,16 @@ class ConsumerOffsetManager:
             self._changed(key)
 
     def remove_group(self, group: str) -> None:
-        """Forget a group's offsets, except those of the broker's own group."""
+        """Remove a group's offsets, except those of the broker's own group."""
         if group == TRANS_GROUP:
             return
         for topic in self.topics_of(group):
             self._remove(topic, group)
 
     def remove_topic_steps(self, topic: str) -> Generator[None, None, None]:
-        """Forget a deleted topic: its queues begin at 0 when it is created again."""
+        """Remove the offsets of a deleted topic: its queues begin at 0 if it is created again."""
         for group in self.groups_of(topic):
-            if topic + _SEPARATOR + group in self.table:  # groups may go meanwhile
+            if topic + _SEPARATOR + group in self.table:  # groups may be removed meanwhile
                 yield from freed(self._remove(topic, group))
 
     def file_text(self) -> str:
@@ -222,12 +223,12 @@ class ConsumerOffsetManager:
         return file_text(ConsumerOffsetSerializeWrapper(), "offsetTable", entries)
 
     def body(self) -> TableBody[str, dict[int, int]]:
-        """The body of code 43, of which only changed offsets are encoded again; those of a group
-        on a topic are of one moment."""
+        """The body of code 43, of which only changed offsets are encoded again; the offsets of a
+        group on a topic are a snapshot."""
         return TableBody(self.table, ConsumerOffsetSerializeWrapper, "offsetTable", copied=dict)
 
     def load(self, text: str) -> bool:
-        """Take the content of consumerOffset.json; returns True."""
+        """Load the content of consumerOffset.json; returns True."""
         stored = ConsumerOffsetSerializeWrapper.from_tree(fastjson.loads(text))
         self.table.clear()
         self._count = 0

@@ -1,7 +1,7 @@
 """The text of a table's config file; only changed entries are encoded again.
 
 With ten thousand topics the file has two megabytes, and encoding all of it at each change would
-block the interpreter for long.
+block the interpreter for a long time.
 """
 
 import logging
@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ENTRIES_AT_ONCE = 64
-"""Most entries to encode before other threads can run."""
+"""The most entries to encode before other threads can run."""
 
 
 class EntryTexts(Generic[K]):
@@ -52,7 +52,7 @@ class EntryTexts(Generic[K]):
             self._noted.discard(key)  # before reading the entry: a later change is recorded again
             try:
                 text = self._encode(key)
-            except ValueError as error:  # without check_entry(); the other entries are written
+            except ValueError as error:  # not checked by check_entry()
                 logger.error("%.200r cannot be written: %s", key, error)
                 text = self._texts.get(key)
             if text is None:
@@ -87,7 +87,7 @@ class TableBody(Generic[K, V]):
 
     def encode_steps(self) -> Generator[None, None, bytes]:
         """The encoded body, in steps. Raises BodyError if it is longer than a frame may be."""
-        before, _, behind = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
+        before, _, after = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
         written: dict[K, tuple[V, str]] = {}
         for number, (key, value) in enumerate(list(self._table.items())):
             known = self._written.get(key)
@@ -100,7 +100,7 @@ class TableBody(Generic[K, V]):
             written[key] = known
         self._written = written
         texts = (text for _, text in written.values())
-        return (yield from fastjson.object_steps(f'{before}"{self._name}":{{', texts, "}" + behind))
+        return (yield from fastjson.object_steps(f'{before}"{self._name}":{{', texts, "}" + after))
 
 
 def table_texts(table: Mapping[str, msgspec.Struct]) -> EntryTexts[str]:
@@ -132,8 +132,8 @@ def object_text(entries: list[str], depth: int) -> str:
 
 def file_text(empty: msgspec.Struct, name: str, entries: list[str]) -> str:
     """The text of `empty` with these pairs in its only empty object, which is named `name`."""
-    before, _, behind = fastjson.dumps_pretty(empty).partition(f'"{name}":{{}}')
-    return f'{before}"{name}":{object_text(entries, depth=2)}{behind}'
+    before, _, after = fastjson.dumps_pretty(empty).partition(f'"{name}":{{}}')
+    return f'{before}"{name}":{object_text(entries, depth=2)}{after}'
 
 
 def check_entry(key: str, value: Any, read: Callable[[Any], Any]) -> None:

@@ -12,11 +12,11 @@ from congreve.errors import CongreveError
 
 
 class TopicDeletion:
-    """Removes queues in a way that a kill at any moment does not bring them back.
+    """Removes queues so that a kill at any moment does not bring them back.
 
-    Without a checkpoint the next start would find the queues on disk. If it cannot be written, it
-    is retried, and the topic cannot be created again before that: a start would mix the messages
-    of both. Owned by one event loop.
+    Without a checkpoint the next start would find the queues on disk. If the checkpoint cannot be
+    written, the write is repeated, and until it succeeds the topic cannot be created again: a
+    start would mix the messages of both topics. One event loop owns this object.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TopicDeletion:
         self._deleted = deleted
         self._store = store
         self._log_ends: dict[str, int] = {}  # of topics that wait for a checkpoint
-        self._covered: dict[str, int] = {}  # those of them that the newest checkpoint has
+        self._covered: dict[str, int] = {}  # those of them that are in the newest checkpoint
         self.checkpoints: Changes[None] = Changes(
             "a checkpoint of deleted topics", self._take, self._checkpoint, self._written
         )
@@ -39,7 +39,7 @@ class TopicDeletion:
     async def finish(self, topics: Iterable[str]) -> None:
         """Remove the topics' queues, and record on disk that begin()'s deletions are done.
 
-        Raises StoreError when that fails now; it is retried.
+        Raises StoreError when a write fails; it is repeated later.
         """
         for topic in topics:
             while not self._store.try_remove_topic(topic):

@@ -25,7 +25,7 @@ class TopicRecovery:
         self._topics.listen(self._topic_changed, when_saved=True)
 
     def run(self, had_topics: bool) -> None:
-        """Recover; the store is open and the files are read, `had_topics` with a topics.json."""
+        """Recover. The store must be open and the files read; `had_topics`: topics.json exists."""
         if had_topics:
             self._end_deletions()
         log = self._store.log

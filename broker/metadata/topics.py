@@ -45,7 +45,7 @@ TopicListener = Callable[[str, TopicConfig | None], None]
 class TopicConfigManager:
     """The topic table; a change replaces a TopicConfig and never edits it.
 
-    It notifies `file` of each change, which numbers the change, brings it to disk and then calls
+    It reports each change to `file`, which numbers the change, writes it to disk and then calls
     note_saved(). Listeners get (name, new config or None). (RocketMQ: TopicConfigManager.)
     """
 
@@ -86,12 +86,12 @@ class TopicConfigManager:
             for listener in self._saved_listeners:
                 listener(name, config)
 
-    def telling_steps(self) -> Generator[None, None, None]:
+    def notify_steps(self) -> Generator[None, None, None]:
         """Call the listeners for all topics: a setting that they depend on has changed."""
         for name in list(self.table):
             config = self.table.get(name)
             if config is not None:
-                self._tell(name, config)
+                self._call_listeners(name, config)
             yield
         self.version_changed()
 
@@ -191,8 +191,8 @@ class TopicConfigManager:
     def update(self, config: TopicConfig) -> None:
         """Add or replace a topic.
 
-        Raises RefusedError for one that topics.json cannot hold, TableFullError for a new one when
-        there are maxTopics, which do not limit the broker's own topics.
+        Raises RefusedError for one that topics.json cannot hold, TableFullError for a new one if
+        the table already has maxTopics topics; the broker's own topics are not limited.
         """
         name = config.topic_name
         if name not in self.table and not self.is_system_topic(name):
@@ -209,7 +209,7 @@ class TopicConfigManager:
         number = self.version_changed()
         if known is None or _queues(known) != _queues(config):
             self._unsaved.note(name, number)
-        self._tell(name, config)
+        self._call_listeners(name, config)
 
     def delete(self, topic: str) -> bool:
         """Delete a topic; False if it does not exist."""
@@ -218,7 +218,7 @@ class TopicConfigManager:
         self._texts.changed(topic)
         self._changed.add(topic)
         self._unsaved.forget(topic)
-        self._tell(topic, None)
+        self._call_listeners(topic, None)
         self.version_changed()
         return True
 
@@ -238,7 +238,7 @@ class TopicConfigManager:
         self._forbidden.add(topic)
 
     def allow_creation(self, topic: str) -> None:
-        """End what forbid_creation() began."""
+        """Allow creation again after forbid_creation()."""
         self._forbidden.discard(topic)
 
     def is_being_deleted(self, topic: str) -> bool:
@@ -272,7 +272,7 @@ class TopicConfigManager:
                 continue
             new = msgspec.structs.replace(old, order=not old.order)
             self._set(new)
-            self._tell(name, new)
+            self._call_listeners(name, new)
             changed = True
         if changed:
             self.version_changed()
@@ -324,19 +324,20 @@ class TopicConfigManager:
             logger.error("ignoring topic %.200r of topics.json: %s", name, fault)
             return
         self._set(config)
-        self._tell(name, config)
+        self._call_listeners(name, config)
 
     def _set(self, config: TopicConfig) -> None:
         self.table[config.topic_name] = config
         self._texts.changed(config.topic_name)
         self._changed.add(config.topic_name)
 
-    def _tell(self, name: str, config: TopicConfig | None) -> None:
+    def _call_listeners(self, name: str, config: TopicConfig | None) -> None:
         for listener in self._listeners:
             listener(name, config)
 
     def version_changed(self) -> int:
-        """Set a new data version: name servers take the table again, topics.json is written."""
+        """Set a new data version, so that name servers accept the table again; write topics.json
+        soon."""
         self.data_version = DataVersion(
             counter=self.data_version.counter + 1, timestamp=self._clock.now()
         )

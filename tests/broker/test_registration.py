@@ -207,7 +207,7 @@ async def test_broker_that_may_not_be_written_says_so_for_every_topic() -> None:
         async with registered(config) as (_, topics):
             assert server.registrations[0].topic_config_table["BenchmarkTest"].perm == 6
             config.broker_permission = PERM_READ
-            at_once(topics.telling_steps())
+            at_once(topics.notify_steps())
             await eventually(lambda: len(server.registrations) == 2)
             perms = {t.perm for t in server.registrations[1].topic_config_table.values()}
             assert perms == {PERM_READ}
