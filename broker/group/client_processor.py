@@ -40,16 +40,14 @@ CLIENT_ID_MAX = 1024
 """Characters of a client's id; the broker stores one for each connection."""
 
 ROUTE_WAIT_S = 1.0
-"""How long a group's first heartbeat waits for name servers to know its retry topic, in seconds:
-its consumer asks them for the route next."""
+"""How long a group's first heartbeat waits until name servers have its retry topic, in seconds: its
+consumer then requests the route from them."""
 
 
 class ClientManageProcessor:
     """HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, and routes if answerRouteRequests=true.
 
-    RocketMQ: ClientManageProcessor.
-
-        `announced` waits until name servers know the topics.
+    `announced` waits until name servers have the topics. (RocketMQ: ClientManageProcessor.)
     """
 
     def __init__(

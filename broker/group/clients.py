@@ -9,7 +9,7 @@ CHANNEL_EXPIRED_S = 120
 
 
 class ClientChannel(msgspec.Struct):
-    """A client's name and version, and the connection to reach it by.
+    """A client's id and version, and its connection.
 
     (RocketMQ: ClientChannelInfo.)
     """

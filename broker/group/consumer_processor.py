@@ -82,8 +82,8 @@ class ConsumerManageProcessor:
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.query(header.consumer_group, topic, queue_id)
         if offset < 0:
-            # On a queue with its first message a new group begins there, whatever its settings:
-            # otherwise it would miss messages sent while it starts.
+            # If the queue still has its first message, a new group begins there, whatever its
+            # settings: otherwise it would miss messages that are sent while it starts.
             if not self._keeps_all_in_memory(topic, queue_id):
                 raise RefusedError(
                     ResponseCode.QUERY_NOT_FOUND,
@@ -137,7 +137,7 @@ class ConsumerManageProcessor:
         header: UpdateConsumerOffsetRequestHeader,
         answer: RemotingCommand,
     ) -> RemotingCommand:
-        """Commit an offset when its topic is on disk: without the topic it must not stay there."""
+        """Commit an offset once its topic is on disk: no offset may be there without its topic."""
         await missing
         self._update(header)
         return await self._when_durable(header, answer)

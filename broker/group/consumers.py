@@ -154,7 +154,7 @@ class ConsumerManager:
         self._subscription_bytes += grows
         changed = group.replace_subscriptions(newest, size) or is_member
         if known is None or not is_same:
-            self._tell(group.name)
+            self._call_listeners(group.name)
         self._groups_of.setdefault(client.connection, {})[group.name] = None
         if changed and notify:
             self._notify(group.name)
@@ -172,13 +172,13 @@ class ConsumerManager:
         if not group.channels:
             del self.groups[name]
             self._subscription_bytes -= group.subscription_bytes
-            self._tell(name)
+            self._call_listeners(name)
             if self._gone is not None:
                 self._gone(name)
         elif notify:
             self._notify(name)
 
-    def _tell(self, name: str) -> None:
+    def _call_listeners(self, name: str) -> None:
         for listener in self._listeners:
             listener(name)
 

@@ -25,9 +25,10 @@ class _Lock(NamedTuple):
 class RebalanceLockManager:
     """The locks by group and queue; a lock ends `lease_ms` after its holder last renewed it.
 
-    A closed connection does not end a lock: its client may still run, and consumes while it trusts
-    the lock. RocketMQ: RebalanceLockManager. It calls `freed` with a group and the clients that
-    were refused a queue which is free now; otherwise they would ask again after 20 s.
+    A closed connection does not end a lock: its client may still run, and consumes for as long as
+    it believes that it holds the lock. When queues become free, the manager calls `freed` with the
+    group and the clients that were refused one of them; otherwise they would ask again only after
+    20 s. (RocketMQ: RebalanceLockManager.)
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class RebalanceLockManager:
         self._lease_s = lease_ms / 1000
         self._freed = freed
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
-        self._refused: dict[str, dict[MessageQueue, dict[str, float]]] = {}  # and when
+        self._refused: dict[str, dict[MessageQueue, dict[str, float]]] = {}  # client -> time
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client: str) -> list[MessageQueue]:
         """Lock free queues, renew the client's locks, and return the queues that it holds."""

@@ -49,13 +49,13 @@ class Members:
         self._forgetting: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Stop notifications, and forget the closed connections that still wait for it."""
+        """Stop notifications, and wait until the clients of closed connections are removed."""
         self._notifier.stop()
         if self._forgetting is not None:
             await asyncio.wait([self._forgetting])
 
     def connection_closed(self, connection: Connection, *closing: Steps) -> None:
-        """Forget the clients of this connection, and run the other steps in `closing`.
+        """Remove the clients of this connection, and run the other steps in `closing`.
 
         One task serves all closed connections, because thousands may close at once.
         """
@@ -73,7 +73,7 @@ class Members:
                 try:
                     yield from steps
                 except Exception:
-                    logger.exception("a closed connection from %s:%d left state", *connection.peer)
+                    logger.exception("cleaning up after %s:%d failed", *connection.peer)
             yield
 
     async def close_silent(self) -> None:
@@ -92,8 +92,8 @@ class Members:
 
     def _queues_freed(self, group: str, clients: set[str]) -> None:
         online, settings = self.consumers.groups.get(group), self._groups.table.get(group)
-        told = settings is None or settings.notify_consumer_ids_changed_enable
-        if online is not None and told and self._config.notify_consumer_ids_changed_enable:
+        notifies = settings is None or settings.notify_consumer_ids_changed_enable
+        if online is not None and notifies and self._config.notify_consumer_ids_changed_enable:
             for connection, client in online.channels.items():
                 if client.client_id in clients:
                     notify_consumer_ids_changed(group, connection)

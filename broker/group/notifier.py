@@ -1,7 +1,7 @@
 """Notifies members of changes of their group (RocketMQ: ConsumerIdsChangeListener).
 
-If a thousand members join one after the other, each is a change for all of them. All changes during
-one round therefore cause only one further round.
+If a thousand members join in turn, each of them changes the group for all. All changes during one
+round therefore cause only one further round.
 """
 
 import asyncio
@@ -36,24 +36,24 @@ class GroupNotifier:
             return
         group = self._find(name)
         if group is not None and len(group.channels) <= _AT_ONCE:
-            at_once(_tell(group))
+            at_once(_notify(group))
         else:
             self._changed[name] = None
-        self._task = asyncio.get_running_loop().create_task(self._tell_all())
+        self._task = asyncio.get_running_loop().create_task(self._notify_all())
 
     def stop(self) -> None:
         """Send no more notifications."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _tell_all(self) -> None:
+    async def _notify_all(self) -> None:
         try:
             while True:
                 names, self._changed = self._changed, {}
                 for name in names:
                     group = self._find(name)
                     if group is not None:
-                        await self._pieces.run(_tell(group))
+                        await self._pieces.run(_notify(group))
                 await asyncio.sleep(PAUSE_S)
                 if not self._changed:
                     break
@@ -61,7 +61,7 @@ class GroupNotifier:
             self._task = None
 
 
-def _tell(group: ConsumerGroup) -> Generator[None, None, None]:
+def _notify(group: ConsumerGroup) -> Generator[None, None, None]:
     for member in list(group.channels):
         notify_consumer_ids_changed(group.name, member)
         yield
