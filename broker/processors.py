@@ -26,7 +26,7 @@ from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
 
 Announced = Callable[[float], Awaitable[None]]
-"""Waits, for some seconds at most, until name servers know all topics."""
+"""Waits, for some seconds at most, until name servers have all topics."""
 
 
 class Processor(Protocol):

@@ -118,7 +118,7 @@ class NameServerRegistration:
             self._client = None
 
     async def settled(self, limit_s: float = HEARD_TIMEOUT_S) -> None:
-        """Return when name servers know all changes so far, or after `limit_s` seconds.
+        """Return when name servers have all changes so far, or after `limit_s` seconds.
 
         A client that creates a topic then finds its route (RocketMQ: registerIncrementBrokerData).
         """

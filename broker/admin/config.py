@@ -113,7 +113,10 @@ def _key_values(body: bytes | memoryview) -> dict[str, str]:
 
 
 def _save(files: FileSystem, path: Path, texts: Mapping[str, str]) -> None:
-    """Write these values to the file; the next start can read it."""
+    """Write these values to the file if the next start could read the result.
+
+    Raises ConfigError if it could not, StoreError or OSError if the file cannot be written.
+    """
     target = path.resolve()  # a symbolic link stays
     try:
         text = java_properties.replace_values(target.read_text(encoding="utf-8"), texts)

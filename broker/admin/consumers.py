@@ -259,16 +259,16 @@ class ClientAdminProcessor:
                 f"No Any Consumer online in the consumer group: [{header.group}]",
             )
         fields = {"topic": header.topic, "group": header.group}
-        asked = [
+        clients = [
             client
             for client in group.channels.values()
             if not header.client_addr or header.client_addr == client.client_id
         ]
         # All at once: a member that hangs must not use up the time of the others.
-        told = await asyncio.gather(*(_status(client, fields) for client in asked))
+        statuses = await asyncio.gather(*(_status(client, fields) for client in clients))
         table = {
             client.client_id: status.message_queue_table
-            for client, status in zip(asked, told, strict=True)
+            for client, status in zip(clients, statuses, strict=True)
             if status is not None
         }
         body = GetConsumerStatusBody(consumer_table=table)

@@ -14,7 +14,7 @@ from congreve.remoting.messages.codes import VERSION
 
 VERSION_NAME = "V4_9_4"
 AGE_S = 0.1
-"""Seconds for which figures that were collected once are answered again."""
+"""Seconds for which collected figures are reused for answers."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POOLS = ("send", "pull", "query")
 
@@ -22,11 +22,11 @@ _POOLS = ("send", "pull", "query")
 class RuntimeInfo:
     """Collects the key-value table of code 28 (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo).
 
-    `waiting` returns the numbers of sends that wait for the disk and of waiting pulls. Requests do
-    not wait for threads here, so the sizes of thread pools are those two or 0. `delayed` returns
-    the next offset and the end of each delay level's queue, `connections` the result of
-    ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or None.
-    `put_latency` has the times of sends since the start, `monotonic` returns seconds.
+    `waiting` returns the numbers of sends that wait for the disk and of waiting pulls. The table
+    has these two, or 0, as sizes of thread pools, because requests do not wait for threads here.
+    `delayed` returns the next offset and the end of each delay level's queue, `connections` the
+    result of ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or
+    None. `put_latency` has the times of sends since the start, `monotonic` returns seconds.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class RuntimeInfo:
         self._boot_ms = clock.now()
 
     def version(self) -> object:
-        """Another value when encode_steps() is due again: each AGE_S, and at once when the store
-        or a state file can no longer be written, or can be again."""
+        """A value that changes when encode_steps() must run again: every AGE_S seconds, and at once
+        when the store or a state file becomes unwritable or writable."""
         return int(self._monotonic() / AGE_S), self._store.trouble(), self._unsaved()
 
     def encode_steps(self) -> Generator[None, None, bytes]:

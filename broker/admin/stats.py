@@ -1,7 +1,7 @@
 """Statistics of sends and pulls (RocketMQ: StoreStatsService, BrokerStats, BrokerStatsManager).
 
-A sample reads the number of sent messages from the ends of the consume queues, so a send counts
-nothing. Pulled messages are counted once per pull.
+A sample computes the number of sent messages from the ends of the consume queues, so a send updates
+no counter. Pulled messages are counted once per pull.
 """
 
 import time
@@ -38,7 +38,7 @@ class Totals(NamedTuple):
 
 
 class _Window:
-    """The growth of a counter in the last full window, or in the first one while it runs."""
+    """The growth of a counter in the last full window, or so far in the first one."""
 
     __slots__ = ("begin_at", "begin_total", "length_s", "seconds", "total")
 

@@ -39,7 +39,7 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 class TopicAdminProcessor:
     """Creates, changes, deletes and lists topics (RocketMQ: AdminBrokerProcessor).
 
-    `announced` waits until name servers know the topics.
+    `announced` waits until name servers have the topics.
     """
 
     def __init__(
