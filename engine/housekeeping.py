@@ -18,8 +18,8 @@ from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention,
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.io_backends.errors import BackendError
 
-#: A start after a crash reads the log behind the last checkpoint. Flushing thousands of queues more
-#: often would cost sends more than it saves starts.
+#: A start after a crash reads the log from the last checkpoint on. Flushing thousands of queues
+#: more often would cost sends more than it saves starts.
 CHECKPOINT_BYTES = 1 << 30
 
 #: The name of this part of the store in Health.

@@ -257,7 +257,7 @@ class MessageStore(ReadableStore):
     ) -> None:
         """Wake the index and the flush after direct appends to `log`; call it once for a chunk.
 
-        `upto` is the physical offset behind the last record, `arrived` the watched queues that got
+        `upto` is the physical offset after the last record, `arrived` the watched queues that got
         entries. A caller that requests durability itself (SYNC_FLUSH) passes `flush=False`.
         """
         if flush and self.config.sync_flush:

@@ -16,7 +16,7 @@ with congreve.serve("stream") as node:
         .option("columns", "queueId,queueOffset,body")
         .load()
     )
-    # The checkpoint has the stream's position: the same query continues behind what it has written.
+    # The checkpoint has the stream's position: the same query continues after what it has written.
     # Without a trigger it runs until it is stopped; this one ends with the last message.
     query = (
         messages.writeStream.format("json")

@@ -7,7 +7,7 @@ cdef class Segment:
     # One fixed-size file of the commit log, as memory.
     #   data     readable in [0, written) by anyone, writable in [written, size) by the one writer
     #   ready    the writer may write in [written, ready); extend() asks for more
-    #   written  bytes appended; the one writer advances it behind the bytes with publish(), other
+    #   written  bytes appended; the one writer advances it after the bytes with publish(), other
     #            threads load it with published()
     # The backend knows what is durable, in physical offsets.
     cdef readonly str path
@@ -56,7 +56,7 @@ cdef class Backend:
     cdef void request_durable(self, int64_t upto) noexcept nogil
     # The same for a caller that would wait: True if this call made `upto` durable itself.
     cdef bint write_here(self, int64_t upto) noexcept nogil
-    # Reports the end of the log, about once a MiB: a backend may prepare the memory behind it.
+    # Reports the end of the log, about once a MiB: a backend may prepare the memory after it.
     cdef void reached(self, int64_t position) noexcept nogil
 
     # For subclasses, with `lock` held: whether a mapped page was lost to SIGBUS, which then is the

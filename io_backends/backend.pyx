@@ -68,7 +68,7 @@ cdef class Segment:
         return self.published()
 
     def append(self, data):
-        """Copy bytes behind `written` and advance it; only the one writer may call this.
+        """Copy bytes after `written` and advance it; only the one writer may call this.
 
         `data` is any contiguous buffer. Returns False, without a change, if the segment or the
         backend has no space for them now (RocketMQ: MappedFile.appendMessage).
@@ -98,14 +98,14 @@ cdef class Segment:
         raise NotImplementedError
 
     def zero_tail(self):
-        """Zero and reserve everything behind `written`, on disk, before returning.
+        """Zero and reserve everything after `written`, on disk, before returning.
 
-        Recovery calls it, so that bytes behind the log's end cannot come back. Raises BackendError.
+        Recovery calls it, so that bytes after the log's end cannot come back. Raises BackendError.
         """
         raise NotImplementedError
 
     def prewrite(self, upto=None):
-        """Write zeros behind `written` and sync them, before the segment is attached.
+        """Write zeros after `written` and sync them, before the segment is attached.
 
         It stops at `upto`, a multiple of 4096, or at the end; the next call continues there.
         The disk syncs blocks that were written before faster than blocks that are only reserved.

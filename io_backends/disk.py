@@ -64,10 +64,10 @@ def _mount_of(path: str, table: str) -> tuple[str, str]:
     """Mount point and file system of `path`: the longest prefix, the last of equal ones."""
     best = ("/", "unknown")
     for line in table.splitlines():
-        before, _, behind = line.partition(" - ")
+        before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape")
         if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
-            best = (point, behind.split()[0])
+            best = (point, after.split()[0])
     return best
 
 

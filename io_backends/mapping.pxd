@@ -22,5 +22,5 @@ cdef class Mapping:
     cdef void advise(self, int64_t start, int64_t end, int advice) noexcept nogil
 
 
-# msync of [start, end) behind `data`, which is page aligned: 0 or errno.
+# msync of the bytes [start, end) from `data` on, which is page aligned: 0 or errno.
 cdef int sync_range(uint8_t *data, int64_t start, int64_t end) noexcept nogil

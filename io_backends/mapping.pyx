@@ -226,7 +226,7 @@ cdef class Mapping:
         return failed
 
 
-# The blocks behind the first full page are punched out of the file, and read as zero.
+# The blocks after the first full page are punched out of the file, and read as zero.
 cdef int zero_tail(Mapping mapping, int fd, int64_t start) noexcept nogil:
     cdef int64_t aligned = min((start + PAGE - 1) // PAGE * PAGE, mapping.size)
     cdef int failed

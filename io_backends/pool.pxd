@@ -7,8 +7,8 @@ from congreve.io_backends.window cimport Window
 
 
 cdef class PoolSegment(Segment):
-    # Maps a buffer of the pool behind the written bytes, and its file once that holds all of them.
-    #   released  the file is shown again: the buffer may become another segment's
+    # Maps a buffer of the pool, and its file once that holds all of the buffer's bytes.
+    #   released  the file is mapped again: another segment may use the buffer
     cdef readonly Mapping mapping
     """The mapping of the whole file."""
     cdef bint released

@@ -75,7 +75,7 @@ cdef class PoolSegment(Segment):
         self.written = written
 
     def zero_tail(self):
-        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
+        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
@@ -203,7 +203,7 @@ cdef class PoolBackend(Backend):
         return self.limit - busy
 
     cdef object show_buffer(self, PoolSegment segment):
-        # The bytes before `written` in its page stay; what is behind them is zero.
+        # The bytes before `written` in its page stay; what is after them is zero.
         cdef Window window = self.borrow(segment)
         cdef int64_t start = segment.written - segment.written % PAGE
         cdef int64_t head = segment.written - start

@@ -17,7 +17,7 @@ cdef class Window:
     cdef int show(self, uint8_t *at, int64_t position, int64_t length) noexcept nogil
     # Shows at `at` the pages that are shown at `old`, which shows them still; False: it cannot.
     cdef bint move(self, uint8_t *old, uint8_t *at, int64_t length) noexcept nogil
-    # Zeroes bytes behind the written ones: old bytes there must not reach the disk.
+    # Zeroes bytes after the written ones: old bytes there must not reach the disk.
     cdef void clear(self, int64_t position, int64_t length) noexcept nogil
 
 

@@ -35,9 +35,9 @@ cdef enum:
 cdef class Window:
     """Page-aligned memory for the newest bytes of the log, as a ring that is used over and over.
 
-    A segment maps the part that is being written into its own address range, and its file behind
-    that: a reader of the segment's addresses sees the same bytes before and after they move to
-    disk. (RocketMQ: TransientStorePool, with one small buffer for all segments.)
+    A segment maps the part that is being written into its own address range, and its file later:
+    a reader of the segment's addresses sees the same bytes before and after they move to disk.
+    (RocketMQ: TransientStorePool, with one small buffer for all segments.)
 
     `size` in bytes, a multiple of the page. Raises BackendError if there is no memory.
     """

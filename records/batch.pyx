@@ -18,7 +18,7 @@ from congreve.records.errors import RecordError
 cdef enum:
     ID_LENGTH = 32
     COUNTER_LENGTH = 4          # the hex digits of an id that count
-    ID_NAME_LENGTH = 9          # UNIQ_KEY and the separator behind it
+    ID_NAME_LENGTH = 9          # UNIQ_KEY and the separator after it
     ID_PROPERTY_LENGTH = ID_NAME_LENGTH + ID_LENGTH + 1
 
 cdef const char *HEX = b"0123456789ABCDEF"
@@ -122,7 +122,7 @@ cdef class BatchEncoder:
                     int32_t counter):
         """Encode a batch of the bodies from `start` on.
 
-        Returns the batch, the ids of its messages joined by commas, and the index behind its last
+        Returns the batch, the ids of its messages joined by commas, and the index after its last
         body. Raises RecordError for an empty body and for one that does not fit into a batch,
         TypeError for one that is not a buffer.
         """

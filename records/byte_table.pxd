@@ -48,7 +48,7 @@ cdef inline Key **slot_of(Key **slots, Py_ssize_t capacity, const Key *key) noex
     return &slots[i]
 
 
-# Empties a slot. The entries behind it must stay findable: they are inserted again.
+# Empties a slot. The entries after it must stay findable: they are inserted again.
 cdef inline void empty_slot(Key **slots, Py_ssize_t capacity, Key **slot) noexcept nogil:
     cdef Py_ssize_t mask = capacity - 1
     cdef Py_ssize_t i = slot - slots

@@ -68,7 +68,7 @@ FOLDING static inline __m128i fold(__m128i x, __m128i by, __m128i next)
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* Over what lies 16 bytes behind. */
+/* Over a distance of 16 bytes. */
 FOLDING static inline __m128i fold_16(__m128i x, __m128i next)
 {
     return fold(x, _mm_set_epi64x(0x00CCAA009E, 0x01751997D0), next);
@@ -92,7 +92,7 @@ FOLDING static inline uint32_t reduce(__m128i x)
     return (uint32_t) _mm_extract_epi32(_mm_xor_si128(x, t), 1);
 }
 
-/* What is left behind `x`, and less than 16 bytes of it by tables. */
+/* `x` and the bytes after it; the last ones, fewer than 16, by tables. */
 FOLDING static uint32_t finish_folding(__m128i x, const uint8_t *data, size_t length)
 {
     for (; length >= 16; data += 16, length -= 16)

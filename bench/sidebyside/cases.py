@@ -30,7 +30,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     queues_per_topic: int
     held_pulls: int
     idle_connections: int
-    waiting: float  # while nothing arrives, behind as long that is not measured
+    waiting: float  # while nothing arrives, after as long that is not measured
     wake_ups: int  # messages to queues where pulls wait
     pushed_messages: int  # to a push listener, one each 5 ms
     storm_topics: int  # that GET_ALL_TOPIC_CONFIG answers with

@@ -74,7 +74,7 @@ cdef Py_ssize_t capacity_for(Py_ssize_t count) noexcept:
 
 
 cdef void *entry_of(bytes name, Py_ssize_t size) except NULL:
-    """A zeroed entry of `size` bytes whose key is a copy of `name` behind it."""
+    """A zeroed entry of `size` bytes whose key is a copy of `name` after it."""
     cdef uint8_t *entry = <uint8_t *> PyMem_Calloc(1, size + <Py_ssize_t> len(name))
     if entry == NULL:
         raise MemoryError()

@@ -206,7 +206,7 @@ cdef class LaneSends(LaneSink):
     @loop_waits.setter
     def loop_waits(self, bint waits):
         store_release(&self.tells_loop, waits)
-        full_barrier()  # the loop looks at what is durable behind it
+        full_barrier()  # the loop looks at what is durable after it
 
     def __dealloc__(self):
         if self.event_fd >= 0 and not self.leads:

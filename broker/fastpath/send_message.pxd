@@ -8,7 +8,7 @@ from congreve.remoting.wire.slices cimport Slice
 
 
 # Complete the message of a send, whose properties are encoded in `properties` already. Each record
-# gets `cluster` as its last property; it is written behind the others where a batch has both.
+# gets `cluster` as its last property; in a batch it follows the batch's own properties.
 cdef inline void fill_message(Message *m, const SendHeader *send, Slice body, Slice cluster,
                               uint8_t *properties) noexcept nogil:
     m.topic = send.topic.data

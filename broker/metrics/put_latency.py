@@ -30,7 +30,7 @@ class PutLatency:
         self._sources = sources
 
     def counts(self) -> list[int]:
-        """Messages in each bucket of BOUNDS_US, and behind the last bound."""
+        """Messages in each bucket of BOUNDS_US, and after the last bound."""
         found = [times.counts for times in self._sources()]
         return [sum(bucket) for bucket in zip(*found, strict=True)]
 

@@ -91,7 +91,7 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
 
 
 cdef inline uint8_t *separated(uint8_t *out, const uint8_t *start) noexcept nogil:
-    """Write a separator behind the properties from `start` to `out`, if there are any."""
+    """Write a separator after the properties from `start` to `out`, if there are any."""
     if out > start:
         out[0] = PROPERTY_SEPARATOR
         out += 1

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 ROUND_MAX_S = 60
 LOOKS_AT_ONCE = 32  # half messages to check in one turn of the loop
-WINDOW_MAX = 4_000_000  # half messages behind an open one, after which it is copied
+WINDOW_MAX = 4_000_000  # half messages after an open one, from which on it is copied
 HOUR_MS = 3_600_000
 
 

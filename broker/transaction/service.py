@@ -1,6 +1,6 @@
 """Half messages and their ends, in the store (RocketMQ: TransactionalMessageServiceImpl).
 
-A commit appends the record in the real topic and directly behind it an op record. `window` has the
+A commit appends the record in the real topic and directly after it an op record. `window` has the
 settled half messages, so that neither a second END_TRANSACTION nor one for an older copy delivers a
 message again (D22).
 """

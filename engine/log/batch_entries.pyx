@@ -12,7 +12,7 @@ from congreve.records.record cimport (
 from congreve.io_backends.errors import BackendError
 
 
-# The batch's properties are behind the element's own, so they count, as when a record is read.
+# The batch's properties are after the element's own, so they count, as when a record is read.
 cdef inline int64_t element_tags_code(const Message *element) noexcept nogil:
     cdef int32_t length
     if find_property(element.properties_more, element.properties_more_length, TAGS,

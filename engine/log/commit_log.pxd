@@ -8,7 +8,7 @@ from congreve.records.record cimport Message
 
 cdef struct Appended:
     int64_t physical_offset     # of the (first) record
-    int64_t end                 # physical offset behind the (last) record: durable up to here
+    int64_t end                 # physical offset after the (last) record: durable up to here
     int64_t queue_offset        # of the (first) record
     int64_t store_timestamp
     int32_t count
@@ -56,7 +56,7 @@ cdef class CommitLog:
     # A whole batch body (docs/formats/record.md), all or nothing within one segment, also when the
     # process is killed meanwhile. `message` gives all but body, properties, flag and tags code.
     # APPEND_QUEUE_ROOM asks for the disk's room for all of its entries, and for a later file;
-    # behind it only a queue's next stretch is taken, with the GIL.
+    # after it only a queue's next stretch is taken, with the GIL.
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
                                    int32_t length, ConsumeQueue queue, int64_t now_ms,
                                    Appended *appended) noexcept nogil

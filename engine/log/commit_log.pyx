@@ -276,7 +276,7 @@ cdef class CommitLog:
     def set_end(self, int64_t physical_offset, int64_t durable=0):
         """Truncate the log at the end that recovery found (D6).
 
-        It removes later segments and zeroes the bytes behind the end on disk. The bytes between
+        It removes later segments and zeroes the bytes after the end on disk. The bytes between
         `durable` and the end are not synced here: start the backend with `durable`. Raises
         StoreFormatError if the log ends before `physical_offset`.
         """

@@ -35,7 +35,7 @@ class QueueFile:
             if number + 1 < len(files) and base + size != files[number + 1][0]:
                 raise StoreFormatError(
                     f"{path} has {size} bytes and {files[number + 1][1].name} does not begin "
-                    "behind it: one of them is not a file of this queue"
+                    "after it: one of them is not a file of this queue"
                 )
             if size >= ENTRY_SIZE:
                 entries = reader.map(path, size).array(CONSUME_QUEUE_ENTRY)
@@ -64,7 +64,7 @@ class QueueFile:
     def offset_from(self, reached: Callable[[int, int], bool]) -> int:
         """First offset whose record is `reached(physical_offset, size)`, else max_offset.
 
-        A binary search: all records behind a reached one must be reached, too.
+        A binary search: all records after a reached one must be reached, too.
         """
 
         def there(offset: int) -> bool:
@@ -125,7 +125,7 @@ class StoreFiles:
             if size != self._segment_size or (base - self.log_begin) % self._segment_size:
                 raise StoreFormatError(
                     f"{path} has {size} bytes, but {self._segments[bases[1]].name} begins "
-                    f"{self._segment_size} behind the first: one of them is not a segment of this "
+                    f"{self._segment_size} after the first: one of them is not a segment of this "
                     "log, or one between them is missing"
                 )
         for gone in self._mapped.keys() - self._segments.keys():
@@ -163,7 +163,7 @@ class StoreFiles:
     def runs(self, physical_offsets: Any) -> Iterator[tuple[int, slice]]:
         """Ascending physical offsets by segment: its base offset, and the slice of the offsets.
 
-        An offset behind the last segment belongs to the segment that would follow.
+        An offset after the last segment belongs to the segment that would follow.
         """
         start = 0
         while start < len(physical_offsets):

@@ -256,5 +256,5 @@ class StoreExaminer:
 
 
 def _end(queue: ConsumeQueue, log_end: int | None) -> int:
-    """Offset behind the last entry whose record ends at or before `log_end`."""
-    return queue.max if log_end is None else min(queue.first_behind(log_end), queue.max)
+    """Offset after the last entry whose record ends at or before `log_end`."""
+    return queue.max if log_end is None else min(queue.first_after(log_end), queue.max)

@@ -27,7 +27,7 @@ SECTOR = 512
 
 
 def readable_end(log: StoreFiles, queue: QueueFile) -> int:
-    """Offset behind the last message that is in the log's files together with all before it.
+    """Offset after the last message that is in the log's files together with all before it.
 
     A record with a sector of zeros is not written yet; a damaged record is.
     """

@@ -26,7 +26,7 @@ cdef class ConsumeQueue(QueueEntries):
     cdef public set unchecked
     """Numbers of the files that were not compared with their CRC-32 so far; None: of no file."""
     cdef readonly bint has_more
-    """Whether load() found data behind the end that it was given."""
+    """Whether load() found data after the end that it was given."""
     cdef MappingBudget budget   # of the queues that are mapped for writing,
     cdef bint counted           # among them this one,
     cdef int64_t max_seen       # which had its end here when the budget last looked at it

@@ -257,8 +257,8 @@ cdef class ConsumeQueue(QueueEntries):
             reach += self.file_size
         self.max_offset = max(min(end, reach // CQ_ENTRY), self.min_offset)
         self.max_physical = self._end_of_last_record()
-        behind = self.stored(self.max_offset, self.max_offset + 1)
-        self.has_more = (behind is not None and any(behind)) or (
+        after = self.stored(self.max_offset, self.max_offset + 1)
+        self.has_more = (after is not None and any(after)) or (
             bool(bases) and bases[len(bases) - 1] > self.max_offset * CQ_ENTRY
         )
         for base in bases:
@@ -278,7 +278,7 @@ cdef class ConsumeQueue(QueueEntries):
                 break
 
     def truncate_from(self, int64_t physical_offset):
-        """Remove the entries of records that end behind `physical_offset`; for recovery."""
+        """Remove the entries of records that end after `physical_offset`; for recovery."""
         self.truncate_to(self._first_not_below(physical_offset, True))
 
     def truncate_to(self, int64_t offset):
@@ -329,7 +329,7 @@ cdef class ConsumeQueue(QueueEntries):
         self.on_disk.files.sync_map(mapping, at, at + len(data))
 
     def correct_min_offset(self, int64_t min_physical):
-        """Set `min` to the first entry whose record is at or behind `min_physical`."""
+        """Set `min` to the first entry whose record is at or after `min_physical`."""
         self.min_offset = self._first_not_below(min_physical)
 
     def delete_expired(self, int64_t min_physical):

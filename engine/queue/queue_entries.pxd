@@ -25,7 +25,7 @@ cdef class QueueEntries:
     cdef bint names_lately(self, int64_t offset, int64_t physical_offset) noexcept nogil
     # Where the file with this base is mapped; None when there is no such file.
     cdef Mapping mapping_at(self, int64_t base)
-    # First entry of the first file behind the one that holds `offset`.
+    # First entry of the first file after the one that holds `offset`.
     cdef int64_t next_file_offset(self, int64_t offset)
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1

@@ -157,8 +157,8 @@ cdef class QueueEntries:
             return None
         return memoryview(mapping)[start * CQ_ENTRY - base:stop * CQ_ENTRY - base]
 
-    def first_behind(self, int64_t physical_offset):
-        """The first entry of a record that ends behind `physical_offset`; `max` without one."""
+    def first_after(self, int64_t physical_offset):
+        """The first entry of a record that ends after `physical_offset`; `max` without one."""
         return self._first_not_below(physical_offset, True)
 
     def _end_of_last_record(self):
@@ -171,7 +171,7 @@ cdef class QueueEntries:
         return 0
 
     def _first_not_below(self, int64_t physical_offset, bint by_end=False):
-        # First entry whose record begins at or behind `physical_offset` (or ends behind it).
+        # First entry whose record begins at or after `physical_offset` (or ends after it).
         cdef int64_t low = self.min_offset, high = load_acquire(&self.max_offset), middle, found
         cdef int64_t physical = 0
         cdef int32_t size = 0
@@ -187,7 +187,7 @@ cdef class QueueEntries:
 
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1:
-        # First entry at or behind `offset` that is not a filler; `end` if there is none before it.
+        # First entry at or after `offset` that is not a filler; `end` if there is none before it.
         cdef int64_t tags_code
         while offset < end and self.entry(offset, physical_offset, size, &tags_code):
             if size[0] != CQ_FILLER_SIZE:

@@ -22,7 +22,7 @@ CHECK_PAUSE_S = 0.01
 logger = logging.getLogger(__name__)
 
 
-#: Queue, first entry, entry behind the last one, CRC-32: entries of one file.
+#: Queue, first entry, entry after the last one, CRC-32: entries of one file.
 UncheckedFile = tuple[ConsumeQueue, int, int, int]
 
 
@@ -65,7 +65,7 @@ class QueueRepair:
         return scanner.agrees(segment, segment.base_offset, queue, offset)
 
     def sound_end(self, queue: ConsumeQueue) -> int:
-        """The offset behind the last valid entry that a quick search finds, or `min`."""
+        """The offset after the last valid entry that a quick search finds, or `min`."""
         end, step = queue.max, 1
         while end > queue.min and not self.leads(queue, end - 1):
             end, step = max(end - step, queue.min), step * 2

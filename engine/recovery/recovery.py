@@ -1,8 +1,8 @@
 """Recovery: it brings log, consume queues and checkpoint to one consistent end after a stop.
 
 The log is authoritative. Congreve's checkpoint gives the record up to which the queues are complete
-on disk, so recovery reads only the log behind it. Without one (in a store of another broker) it
-reads the whole log. Damage before the checkpoint loses the damaged records; damage behind it ends
+on disk, so recovery reads only the log after it. Without one (in a store of another broker) it
+reads the whole log. Damage before the checkpoint loses the damaged records; damage after it ends
 the log there.
 """
 
@@ -54,7 +54,7 @@ class _Plan:
     reason: str
     rebuild: int  # queues that lack entries are filled from here to `start`
     start: int  # all queues are filled from here on
-    trusted: int  # damage before this is skipped, damage behind it ends the log
+    trusted: int  # damage before this is skipped, damage after it ends the log
 
 
 class _LostQueues:
@@ -202,9 +202,9 @@ class Recovery:
                 resume = min(resume, self._complete_up_to(queue, promise, known))
         for queue in self._queues:
             if queue.queue_id not in known.queues.get(queue.topic, {}):
-                queue.destroy()  # created behind the checkpoint; its records create it again
+                queue.destroy()  # created after the checkpoint; its records create it again
             elif not self._clean or queue.has_more:
-                # Behind the checkpoint only some of a queue's pages may be on disk.
+                # After the checkpoint only some of a queue's pages may be on disk.
                 queue.truncate_to(queue.max)
         reason = "queues are incomplete" if self._lost else "from the checkpoint"
         return _Plan(reason, resume, known.log_end, known.log_end)
@@ -318,18 +318,18 @@ class Recovery:
 
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]
-        behind = [segment for segment in self._log.segments if segment.base_offset > end]
+        later = [segment for segment in self._log.segments if segment.base_offset > end]
         # A segment that was prepared and never written is no loss.
-        if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in behind):
+        if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in later):
             logger.warning(
-                "the log ends at %d: the torn bytes behind it are removed (up to %d bytes)",
+                "the log ends at %d: the torn bytes after it are removed (up to %d bytes)",
                 end,
                 last.base_offset + last.size - end,
             )
 
 
 def _first_record(segment: Segment) -> tuple[LogScanner, int]:
-    """A scanner behind the segment's first record, if there is one, and why it stopped."""
+    """A scanner after the segment's first record, if there is one, and why it stopped."""
     base = segment.base_offset
     probe = LogScanner(verify_crc=False)
     return probe, probe.scan(segment, base, base, base + 1)

@@ -136,7 +136,7 @@ cdef class LogScanner:
             PyBuffer_Release(&buffer)
 
     def resync(self, segment, int64_t base_offset, int64_t start):
-        """Offset of the first complete, valid record at or behind `start` in this segment."""
+        """Offset of the first complete, valid record at or after `start` in this segment."""
         cdef int64_t found
         cdef Py_buffer buffer
         PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)

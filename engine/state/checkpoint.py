@@ -181,7 +181,7 @@ class Checkpointer:
     def resume(self, last_record: int, size: int) -> None:
         """Start from recovery: all queues are complete up to the end of `last_record`.
 
-        The log may end behind that: a blank ends a segment.
+        The log may end after that: a blank ends a segment.
         """
         self._newest = (last_record, size)
 
@@ -239,7 +239,7 @@ def _promise_of(queue: ConsumeQueue, log_end: int) -> QueuePromise:
     """The promise for records before `log_end`; the writer may have appended others."""
     end, max_physical = queue.max, queue.max_physical_offset
     if max_physical > log_end:
-        end = queue.first_behind(log_end)
+        end = queue.first_after(log_end)
         max_physical = 0
         if end > queue.min:
             physical_offset, size, _ = queue[end - 1]

@@ -57,7 +57,7 @@ cdef class DeliveryScan:
         """Delay level -> next offset in its queue, from those at physical offset `start`.
 
         A level delivers in order, and a copy differs from the parked record in topic and queue
-        alone: each copy behind `start` advances its level's offset past the entry that it copies.
+        alone: each copy after `start` advances its level's offset past the entry that it copies.
         """
         cdef dict found = dict(offsets)
         cdef int64_t level, offset
@@ -68,13 +68,13 @@ cdef class DeliveryScan:
             queue = self.queues.find(SCHEDULE_TOPIC.decode(), level - 1)
             if queue is not None:
                 offset = max(found.get(level, 0), queue.min)
-                found[level] = self.behind(queue, offset)
+                found[level] = self.offset_after(queue, offset)
         return found
 
     def timed(self, int64_t start, ConsumeQueue queue):
         """Entries of the timer queue that were handled: pairs of int64, wake in ms and offset.
 
-        An entry was handled if its copy, delivered or parked again, is behind `start`: the
+        An entry was handled if its copy, delivered or parked again, is after `start`: the
         prepared offset of the copy is the physical offset of the parked record plus one.
         """
         found = array("q")
@@ -204,8 +204,8 @@ cdef class DeliveryScan:
         self.position = segment.base_offset + segment.size if found is None else found
         return 0
 
-    cdef int64_t behind(self, ConsumeQueue queue, int64_t offset) except -1:
-        """The offset behind the entry, from `offset` on, whose copy is in `view`; else `offset`."""
+    cdef int64_t offset_after(self, ConsumeQueue queue, int64_t offset) except -1:
+        """The offset after the entry, from `offset` on, whose copy is in `view`; else `offset`."""
         cdef int64_t at = offset, physical_offset = 0, tags_code = 0
         cdef int32_t size = 0
         cdef Message message

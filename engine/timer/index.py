@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 class TimerState(msgspec.Struct, kw_only=True, rename="camel"):
     """`ROOT/congreve/timer.json`: queue entries before `inserted` are in the runs.
 
-    `cursor` has the handled entries; the log behind `log_end` shows later ones. `log_end` is -1 in
+    `cursor` has the handled entries; the log after `log_end` shows later ones. `log_end` is -1 in
     files of versions that did not use the log.
     """
 
@@ -91,7 +91,7 @@ class TimerIndex:
         self._next = 0  # the next entry of the queue to read
         self._done = numpy.empty(0, int64)  # sorted offsets that the log shows as handled
         self._done_left = 0  # number of them that are still in the index
-        self._log_end = 0  # what lies behind it in the log is not in the cursor, but in `done`
+        self._log_end = 0  # what lies after it in the log is not in the cursor, but in `done`
         self._busy = False
         self._dirty = False
 
@@ -135,7 +135,7 @@ class TimerIndex:
         return True
 
     def _ask_log(self, log_end: int) -> None:
-        """Read from the log which entries were handled behind `log_end`."""
+        """Read from the log which entries were handled after `log_end`."""
         self._log_end = log_end if log_end >= 0 else self._log.max_offset
         if log_end < 0 or self.queue.min >= self.queue.max:
             return
@@ -273,7 +273,7 @@ class TimerIndex:
 
         def work() -> Publish:
             readers = [
-                RunReader(run, run.first_behind(*cursor.mark), cursor.keep) for run in smallest
+                RunReader(run, run.first_after(*cursor.mark), cursor.keep) for run in smallest
             ]
             run = write_run(self._folder, name, merged_blocks(readers), self._files)
             state = TimerState(
@@ -342,7 +342,7 @@ class TimerIndex:
             return None
 
     def _reader(self, run: Run) -> RunReader:
-        start = run.first_behind(*self._cursor.mark)
+        start = run.first_after(*self._cursor.mark)
         return RunReader(run, start, self._cursor.keep)
 
     def _run(self, name: str, count: int) -> Run:

@@ -41,7 +41,7 @@ cdef class Redelivery:
     cdef readonly int64_t skipped
     """Entries of the last run that were skipped: their message is gone or has no target."""
     cdef readonly int64_t end
-    """Physical offset behind the last run's last record, 0 if it appended none."""
+    """Physical offset after the last run's last record, 0 if it appended none."""
     cdef readonly int64_t next_due
     """Due time, in ms since 1970, of the entry that ended the last run; 0 without one."""
     cdef readonly bint damaged

@@ -42,7 +42,7 @@ class Run:
         except OSError:
             return False
 
-    def first_behind(self, wake: int, offset: int) -> int:
+    def first_after(self, wake: int, offset: int) -> int:
         """Index of the first pair greater than (wake, offset). Raises StoreError."""
         low, high = 0, self.count
         while low < high:
@@ -55,7 +55,7 @@ class Run:
         return low
 
     def read(self, index: int, count: int) -> NDArray[int64]:
-        """Pairs from `index` on, fewer at the end, none behind it. Raises StoreError."""
+        """Pairs from `index` on, fewer at the end, none after it. Raises StoreError."""
         try:
             with self._files.open(self.path, os.O_RDONLY) as file:
                 data = self._files.read(file, count * PAIR, index * PAIR)

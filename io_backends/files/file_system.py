@@ -71,7 +71,7 @@ class FileSystem:
             left, at = left[written:], at + written
 
     def next_data(self, file: File, at: int) -> tuple[int, int] | None:
-        """The next part [start, end) at or behind `at` that is not a hole; None without one."""
+        """The next part [start, end) at or after `at` that is not a hole; None without one."""
         try:
             start = os.lseek(file.descriptor, at, os.SEEK_DATA)
         except OSError as error:

@@ -29,7 +29,7 @@ cdef class MmapBackend(Backend):
     #   position  how far appends are; pages below `prefaulted` are in place already
     #   resting   the other thread waits for `approach`
     # Only that thread uses `forgotten`: pages below it are no longer mapped.
-    # `attached` needs the GIL: the segments behind the extents, so that they stay mapped.
+    # `attached` needs the GIL: the segments of the extents, so that they stay mapped.
     cdef Extent *first
     cdef int64_t target
     cdef bint asleep

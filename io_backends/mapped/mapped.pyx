@@ -58,7 +58,7 @@ cdef class MappedSegment(Segment):
         return self.file >= 0
 
     def zero_tail(self):
-        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
+        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
@@ -133,7 +133,7 @@ cdef class MmapBackend(Backend):
         return MappedSegment(Mapping(path, size), base_offset, written)
 
     def attach(self, Segment segment):
-        """Sync `segment` from now on, behind the segments that were attached before."""
+        """Sync `segment` from now on, after the segments that were attached before."""
         cdef Extent *extent = <Extent *> malloc(sizeof(Extent))
         cdef Extent *old
         cdef Extent **at = &self.first

@@ -62,7 +62,7 @@ cdef class WriteRing:
     cdef int slot_for(self, int64_t number, int fd) noexcept nogil
     # The write at this place; the oldest is at place 0.
     cdef Write *at(self, int place) noexcept nogil
-    # Adds a write behind all others; submit() sends it.
+    # Adds a write after all others; submit() sends it.
     cdef void add(self, const Target *target, int64_t start, int64_t end) noexcept nogil
     # Takes the completions; returns 0 or errno.
     cdef int reap(self) noexcept nogil

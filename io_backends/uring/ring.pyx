@@ -1,8 +1,8 @@
 """Writes through io_uring: several in flight, done in the order of the log.
 
 Two writes in flight never share a block: a write that begins inside the last block of the previous
-write waits for it, so that older bytes cannot overwrite newer ones. Writes behind that block do not
-wait. A partial last block is padded with zeros behind the write's end. Callers hold the backend's
+write waits for it, so that older bytes cannot overwrite newer ones. Writes after that block do not
+wait. A partial last block is padded with zeros after the write's end. Callers hold the backend's
 lock.
 """
 

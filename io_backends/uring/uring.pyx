@@ -50,7 +50,7 @@ cdef class UringSegment(Segment):
         return upto <= self.ready
 
     def zero_tail(self):
-        """Zero and reserve everything behind `written`, on disk. Raises BackendError, SyncError."""
+        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
         self.mapping.zero_from(self.written)
         self.mapping.reserve(self.written, self.size)
 
@@ -216,7 +216,7 @@ cdef class UringBackend(Backend):
         self.plan()
         return True
 
-    # Advances `durable` behind completed writes; `failed` is 0 or the errno of a failed one.
+    # Advances `durable` after completed writes; `failed` is 0 or the errno of a failed one.
     cdef void settle(self, int failed) noexcept nogil:
         if failed != 0:
             self.fail(failed)
@@ -236,7 +236,7 @@ cdef class UringBackend(Backend):
             extent = self.extents.at(self.submitted)
             if extent == NULL:
                 return
-            # The padding behind the end must not count as written: records follow there.
+            # The padding after the end must not count as written: records follow there.
             end = min(self.target, written_end(extent))
             start = block_of(self.submitted)
             # A partly written group may end inside a batch: the full group waits for the zeros.

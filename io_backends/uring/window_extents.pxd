@@ -30,12 +30,12 @@ cdef class WindowExtents:
     cdef Extent *first
     cdef int64_t shown
 
-    # Opens the file of a segment, which append() adds behind all others.
+    # Opens the file of a segment, which append() adds after all others.
     cdef Extent *open(self, Segment segment) except NULL
     cdef void append(self, Extent *extent) noexcept nogil
     # open() and append() for the log's last segment: the window begins at the block with its end.
     cdef int open_tail(self, Segment segment) except -1
-    # The first extent that ends behind a physical offset, NULL without one.
+    # The first extent that ends after a physical offset, NULL without one.
     cdef Extent *at(self, int64_t position) noexcept nogil
     # Maps the window at [start, end), and files at the addresses that it had one window before;
     # returns 0 or errno.

@@ -27,7 +27,7 @@ cdef enum:
 
 @cython.final
 cdef class ZeroWriter:
-    """Writes zeros to segments with O_DIRECT, before their first use or behind appended bytes.
+    """Writes zeros to segments with O_DIRECT, before their first use or after appended bytes.
 
     Raises BackendError if there is no memory. (RocketMQ: MappedFile.warmMappedFile.)
     """
@@ -78,7 +78,7 @@ cdef class ZeroWriter:
         return 0
 
     def run(self, Backend backend, Segment segment, before):
-        """Write zeros behind the appended bytes of a segment in use; the body of the thread.
+        """Write zeros after the appended bytes of a segment in use; the body of the thread.
 
         It first waits for the thread `before`. A failed write is the backend's failure.
         """
@@ -117,7 +117,7 @@ cdef class ZeroWriter:
             pthread_mutex_lock(&backend.lock)
         return failed
 
-    # The next step of zeros, behind the mapped window, which is written anyway; false if none.
+    # The next step of zeros, after the mapped window, which is written anyway; false if none.
     cdef bint plan(self, Backend backend, int64_t base, int64_t end) noexcept nogil:
         cdef Extent *extent = self.extents.at(base)
         if self.stopping or backend.failure != 0 or extent == NULL or extent.base != base:

@@ -10,7 +10,7 @@ cdef class ColumnBuffer:
     cdef Py_ssize_t shape[1]
     cdef Py_ssize_t strides[1]
 
-    # Reserves memory for `more` bytes behind the present ones; False without memory.
+    # Reserves memory for `more` bytes after the present ones; False without memory.
     cdef bint reserve(self, int64_t more) noexcept nogil
 
     # The same, in addition to the memory that was reserved before for later bytes.

@@ -38,7 +38,7 @@ cdef enum:
 
 
 cdef class Column:
-    # values of a fixed width, or text and bytes behind 32-bit offsets; a map has names too
+    # values of a fixed width, or text and bytes with 32-bit offsets; a map has names too
     cdef readonly str name
     """Name of the field."""
     cdef readonly int64_t rows

@@ -57,7 +57,7 @@ cdef inline bint is_property(const uint8_t *at, const uint8_t *end,
 
 
 cdef inline uint8_t *put_name(uint8_t *out, const char *name) noexcept nogil:
-    """The name and the separator behind it."""
+    """The name and the separator after it."""
     cdef size_t length = strlen(name)
     memcpy(out, name, length)
     out[length] = NAME_VALUE_SEPARATOR
@@ -65,6 +65,6 @@ cdef inline uint8_t *put_name(uint8_t *out, const char *name) noexcept nogil:
 
 
 cdef inline uint8_t *put_next_name(uint8_t *out, const char *name) noexcept nogil:
-    """The same behind another property."""
+    """The same after another property."""
     out[0] = PROPERTY_SEPARATOR
     return put_name(out + 1, name)

@@ -98,7 +98,7 @@ cdef class LaneHandle:
         self.post(letters.RESUME if wanted else letters.PAUSE, connection)
 
     def handled(self, int64_t connection):
-        """The loop has handled an ordered frame: the lane serves the frames behind it."""
+        """The loop has handled an ordered frame: the lane serves the frames after it."""
         self.post(letters.HANDLED, connection)
 
     def tell_writable(self, int64_t connection):

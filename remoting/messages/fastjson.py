@@ -119,7 +119,7 @@ def dump_steps(value: Any) -> Generator[None, None, bytes]:
     return written.getvalue()
 
 
-def object_steps(before: str, entries: Iterable[str], behind: str) -> Generator[None, None, bytes]:
+def object_steps(before: str, entries: Iterable[str], after: str) -> Generator[None, None, bytes]:
     """An object of these texts of entries between two texts, in steps; returns UTF-8 bytes.
 
     Raises BodyError if the text grows longer than a frame may be.
@@ -131,7 +131,7 @@ def object_steps(before: str, entries: Iterable[str], behind: str) -> Generator[
         _write(written, (separator, ",".join(part)))
         separator = ","
         yield
-    _write(written, (before if separator is before else "", behind))
+    _write(written, (before if separator is before else "", after))
     return written.getvalue()
 
 

@@ -28,7 +28,7 @@ from congreve.remoting.transport.read_buffer import ReadBuffer
 logger = logging.getLogger(__name__)
 
 COPIED_BODY_MAX = 64 * 1024
-"""Bytes of a body that are copied behind their header, so that they leave as one piece."""
+"""Bytes of a body that are copied after their header, so that they leave as one piece."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,7 +120,7 @@ class Stash:
 
     @property
     def has_own_buffer(self) -> bool:
-        """Whether the next bytes go right behind those that are here."""
+        """Whether the next bytes go right after those that are here."""
         return self.filled > COPIED_STASH_MAX
 
     def free_part(self, shared: ReadBuffer) -> memoryview:

@@ -34,7 +34,7 @@ cdef inline uint8_t *begin_json(uint8_t *out, int32_t code) noexcept nogil:
 
 
 cdef inline uint8_t *end_json(uint8_t *out, int32_t opaque, Slice remark) noexcept nogil:
-    """The rest of a header behind its ext fields."""
+    """The rest of a header after its ext fields."""
     out = put(out, b',"flag":1,"language":"JAVA","opaque":', 37)
     out = put_decimal(out, opaque)
     if remark.length:

@@ -5,7 +5,7 @@ from congreve.remoting.wire.slices cimport Scratch, Slice
 
 # One frame, as it lies in a connection's bytes (all big endian):
 #
-#    0 total i32 (bytes behind this field)   4 serializeType u8 (0 JSON, 1 binary)
+#    0 total i32 (bytes after this field)   4 serializeType u8 (0 JSON, 1 binary)
 #    5 headerLength u24   8 header   8 + headerLength body
 #
 # Binary header: 0 code i16  2 language u8  3 version i16  5 opaque i32  9 flag i32

@@ -9,11 +9,11 @@ cdef enum:
     SHAPES = 64                 # remembered headers, by their length
     PIECES_MAX = 64             # of all strings with escapes in one header
 
-# A run of literal characters, and the character of the escape behind it.
+# A run of literal characters, and the character of the escape after it.
 cdef struct Piece:
     int32_t at
     int32_t length
-    int32_t sign_length         # 0 behind the last run
+    int32_t sign_length         # 0 after the last run
     uint8_t sign[4]
 
 # A field of a remembered header, by its place in the text.

@@ -128,7 +128,7 @@ cdef bint remember_value(Slice text, const Field *field, Shape *shape,
     found.value_length = <int32_t> (at - text.data) - found.value_at
     if shape.pieces_count == found.first_piece:
         return True
-    # The run behind the last escape.
+    # The run after the last escape.
     if shape.pieces_count == PIECES_MAX:
         return False
     put_piece(text, start, at, shape)
@@ -148,7 +148,7 @@ cdef inline Piece *put_piece(Slice text, const uint8_t *start, const uint8_t *en
 
 cdef const uint8_t *remember_escape(Slice text, const uint8_t *start, const uint8_t *at,
                                     Shape *shape) noexcept nogil:
-    """Behind the escape at `at`, which ends the run from `start`; NULL: no room for it."""
+    """After the escape at `at`, which ends the run from `start`; NULL: no room for it."""
     cdef Piece *piece
     cdef uint8_t *out
     if shape.pieces_count == PIECES_MAX:

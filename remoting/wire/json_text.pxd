@@ -1,5 +1,5 @@
 # JSON text of a header, piece by piece. Each function starts at `at`, never looks at `end` or
-# behind it, and returns where it stopped; NULL if the text is not plain, valid JSON: then the
+# after it, and returns where it stopped; NULL if the text is not plain, valid JSON: then the
 # tolerant reader in Python reads it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -42,7 +42,7 @@ cdef inline const uint8_t *skip_space(const uint8_t *at, const uint8_t *end) noe
 
 cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
                                      uint8_t sign) noexcept nogil:
-    """Behind `sign` and the spaces around it."""
+    """After `sign` and the spaces around it."""
     if at < end and at[0] == sign:
         at += 1
     else:
@@ -56,7 +56,7 @@ cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
 
 
 cdef inline const uint8_t *utf8_character(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Behind one character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
+    """After one character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
     cdef Py_ssize_t room = end - at
     cdef uint8_t first = at[0]
     cdef uint8_t low = 0x80
@@ -143,7 +143,7 @@ cdef inline uint8_t *put_utf8(uint8_t *out, uint32_t point) noexcept nogil:
 
 cdef inline const uint8_t *unescape(const uint8_t *at, const uint8_t *end,
                                     uint8_t **out) noexcept nogil:
-    """One escape, behind its backslash; NULL for a surrogate without its partner."""
+    """One escape, after its backslash; NULL for a surrogate without its partner."""
     cdef uint32_t unit
     cdef uint32_t second
     cdef uint8_t sign
@@ -183,7 +183,7 @@ cdef inline const uint8_t *unescape(const uint8_t *at, const uint8_t *end,
 
 cdef inline const uint8_t *scan_string(const uint8_t *at, const uint8_t *end, Scratch *scratch,
                                        Slice *text) noexcept nogil:
-    """A string, from its opening to behind its closing quote.
+    """A string, from its opening to after its closing quote.
 
     Without an escape the slice points into the text itself, else into the scratch, which must have
     room for as many bytes as the whole text has.
@@ -228,7 +228,7 @@ cdef inline const uint8_t *scan_string(const uint8_t *at, const uint8_t *end, Sc
 
 
 cdef inline const uint8_t *skip_digits(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Behind one digit or more."""
+    """After one digit or more."""
     cdef const uint8_t *start = at
     while at < end and c"0" <= at[0] <= c"9":
         at += 1

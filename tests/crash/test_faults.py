@@ -60,7 +60,7 @@ def store_of(config: StoreConfig, backend: Backend | None = None) -> MessageStor
 
 
 def put(store: MessageStore, number: int) -> int:
-    """The physical offset behind the record; -1 where it was refused."""
+    """The physical offset after the record; -1 where it was refused."""
     done = store.put(Record(topic=TOPIC, body=body_of(number)))
     return done.end if done.status is PutStatus.PUT_OK else -1
 
@@ -176,7 +176,7 @@ def test_a_slow_disk_delays_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def recorded_groups(folder: Path, backend: str, seed: int) -> tuple[list[Group], dict[int, int]]:
-    """A run's groups, and for each message the offset behind it."""
+    """A run's groups, and for each message the offset after it."""
     dice = random.Random(seed)
     faulty = FaultBackend(inner_backend(backend, folder), FaultPlan(record=True))
     ends: dict[int, int] = {}
@@ -189,7 +189,7 @@ def recorded_groups(folder: Path, backend: str, seed: int) -> tuple[list[Group],
 
 
 def write_image(folder: Path, groups: list[Group], torn: bytes) -> None:
-    """The log as it is with all of `groups` and `torn` behind them; zeros follow."""
+    """The log as it is with all of `groups` and `torn` after them; zeros follow."""
     log = b"".join(group.data for group in groups) + torn
     (folder / "commitlog").mkdir(parents=True)
     for base in range(0, max(len(log), 1), SEGMENT):

@@ -162,7 +162,7 @@ def bits_of_a_page(data: bytes, first: int, kill_rounds: int) -> list[int]:
 def test_no_flipped_bit_of_a_queue_hides_doubles_or_moves_a_message(
     image: Image, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
-    """Of a page in a whole file, and of the last entries with the zeros behind them."""
+    """Of a page in a whole file, and of the last entries with the zeros after them."""
     path = image.queue("A", 0, file)
     whole = (copy / path).read_bytes()
     first = PAGE if file == 0 else 200 * ENTRY - PAGE // 2
@@ -304,7 +304,7 @@ def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
 
 
 def test_a_kill_behind_the_checkpoint_keeps_what_came_between(image: Image, copy: Path) -> None:
-    """Entries of a queue behind its checkpoint are read from the log, not from its files."""
+    """Entries of a queue after its checkpoint are read from the log, not from its files."""
     killed = copy.with_name("queues-killed")
     shutil.rmtree(killed, ignore_errors=True)
     with store_of(copy) as store:

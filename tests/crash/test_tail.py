@@ -58,7 +58,7 @@ class Image:
         self.folder = folder / "image"
         self.messages: Messages = {}
         self.ends: dict[int, tuple[int, int]] = {}
-        """Where a record ends -> its queue and queue offset, of records behind the checkpoint."""
+        """Where a record ends -> its queue and queue offset, of records after the checkpoint."""
         with store_of(config_of(folder / "store")) as store:
             self._append(store, 40, 100)
         with store_of(config_of(folder / "store")) as store:
@@ -124,7 +124,7 @@ def served(store: MessageStore) -> Messages:
 
 
 def goes_on(store: MessageStore) -> None:
-    """The store accepts, keeps and serves a message behind the recovered ones."""
+    """The store accepts, keeps and serves a message after the recovered ones."""
     put = store.put(Record(topic=TOPIC, body=b"after the crash", queue_id=0))
     assert put.status is PutStatus.PUT_OK
     assert store.wait_durable(put.end, 10)
@@ -219,7 +219,7 @@ def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
 def test_bytes_behind_the_cut_never_come_back(
     image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
-    """A torn record ends the log; whole records lie behind it. A shorter message written over the
+    """A torn record ends the log; whole records lie after it. A shorter message written over the
     torn one must not let a second recovery run into those."""
     dice = random.Random(10666)
     folder = image_folder / "stale"

@@ -59,7 +59,7 @@ def write_times(root: Path) -> dict[Path, int]:
 
 
 def await_next_segment(store: MessageStore, root: Path) -> None:
-    """Returns when the segment behind the log's last one, made in the background, is there."""
+    """Returns when the segment after the log's last one, made in the background, is there."""
     base = (store.log.max_offset // SEGMENT + 1) * SEGMENT
     deadline = time.monotonic() + 60
     while not (root / "commitlog" / f"{base:020d}").exists():
@@ -119,7 +119,7 @@ def test_d5_delayed_messages_keep_their_time_when_queues_are_rebuilt(tmp_path: P
 
 
 def test_d6_records_behind_a_cut_never_come_back(tmp_path: Path) -> None:
-    """New records of the same length used to make old ones behind them valid again."""
+    """New records of the same length used to make old ones after them valid again."""
     fill(tmp_path, 9)
     shutil.rmtree(tmp_path / "congreve")
     log = tmp_path / "commitlog" / f"{0:020d}"

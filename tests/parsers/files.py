@@ -74,7 +74,7 @@ class _Saved:
 
 def _run(path: Path) -> object:
     run = Run(str(path.parent), path.name, max(path.stat().st_size // PAIR, 1))
-    return (run.first_behind(5, 5), run.last) if run.whole else None
+    return (run.first_after(5, 5), run.last) if run.whole else None
 
 
 def _scan(data: bytes) -> object:

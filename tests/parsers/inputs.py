@@ -21,7 +21,7 @@ def _nested(opening: bytes, closing: bytes, core: bytes = b"") -> Maker:
 
 
 def _counted(line: str, head: bytes = b"", tail: bytes = b"") -> Maker:
-    """`line` with a number in it, a comma behind each but the last."""
+    """`line` with a number in it, a comma after each but the last."""
 
     def make(size: int) -> bytes:
         pieces: list[bytes] = []
@@ -79,7 +79,7 @@ JSON: dict[str, Maker] = {
     "one wide sign": _repeated(b"a", '["\U0001f600'.encode(), b'",\x01]'),
     "no UTF-8": _repeated(b"\xff", b'"', b'"'),
     "spaces": _repeated(b" ", b"{", b":1}"),
-    "spaces behind objects": _repeated(b"{}   ", b"["),
+    "spaces after objects": _repeated(b"{}   ", b"["),
     "colons": _repeated(b":", b"{"),
     "commas": _repeated(b","),
     "bare words": _repeated(b"a:", b"{"),

@@ -86,7 +86,7 @@ def test_the_disk_knows_of_a_deletion_before_anything_is_deleted(
 def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int
 ) -> None:
-    """A group would begin behind the first messages of the new one."""
+    """A group would begin after the first messages of the new one."""
     offset = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0"}
     files = ["config/consumerOffset.json", "congreve/deletedTopics.json"]
     killed: dict[str, bytes] = {}

@@ -64,7 +64,7 @@ def bodies(answer: Answer) -> list[bytes]:
 
 
 def first_pull(wire: Wire, name: str, **more: object) -> Answer:
-    """The loop checks the first pull of each kind behind the one that made the group."""
+    """The loop checks the first pull of each kind after the one that made the group."""
     for _ in range(2):
         answer = wire.call(PULL, fields(name, **{"sysFlag": SUBSCRIPTION, **more}))
     return answer

@@ -60,7 +60,7 @@ def test_an_answer_promises_what_the_disk_has(
                     codes[answer.code].append(end)
                     if answer.code == SUCCESS and waits:
                         assert end < backend.durable_offset
-                        assert not failed_before, "nothing is durable behind a failure"
+                        assert not failed_before, "nothing is durable after a failure"
                 assert set(codes) <= {SUCCESS, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE}, codes
                 if not waits and not backend.failure_errno:
                     assert set(codes) == {SUCCESS}

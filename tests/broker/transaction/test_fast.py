@@ -46,7 +46,7 @@ ENDS: dict[str, dict[str, str | None]] = {
     "another half offset": {"tranStateTableOffset": "77"},
     "a negative half offset": {"tranStateTableOffset": "-1"},
     "no half message there": {"commitLogOffset": "1"},
-    "behind the log": {"commitLogOffset": "9000000000000000000"},
+    "after the log": {"commitLogOffset": "9000000000000000000"},
     "before the log": {"commitLogOffset": "-9"},
     "no group": {"producerGroup": None},
     "no message id": {"msgId": None},
@@ -222,7 +222,7 @@ async def test_ordinary_transactions_need_no_python(
 ) -> None:
     async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
-        # A lane finds the queues behind its first request.
+        # A lane finds the queues after its first request.
         assert (await ports.end(await ports.half())).code == 0
 
         def never(*_: object) -> None:

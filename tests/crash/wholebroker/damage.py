@@ -72,7 +72,7 @@ def shaped(name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def cut(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[str, bytes]]:
-    """The first bytes alone, and zeros behind them."""
+    """The first bytes alone, and zeros after them."""
     for at in chance.sample(range(len(text)), min(times, len(text))):
         yield f"cut at {at}", text[:at]
         yield f"zeros from {at}", text[:at] + bytes(len(text) - at)

@@ -143,7 +143,7 @@ def test_entries_of_a_deleted_segment_are_skipped(shelf: Shelf) -> None:
 
 
 def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
-    """A header that does not match its entry must not skip the messages behind it."""
+    """A header that does not match its entry must not skip the messages after it."""
     for i in range(6):
         shelf.put(b"%d" % i)
     with Path(shelf.log.segments[0].path).open("r+b") as log:

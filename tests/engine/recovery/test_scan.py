@@ -33,7 +33,7 @@ def segments() -> Iterator[tuple[int, bytes]]:
 
 
 def records(*bodies: bytes, queue_offset: int = 0, **fields: Any) -> bytes:
-    """Records of one queue, one behind the other from physical offset 0."""
+    """Records of one queue, one after the other from physical offset 0."""
     log = b""
     for number, body in enumerate(bodies):
         log += encode_record(

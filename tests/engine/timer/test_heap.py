@@ -86,8 +86,8 @@ def test_a_run_of_many_blocks_is_read_searched_and_merged(tmp_path) -> None:
     assert all(run.whole for run in runs)
     assert not Run(folder, "1.run", 10_001).whole
     assert runs[1].last == (6666, 19_998)
-    assert runs[1].first_behind(6666, 19_997) == 9_999
-    assert runs[1].first_behind(-1, 0) == 0 and runs[1].first_behind(7000, 0) == 10_000
+    assert runs[1].first_after(6666, 19_997) == 9_999
+    assert runs[1].first_after(-1, 0) == 0 and runs[1].first_after(7000, 0) == 10_000
     late = [RunReader(run, 100, lambda pairs: pairs[:, 1] % 5 == 0) for run in runs]
     found = numpy.concatenate(list(merged_blocks(late)))
     assert found.tolist() == [pair for pair in whole[200:].tolist() if pair[1] % 5 == 0]

@@ -204,7 +204,7 @@ def test_offsets_and_times(client: Driver, cluster: Cluster, topic: str) -> None
     assert (offsets()["min"], offsets()["max"], offsets()["earliest"]) == (0, 6, times[0])
     assert offsets(times[0] - 1000)["at"] == 0
     assert times[offsets(times[2])["at"]] == times[2]
-    # Between two messages the nearer one is named; behind the last one, the last.
+    # Between two messages the nearer one is named; after the last one, the last.
     assert times[offsets(times[3] + 1)["at"]] == times[3]
     assert times[offsets(times[4] - 1)["at"]] == times[4]
     assert offsets(times[5] + 1000)["at"] == 5

@@ -37,7 +37,7 @@ def batch_of(*members: tuple[bytes, bytes]) -> bytes:
 GOOD = batch_of((b"one", b"TAGS\1a"), (b"two", b"k\1v"))
 MALFORMED = {
     "breaks off": GOOD[:-1],
-    "goes on behind its end": GOOD + b"\0\0\0",
+    "continues after its end": GOOD + b"\0\0\0",
     "a negative length": GOOD[:16] + b"\xff" * 4 + GOOD[20:],
     "a body over the member": GOOD[:16] + struct.pack(">i", 1 << 20) + GOOD[20:],
 }

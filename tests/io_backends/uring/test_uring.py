@@ -25,7 +25,7 @@ def test_what_is_durable_is_in_the_file(backend: "uring.UringBackend", folder: P
         if dice.random() < 0.1:
             there = Path(segment.path).read_bytes()
             assert there[: segment.written] == data[: segment.written]
-            assert not any(there[segment.written :]), "bytes behind the end of the log"
+            assert not any(there[segment.written :]), "bytes after the end of the log"
     assert Path(segment.path).read_bytes() == data
 
 
@@ -114,7 +114,7 @@ def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
             os.read(backend.event_fd, 8)
         there = Path(segment.path).read_bytes()
         assert there[:asked] == data[:asked]
-        assert not any(there[asked:]), "bytes behind the end of the write"
+        assert not any(there[asked:]), "bytes after the end of the write"
 
 
 def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done(

@@ -33,7 +33,7 @@ async def test_a_callback_that_keeps_the_gil_is_logged() -> None:
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()
     calls = 0
-    while not told and calls < 50:  # the thread may get the GIL behind the next beat only
+    while not told and calls < 50:  # the thread may get the GIL after the next beat only
         calls += 1
         await asyncio.sleep(0.011)
         sum(range(5_000_000))
