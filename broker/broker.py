@@ -258,7 +258,7 @@ class Broker(Lifecycle):
             port=port,
             sink=None if paths is None or not self._paths_check() else paths.fast_path,
             lane_sinks=() if paths is None else paths.lanes,
-            lane_letter=None if paths is None else paths.lane_letter,
+            lane_entry=None if paths is None else paths.lane_entry,
             limits=ServerLimits(
                 idle_timeout_s=self.config.server_channel_max_idle_time_seconds,
                 poll_s=self.config.poll_micros_after_request / 1e6,

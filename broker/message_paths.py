@@ -5,10 +5,10 @@ from collections.abc import Callable
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.fastpath.lane_sends import (
-    APPENDED_LETTER,
-    ARRIVED_LETTER,
-    MOVED_LETTER,
-    PULL_ENDED_LETTER,
+    APPENDED_KIND,
+    ARRIVED_KIND,
+    MOVED_KIND,
+    PULL_ENDED_KIND,
     LaneSends,
     queues_of,
 )
@@ -74,7 +74,7 @@ class MessagePaths:
             store,
             self.pulls.validated_pulls,
             watcher=watcher_of_lane(number),
-            ended_kind=PULL_ENDED_LETTER,
+            ended_kind=PULL_ENDED_KIND,
         )
         self.pulls.follow_lane(pulls.table)
         return LaneSends(
@@ -105,18 +105,18 @@ class MessagePaths:
         for lane in self.lanes:
             lane.set_store_host(host)
 
-    def lane_letter(
+    def lane_entry(
         self, protocol: FrameProtocol | None, kind: int, data: bytes, number: int
     ) -> None:
         """Do what a lane asks the event loop for (lane_sends.pyx)."""
-        if kind == ARRIVED_LETTER:
+        if kind == ARRIVED_KIND:
             for queue in queues_of(data):
                 self._arrived(queue)
-        elif kind == MOVED_LETTER:
+        elif kind == MOVED_KIND:
             self.group_commit.release()
-        elif kind == APPENDED_LETTER:
+        elif kind == APPENDED_KIND:
             self._managers.store.after_append(self._managers.store.log.max_offset)
-        elif kind == PULL_ENDED_LETTER:
+        elif kind == PULL_ENDED_KIND:
             if protocol is not None:
                 self._end_pull(protocol, data)
         elif isinstance(protocol, Connection):

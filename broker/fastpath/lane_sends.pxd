@@ -27,7 +27,7 @@ cdef class LaneSends(LaneSink):
     cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, with this one
     cdef int lane_count
     cdef object kept                # the references that keep `lanes` alive
-    cdef int64_t tells_loop         # not 0: the loop wants a MOVED letter at each event
+    cdef int64_t tells_loop         # not 0: the loop wants a MOVED entry at each event
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 

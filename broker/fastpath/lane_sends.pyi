@@ -6,11 +6,11 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.lane import LaneSink
 
-ARRIVED_LETTER: int
-APPENDED_LETTER: int
-NOT_DURABLE_LETTER: int
-MOVED_LETTER: int
-PULL_ENDED_LETTER: int
+ARRIVED_KIND: int
+APPENDED_KIND: int
+NOT_DURABLE_KIND: int
+MOVED_KIND: int
+PULL_ENDED_KIND: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 

@@ -35,9 +35,9 @@ from congreve.engine.atomic cimport (
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
-from congreve.remoting.lanes cimport letters, sockets
+from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
-from congreve.remoting.lanes.mailbox cimport Letter, new_eventfd
+from congreve.remoting.lanes.mailbox cimport MailboxEntry, new_eventfd
 from congreve.remoting.wire.fast_headers cimport is_send
 from congreve.remoting.wire.slices cimport Slice
 
@@ -45,29 +45,29 @@ from congreve.errors import CongreveError
 
 cdef enum:
     END_TRANSACTION = 37
-    ARRIVED = letters.OF_SINK          # letters from this sink
-    APPENDED = letters.OF_SINK + 1
-    NOT_DURABLE = letters.OF_SINK + 2
-    MOVED = letters.OF_SINK + 3
-    PULL_ENDED = letters.OF_SINK + 4
-    ARRIVED_IN_LANE = letters.TO_SINK   # letters to this sink: with the address of a queue
-    DISMISS = letters.TO_SINK + 1       # and with the remark for all waiting pulls
-    END_PULLS = letters.TO_SINK + 2
+    ARRIVED = entry_kinds.OF_SINK           # mailbox entries from this sink
+    APPENDED = entry_kinds.OF_SINK + 1
+    NOT_DURABLE = entry_kinds.OF_SINK + 2
+    MOVED = entry_kinds.OF_SINK + 3
+    PULL_ENDED = entry_kinds.OF_SINK + 4
+    ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
+    DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
+    END_PULLS = entry_kinds.TO_SINK + 2
 
-ARRIVED_LETTER = ARRIVED
+ARRIVED_KIND = ARRIVED
 """Watched queues got entries; queues_of() returns them."""
-APPENDED_LETTER = APPENDED
+APPENDED_KIND = APPENDED
 """Messages were appended; the flush thread must check now whether to flush."""
-NOT_DURABLE_LETTER = NOT_DURABLE
+NOT_DURABLE_KIND = NOT_DURABLE
 """Answers whose messages may not be on disk; the number is the reason (LaneCommit)."""
-MOVED_LETTER = MOVED
+MOVED_KIND = MOVED
 """More of the log may be durable."""
-PULL_ENDED_LETTER = PULL_ENDED
+PULL_ENDED_KIND = PULL_ENDED
 """The request of a pull that has waited in the lane; the loop must answer it now."""
 
 
 def queues_of(bytes data not None):
-    """The queues of an ARRIVED_LETTER."""
+    """The queues of an entry of ARRIVED_KIND."""
     cdef void *queue
     cdef Py_ssize_t at
     found = []
@@ -81,8 +81,8 @@ def queues_of(bytes data not None):
 cdef class LaneSends(LaneSink):
     """Serves sends and pulls in a lane's thread; no other thread uses `path`.
 
-    With `tells_appends` it posts an APPENDED_LETTER after each chunk with messages. With SYNC_FLUSH
-    the lane without a `leader` listens to the backend for all others.
+    With `tells_appends` it posts an entry of APPENDED_KIND after each chunk with messages. With
+    SYNC_FLUSH the lane without a `leader` listens to the backend for all others.
     (RocketMQ: SendMessageProcessor.)
     """
 
@@ -178,15 +178,15 @@ cdef class LaneSends(LaneSink):
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
         self.pulls.polling.drop_connection(connection)
 
-    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil:
+    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
         cdef void *queue
-        if letter.kind == ARRIVED_IN_LANE:
-            memcpy(&queue, letter.data, sizeof(void *))
+        if entry.kind == ARRIVED_IN_LANE:
+            memcpy(&queue, entry.data, sizeof(void *))
             self.pulls.polling.arrived(queue)
-        elif letter.kind == END_PULLS:
+        elif entry.kind == END_PULLS:
             self.pulls.end_all()
         else:
-            self.pulls.dismiss(lane, letter.data, letter.size)
+            self.pulls.dismiss(lane, entry.data, entry.size)
 
     cdef void readable(self, Lane lane) noexcept nogil:
         cdef uint64_t value
@@ -200,7 +200,7 @@ cdef class LaneSends(LaneSink):
 
     @property
     def loop_waits(self):
-        """Whether the loop wants a MOVED_LETTER at each event of the backend."""
+        """Whether the loop wants an entry of MOVED_KIND at each event of the backend."""
         return bool(self.tells_loop)
 
     @loop_waits.setter

@@ -24,7 +24,7 @@ cdef class LaneCommit:
     cdef CommitLog log
     cdef PutTimes times
     cdef int64_t timeout_ms
-    cdef int32_t failed_kind    # the kind of letters with answers that are not durable
+    cdef int32_t failed_kind    # the kind of mailbox entries with answers that are not durable
     cdef HeldAnswers *held      # a ring
     cdef int64_t room
     cdef int64_t first

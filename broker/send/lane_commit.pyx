@@ -27,8 +27,8 @@ cdef class LaneCommit:
     """Holds a lane's answers back until their messages are durable.
 
     Answers whose messages are not durable after `timeout_s`, or never will be because the disk has
-    failed, go to the event loop as letters of kind `failed_kind`; the loop answers with an error.
-    The letter's number is the errno, COMMIT_LATE after the timeout.
+    failed, go to the event loop as mailbox entries of kind `failed_kind`; the loop answers with an
+    error. The entry's number is the errno, COMMIT_LATE after the timeout.
     """
 
     def __cinit__(self, CommitLog log not None, PutTimes times not None, *, double timeout_s,

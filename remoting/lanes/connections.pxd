@@ -27,7 +27,7 @@ cdef struct LaneConnection:
     int64_t unsent              # the number of these bytes
     int64_t mark                # set by the sink, 0 for a new connection
     void *of_sink               # set by the sink, NULL for a new connection
-    int64_t received            # bytes of all WRITE letters so far
+    int64_t received            # bytes of all WRITE entries so far
 
 
 cdef class ConnectionTable:

@@ -1,44 +1,44 @@
-"""The event loop's interface to a lane: it reads the lane's letters and writes letters to it."""
+"""The event loop's interface to a lane: reads its mailbox entries, and posts entries to it."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
-from congreve.remoting.lanes cimport letters
+from congreve.remoting.lanes cimport entry_kinds
 from congreve.remoting.lanes.connections cimport LaneConnection
-from congreve.remoting.lanes.mailbox cimport Letter
+from congreve.remoting.lanes.mailbox cimport MailboxEntry
 from congreve.remoting.lanes.relaxed cimport load_relaxed
 
 import enum
 
 cdef enum:
-    LETTERS_MAX = 256
+    ENTRIES_MAX = 256
 
 
 class Kind(enum.IntEnum):
-    """Letters of a lane to the event loop."""
+    """Kinds of mailbox entries from a lane to the event loop."""
 
-    OPENED = letters.OPENED
+    OPENED = entry_kinds.OPENED
     """data: the packed address, number: the port."""
-    FRAME = letters.FRAME
+    FRAME = entry_kinds.FRAME
     """data: a whole frame; number: 1 where handled() must follow."""
-    CLOSED = letters.CLOSED
+    CLOSED = entry_kinds.CLOSED
     """number: the errno, 0 if the peer or the loop closed the connection."""
-    UNWRITABLE = letters.UNWRITABLE
+    UNWRITABLE = entry_kinds.UNWRITABLE
     """Too many bytes are unsent, because the peer does not read."""
-    WRITABLE = letters.WRITABLE
+    WRITABLE = entry_kinds.WRITABLE
     """The peer reads again."""
-    UNFRAMEABLE = letters.UNFRAMEABLE
+    UNFRAMEABLE = entry_kinds.UNFRAMEABLE
     """data: the first bytes of invalid input; the lane stops reading the connection."""
-    CUT_LATE = letters.CUT_LATE
+    CUT_LATE = entry_kinds.CUT_LATE
     """A frame was not complete in time; number: its bytes received. CLOSED follows."""
-    CUT_LARGE = letters.CUT_LARGE
+    CUT_LARGE = entry_kinds.CUT_LARGE
     """Incomplete frames took too much memory; number: bytes of this one. CLOSED follows."""
-    FENCED = letters.FENCED
+    FENCED = entry_kinds.FENCED
     """The lane has passed a fence; number: the number given to fence()."""
-    OF_SINK = letters.OF_SINK
-    """The sink's letters have this kind and higher ones."""
+    OF_SINK = entry_kinds.OF_SINK
+    """The sink's entries have this kind and higher ones."""
 
 
 @cython.final
@@ -51,7 +51,7 @@ cdef class LaneHandle:
 
     @property
     def event_fd(self):
-        """An eventfd that is readable when take_letters() has letters."""
+        """An eventfd that is readable when take_entries() has entries."""
         return self.to_loop.event_fd
 
     @property
@@ -59,19 +59,19 @@ cdef class LaneHandle:
         """Bytes of memory that incomplete frames take."""
         return self.connections.unfinished_bytes
 
-    def take_letters(self):
-        """Some letters, oldest first: (kind, connection, data, number)."""
-        cdef Letter[LETTERS_MAX] taken
+    def take_entries(self):
+        """Some mailbox entries, oldest first: (kind, connection, data, number)."""
+        cdef MailboxEntry[ENTRIES_MAX] taken
         cdef bint refused = False
         cdef int64_t i
-        cdef int64_t count = self.to_loop.take(taken, LETTERS_MAX, &refused)
+        cdef int64_t count = self.to_loop.take(taken, ENTRIES_MAX, &refused)
         found = []
         for i in range(count):
             data = PyBytes_FromStringAndSize(<const char *> taken[i].data, taken[i].size)
             free(taken[i].data)
             found.append((taken[i].kind, taken[i].connection, data, taken[i].number))
         if refused:
-            self.to_lane.post(letters.ROOM, -1, NULL, 0, 0, True)
+            self.to_lane.post(entry_kinds.ROOM, -1, NULL, 0, 0, True)
         return found
 
     def write(self, int64_t connection, data):
@@ -79,7 +79,7 @@ cdef class LaneHandle:
         cdef const uint8_t[::1] view = data
         if not view.shape[0]:
             return
-        if not self.to_lane.post(letters.WRITE, connection, &view[0], view.shape[0], 0, True):
+        if not self.to_lane.post(entry_kinds.WRITE, connection, &view[0], view.shape[0], 0, True):
             raise MemoryError(f"no memory for an answer of {view.shape[0]} bytes")
 
     def unsent(self, int64_t connection, int64_t written):
@@ -90,34 +90,34 @@ cdef class LaneHandle:
         return load_relaxed(&found.unsent) + written - load_relaxed(&found.received)
 
     def close_connection(self, int64_t connection, bint at_once):
-        """Close a connection, at once or when all is sent; a CLOSED letter follows."""
-        self.post(letters.ABORT if at_once else letters.CLOSE, connection)
+        """Close a connection, at once or when all is sent; a CLOSED entry follows."""
+        self.post(entry_kinds.ABORT if at_once else entry_kinds.CLOSE, connection)
 
     def set_reading(self, int64_t connection, bint wanted):
         """Pause or resume reading."""
-        self.post(letters.RESUME if wanted else letters.PAUSE, connection)
+        self.post(entry_kinds.RESUME if wanted else entry_kinds.PAUSE, connection)
 
     def handled(self, int64_t connection):
         """The loop has handled an ordered frame: the lane serves the frames after it."""
-        self.post(letters.HANDLED, connection)
+        self.post(entry_kinds.HANDLED, connection)
 
     def tell_writable(self, int64_t connection):
-        """Ask for a WRITABLE letter when few bytes are unsent; until then the lane reads none."""
-        self.post(letters.TELL_WRITABLE, connection)
+        """Ask for a WRITABLE entry when few bytes are unsent; until then the lane reads none."""
+        self.post(entry_kinds.TELL_WRITABLE, connection)
 
     def fence(self, int32_t number):
-        """Ask for a FENCED letter, which follows all letters about the lane's current work."""
-        self.to_lane.post(letters.FENCE, -1, NULL, 0, number, True)
+        """Ask for a FENCED entry, which follows all entries about the lane's current work."""
+        self.to_lane.post(entry_kinds.FENCE, -1, NULL, 0, number, True)
 
     def stop_listening(self):
         """Stop accepting connections."""
-        self.post(letters.STOP_LISTENING, -1)
+        self.post(entry_kinds.STOP_LISTENING, -1)
 
     def stop(self):
         """Make the lane's run() return; connections stay open until the lane is freed."""
-        self.post(letters.STOP, -1)
+        self.post(entry_kinds.STOP, -1)
 
     cdef int post(self, int32_t kind, int64_t connection) except -1:
         if not self.to_lane.post(kind, connection, NULL, 0, 0, True):
-            raise MemoryError("no memory for a letter to a lane")
+            raise MemoryError("no memory for an entry to a lane")
         return 0

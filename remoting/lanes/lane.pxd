@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection
 from congreve.remoting.lanes.handle cimport LaneHandle
-from congreve.remoting.lanes.mailbox cimport Letter, Mailbox
+from congreve.remoting.lanes.mailbox cimport Mailbox, MailboxEntry
 
 cdef enum:
     UNFRAMEABLE = -1            # result of LaneSink.take()
@@ -10,7 +10,7 @@ cdef enum:
 
 cdef class LaneSink:
     cdef int event_fd           # an eventfd that the sink reads, or -1
-    cdef Mailbox inbox          # the lane's, which sets it; obey() gets letters from TO_SINK on
+    cdef Mailbox inbox          # the lane's, which sets it; obey() gets kinds from TO_SINK on
     # Takes whole frames from a connection's bytes, in the lane's thread. Returns the number of
     # bytes taken, or UNFRAMEABLE. It answers with lane.put(), or gives a frame to the loop with
     # lane.pass_frame(); if that returns False it stops before this frame.
@@ -21,8 +21,8 @@ cdef class LaneSink:
     cdef int turn_ended(self, Lane lane) noexcept nogil
     # Called when `event_fd` is readable.
     cdef void readable(self, Lane lane) noexcept nogil
-    # Called with a letter of another thread to the sink.
-    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil
+    # Called with a mailbox entry from another thread for the sink.
+    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil
     # Called before a connection is closed.
     cdef void closed(self, LaneConnection *connection) noexcept nogil
 
@@ -74,8 +74,8 @@ cdef class Lane:
     cdef void resume(self, LaneConnection *connection) noexcept nogil
     cdef void watch(self, LaneConnection *connection) noexcept nogil
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil
-    cdef void read_letters(self) noexcept nogil
-    cdef void obey(self, const Letter *letter) noexcept nogil
+    cdef void read_entries(self) noexcept nogil
+    cdef void obey(self, const MailboxEntry *entry) noexcept nogil
     cdef void look(self) noexcept nogil
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil
     cdef void shed(self) noexcept nogil

@@ -17,8 +17,8 @@ class Lane:
         frame_timeout_s: float = 30.0,
         frame_bytes_per_s: float = 32768,
         unfinished_max: int = ...,
-        letters_max: int = 16384,
-        letter_bytes_max: int = ...,
+        entries_max: int = 16384,
+        entry_bytes_max: int = ...,
     ) -> Self: ...
     @property
     def handle(self) -> LaneHandle: ...

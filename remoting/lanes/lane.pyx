@@ -1,9 +1,9 @@
 """A thread that serves connections without the interpreter's lock.
 
 A lane accepts connections, reads their bytes, splits them into frames, and writes answers. Its sink
-answers the frames that it can serve. All other frames go to the event loop as letters, and the
-loop's answers come back as letters. The loop has the protocol of each connection, the lane has its
-bytes: see remoting/lanes/transport.py.
+answers the frames that it can serve. All other frames go to the event loop through a mailbox, and
+the loop's answers come back through another one. The loop has the protocol of each connection, the
+lane has its bytes: see remoting/lanes/transport.py.
 """
 
 cimport cython
@@ -12,7 +12,7 @@ from libc.errno cimport EAGAIN, EINTR, ENOMEM, EPROTO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from congreve.remoting.lanes cimport letters, sockets
+from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.relaxed cimport store_relaxed
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -23,12 +23,12 @@ cdef enum:
     LOW_WATER = 256 * 1024      # and at which it reads again
     EVENTS_MAX = 512
     ACCEPTS_A_TURN = 64
-    LETTERS_MAX = 256
+    ENTRIES_MAX = 256
     LOOK_MS = 250
 
 # Ids in epoll of the descriptors that are not connections.
 cdef uint64_t LISTENER = <uint64_t> 1 << 62
-cdef uint64_t LETTERS = LISTENER + 1
+cdef uint64_t MAILBOX = LISTENER + 1
 cdef uint64_t SINK = LISTENER + 2
 
 
@@ -59,7 +59,7 @@ cdef class LaneSink:
     cdef void readable(self, Lane lane) noexcept nogil:
         pass
 
-    cdef void obey(self, Lane lane, const Letter *letter) noexcept nogil:
+    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
         pass
 
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
@@ -73,14 +73,14 @@ cdef class Lane:
     The thread polls without sleeping for `poll_s` seconds after a small chunk. It closes a
     connection after `idle_s` without a byte, and when a frame is not complete after
     `frame_timeout_s` and one more second for each `frame_bytes_per_s` bytes of the frame. It keeps
-    at most `unfinished_max` bytes of incomplete frames. `letters_max` and `letter_bytes_max` bound
-    the letters that wait for the loop.
+    at most `unfinished_max` bytes of incomplete frames. `entries_max` and `entry_bytes_max` bound
+    the entries that wait for the loop.
     """
 
     def __cinit__(self, int listener, LaneSink sink not None, *, double poll_s=0.0,
                   double idle_s=120.0, double frame_timeout_s=30.0, double frame_bytes_per_s=32768,
-                  int64_t unfinished_max=256 << 20, int64_t letters_max=16384,
-                  int64_t letter_bytes_max=64 << 20):
+                  int64_t unfinished_max=256 << 20, int64_t entries_max=16384,
+                  int64_t entry_bytes_max=64 << 20):
         self.sink = sink
         self.listener = listener
         self.poll_ns = <int64_t> (poll_s * 1e9)
@@ -88,8 +88,8 @@ cdef class Lane:
         self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
         self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
         self.unfinished_max = unfinished_max
-        self.to_loop = Mailbox(letters_max, letter_bytes_max)
-        self.to_lane = sink.inbox = Mailbox(letters_max, letter_bytes_max)
+        self.to_loop = Mailbox(entries_max, entry_bytes_max)
+        self.to_lane = sink.inbox = Mailbox(entries_max, entry_bytes_max)
         self.table = ConnectionTable()
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
@@ -102,7 +102,7 @@ cdef class Lane:
             PyErr_SetFromErrno(OSError)
         self.may_listen = True
         self.listen(True)
-        sockets.epoll_read(self.epoll, self.to_lane.event_fd, LETTERS)
+        sockets.epoll_read(self.epoll, self.to_lane.event_fd, MAILBOX)
         if sink.event_fd >= 0:
             sockets.epoll_read(self.epoll, sink.event_fd, SINK)
 
@@ -128,8 +128,8 @@ cdef class Lane:
         self.now_ms = sockets.monotonic_ns() // 1_000_000
         for i in range(found):
             id = sockets.event_id(&events[i])
-            if id == LETTERS:
-                self.read_letters()
+            if id == MAILBOX:
+                self.read_entries()
             elif id == LISTENER:
                 self.accept_all()
             elif id == SINK:
@@ -181,7 +181,7 @@ cdef class Lane:
                 return
             connection.events = sockets.EPOLLIN
             self.connections += 1
-            self.post(letters.OPENED, connection.id, connection.address,
+            self.post(entry_kinds.OPENED, connection.id, connection.address,
                       connection.address_length, connection.port)
             sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
 
@@ -191,7 +191,7 @@ cdef class Lane:
         self.sink.closed(connection)
         self.table.close(connection)
         self.connections -= 1
-        self.post(letters.CLOSED, connection.id, NULL, 0, error)
+        self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
         """Set the events that epoll reports for the connection."""
@@ -230,7 +230,7 @@ cdef class Lane:
         if connection.fd < 0:
             return
         if taken == UNFRAMEABLE:
-            self.post(letters.UNFRAMEABLE, connection.id, data, min(available, <int64_t> 8), 0)
+            self.post(entry_kinds.UNFRAMEABLE, connection.id, data, min(available, <int64_t> 8), 0)
             connection.paused = True
             taken = available
         if taken == available:
@@ -260,7 +260,7 @@ cdef class Lane:
         """
         if connection.ordered:
             return False
-        if not self.to_loop.post(letters.FRAME, connection.id, data, size, ordered, False):
+        if not self.to_loop.post(entry_kinds.FRAME, connection.id, data, size, ordered, False):
             connection.blocked = True
             return False
         connection.ordered += ordered
@@ -287,10 +287,10 @@ cdef class Lane:
         """Stop reading from a peer that does not read, and notify the loop."""
         if connection.unsent > HIGH_WATER and not connection.choked:
             connection.choked = True
-            self.post(letters.UNWRITABLE, connection.id, NULL, 0, 0)
+            self.post(entry_kinds.UNWRITABLE, connection.id, NULL, 0, 0)
         elif connection.unsent < LOW_WATER and connection.choked:
             connection.choked = False
-            self.post(letters.WRITABLE, connection.id, NULL, 0, 0)
+            self.post(entry_kinds.WRITABLE, connection.id, NULL, 0, 0)
 
     cdef void write_out(self, LaneConnection *connection) noexcept nogil:
         cdef bint choked = connection.choked
@@ -304,58 +304,58 @@ cdef class Lane:
         if choked and not connection.choked:
             self.resume(connection)
 
-    # Letters of the loop.
+    # Mailbox entries from the loop.
 
-    cdef void read_letters(self) noexcept nogil:
-        cdef Letter[LETTERS_MAX] taken
+    cdef void read_entries(self) noexcept nogil:
+        cdef MailboxEntry[ENTRIES_MAX] taken
         cdef bint refused
         cdef int64_t i
-        cdef int64_t count = self.to_lane.take(taken, LETTERS_MAX, &refused)
+        cdef int64_t count = self.to_lane.take(taken, ENTRIES_MAX, &refused)
         for i in range(count):
             self.obey(&taken[i])
             free(taken[i].data)
 
-    cdef void obey(self, const Letter *letter) noexcept nogil:
-        cdef LaneConnection *connection = self.table.find(letter.connection)
+    cdef void obey(self, const MailboxEntry *entry) noexcept nogil:
+        cdef LaneConnection *connection = self.table.find(entry.connection)
         cdef int32_t place
-        if letter.kind == letters.STOP:
+        if entry.kind == entry_kinds.STOP:
             self.stopping = True
-        elif letter.kind == letters.FENCE:
-            self.post(letters.FENCED, -1, NULL, 0, letter.number)
-        elif letter.kind == letters.STOP_LISTENING:
+        elif entry.kind == entry_kinds.FENCE:
+            self.post(entry_kinds.FENCED, -1, NULL, 0, entry.number)
+        elif entry.kind == entry_kinds.STOP_LISTENING:
             self.listen(False)
             self.may_listen = False
-        elif letter.kind == letters.ROOM:
+        elif entry.kind == entry_kinds.ROOM:
             for place in range(self.table.places):
                 connection = self.table.at(place)
                 if connection.fd >= 0 and connection.blocked:
                     connection.blocked = False
                     self.resume(connection)
-        elif letter.kind >= letters.TO_SINK:
-            self.sink.obey(self, letter)
+        elif entry.kind >= entry_kinds.TO_SINK:
+            self.sink.obey(self, entry)
         elif connection == NULL:
             pass
-        elif letter.kind == letters.WRITE:
-            store_relaxed(&connection.received, connection.received + letter.size)
-            self.put(connection, letter.data, letter.size)
-        elif letter.kind == letters.ABORT:
+        elif entry.kind == entry_kinds.WRITE:
+            store_relaxed(&connection.received, connection.received + entry.size)
+            self.put(connection, entry.data, entry.size)
+        elif entry.kind == entry_kinds.ABORT:
             self.close(connection, 0)
-        elif letter.kind == letters.CLOSE:
+        elif entry.kind == entry_kinds.CLOSE:
             connection.closing = True
             if not connection.unsent:
                 self.close(connection, 0)
-        elif letter.kind == letters.PAUSE:
+        elif entry.kind == entry_kinds.PAUSE:
             connection.paused = True
             self.watch(connection)
-        elif letter.kind == letters.RESUME:
+        elif entry.kind == entry_kinds.RESUME:
             connection.paused = False
             self.resume(connection)
-        elif letter.kind == letters.HANDLED:
+        elif entry.kind == entry_kinds.HANDLED:
             connection.ordered = 0
             self.resume(connection)
-        elif letter.kind == letters.TELL_WRITABLE:
+        elif entry.kind == entry_kinds.TELL_WRITABLE:
             if connection.unsent < LOW_WATER:
-                self.post(letters.WRITABLE, connection.id, NULL, 0, 0)
+                self.post(entry_kinds.WRITABLE, connection.id, NULL, 0, 0)
             else:
                 connection.choked = True
                 self.watch(connection)
@@ -377,7 +377,7 @@ cdef class Lane:
                     connection.stashed_ms = self.now_ms  # while reading is paused, it is not late
                 limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
                 if self.now_ms - connection.stashed_ms > limit:
-                    self.cut(connection, letters.CUT_LATE)
+                    self.cut(connection, entry_kinds.CUT_LATE)
                     continue
             if self.now_ms - connection.active_ms > self.idle_ms:
                 self.close(connection, 0)
@@ -396,4 +396,4 @@ cdef class Lane:
             largest = self.table.largest()
             if largest == NULL:
                 return
-            self.cut(largest, letters.CUT_LARGE)
+            self.cut(largest, entry_kinds.CUT_LARGE)

@@ -13,16 +13,16 @@ from congreve.remoting.lanes.lane import Lane
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 
 CutLog = Callable[[FrameProtocol, Kind, bytes, int], None]
-SinkLetter = Callable[[FrameProtocol | None, int, bytes, int], None]
+SinkEntryHandler = Callable[[FrameProtocol | None, int, bytes, int], None]
 
 
 class Lanes:
-    """Runs lanes, and gives their letters to the protocols of their connections.
+    """Runs lanes, and passes their mailbox entries to the protocols of their connections.
 
     `accept(transport)` returns the protocol of a new connection, None to refuse the connection.
     `cut(protocol, kind, data, number)` is called when a lane closes a faulty connection (Kind).
-    Letters of the lanes' sinks go to `sink_letter(protocol, kind, data, number)`, with the protocol
-    of the connection that the letter is about.
+    Entries of the lanes' sinks go to `sink_entry(protocol, kind, data, number)`, with the protocol
+    of the connection that the entry is about.
     """
 
     def __init__(
@@ -31,19 +31,19 @@ class Lanes:
         *,
         accept: Callable[[LaneTransport], FrameProtocol | None],
         cut: CutLog,
-        sink_letter: SinkLetter | None = None,
+        sink_entry: SinkEntryHandler | None = None,
     ) -> None:
         self.lanes = lanes
         self._accept = accept
         self._cut = cut
-        self._sink_letter = sink_letter
+        self._sink_entry = sink_entry
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
         self._fences = count()
         self._fenced: dict[int, tuple[set[LaneHandle], asyncio.Future[None]]] = {}
 
     def start(self) -> None:
-        """Start the threads; the running loop gets their letters."""
+        """Start the threads; the running loop gets their entries."""
         loop = asyncio.get_running_loop()
         for number, lane in enumerate(self.lanes):
             loop.add_reader(lane.handle.event_fd, self._read, lane.handle)
@@ -88,19 +88,19 @@ class Lanes:
                 done.set_result(None)
 
     def _read(self, lane: LaneHandle) -> bool:
-        letters = lane.take_letters()
-        for kind, number, data, value in letters:
+        entries = lane.take_entries()
+        for kind, number, data, value in entries:
             if kind == Kind.OPENED:
                 self._opened(lane, number, data, value)
             elif kind == Kind.FENCED:
                 self._passed(lane, value)
             elif kind >= Kind.OF_SINK:
-                if self._sink_letter is not None:
+                if self._sink_entry is not None:
                     _, protocol = self._transports.get((lane, number), (None, None))
-                    self._sink_letter(protocol, kind, data, value)
+                    self._sink_entry(protocol, kind, data, value)
             elif found := self._transports.get((lane, number)):
                 self._tell(lane, number, found, kind, data, value)
-        return bool(letters)
+        return bool(entries)
 
     def _opened(self, lane: LaneHandle, number: int, address: bytes, port: int) -> None:
         transport = LaneTransport(lane, number, (str(ip_address(address)), port))

@@ -13,37 +13,37 @@ cdef extern from "<pthread.h>" nogil:
 cdef int new_eventfd() except -1
 
 
-cdef struct Letter:
+cdef struct MailboxEntry:
     int32_t kind
     int32_t number
     int64_t connection
-    uint8_t *data           # from malloc(); the receiver of the letter frees it
+    uint8_t *data           # from malloc(); the receiver of the entry frees it
     int64_t size
 
 
 cdef class Mailbox:
-    # Letters from one thread to another, in order. `event_fd` becomes readable when a letter
+    # Entries for another thread, in order. `event_fd` becomes readable when an entry
     # arrives in an empty mailbox.
     cdef readonly int event_fd
-    """An eventfd that is readable when letters wait."""
+    """An eventfd that is readable when entries wait."""
     cdef pthread_mutex_t mutex
-    cdef Letter *letters        # a ring
+    cdef MailboxEntry *entries        # a ring
     cdef int64_t room
     cdef int64_t first
     cdef int64_t count
     cdef int64_t bytes
     cdef int64_t count_max
     cdef int64_t bytes_max
-    cdef bint idle              # the reader has taken all letters: the next one wakes it
-    cdef bint refused           # a letter was refused since the reader's last take()
+    cdef bint idle              # the reader has taken all entries: the next one wakes it
+    cdef bint refused           # an entry was refused since the reader's last take()
 
-    # Appends a letter with a copy of `size` bytes. False if there is no room or no memory; the
-    # limits do not apply to `forced` letters, which are few and small.
+    # Appends an entry with a copy of `size` bytes. False if there is no room or no memory; the
+    # limits do not apply to `forced` entries, which are few and small.
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil
-    # Takes up to `most` letters, and returns their number. Sets `refused` if a letter was refused
+    # Takes up to `most` entries, and returns their number. Sets `refused` if an entry was refused
     # since the last call.
-    cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil
-    # How many letters wait.
+    cdef int64_t take(self, MailboxEntry *entries, int64_t most, bint *refused) noexcept nogil
+    # How many entries wait.
     cdef int64_t waiting(self) noexcept nogil
     cdef bint grow(self) noexcept nogil

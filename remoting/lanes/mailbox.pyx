@@ -1,4 +1,4 @@
-"""Letters between a lane's thread and the event loop."""
+"""Mailboxes between a lane's thread and the event loop."""
 
 cimport cython
 from libc.errno cimport errno
@@ -23,9 +23,9 @@ cdef int new_eventfd() except -1:
 
 @cython.final
 cdef class Mailbox:
-    """Letters from one thread to another, in order, for compiled code (mailbox.pxd).
+    """Passes entries from one thread to another, in order, for compiled code (mailbox.pxd).
 
-    It holds at most `count_max` letters and `bytes_max` bytes.
+    It holds at most `count_max` entries and `bytes_max` bytes.
     """
 
     def __cinit__(self, int64_t count_max, int64_t bytes_max):
@@ -34,8 +34,8 @@ cdef class Mailbox:
         self.bytes_max = bytes_max
         self.room = FIRST_ROOM
         self.idle = True
-        self.letters = <Letter *> malloc(self.room * sizeof(Letter))
-        if self.letters == NULL:
+        self.entries = <MailboxEntry *> malloc(self.room * sizeof(MailboxEntry))
+        if self.entries == NULL:
             raise MemoryError()
         pthread_mutex_init(&self.mutex, NULL)
         self.event_fd = new_eventfd()
@@ -43,10 +43,10 @@ cdef class Mailbox:
     def __dealloc__(self):
         cdef int64_t i
         for i in range(self.count):
-            free(self.letters[(self.first + i) % self.room].data)
-        if self.letters != NULL:
+            free(self.entries[(self.first + i) % self.room].data)
+        if self.entries != NULL:
             pthread_mutex_destroy(&self.mutex)
-        free(self.letters)
+        free(self.entries)
         if self.event_fd >= 0:
             sockets.close_fd(self.event_fd)
 
@@ -55,23 +55,23 @@ cdef class Mailbox:
 
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil:
-        cdef Letter letter
+        cdef MailboxEntry entry
         cdef bint wake = False
         cdef bint fits
-        letter.kind, letter.number, letter.connection = kind, number, connection
-        letter.size, letter.data = size, NULL
+        entry.kind, entry.number, entry.connection = kind, number, connection
+        entry.size, entry.data = size, NULL
         if size:
-            letter.data = <uint8_t *> malloc(size)
-            if letter.data == NULL:
+            entry.data = <uint8_t *> malloc(size)
+            if entry.data == NULL:
                 return False
-            memcpy(letter.data, data, size)
+            memcpy(entry.data, data, size)
         pthread_mutex_lock(&self.mutex)
-        # An empty mailbox takes a letter of any size.
+        # An empty mailbox takes an entry of any size.
         fits = forced or self.count == 0 or (
             self.count < self.count_max and self.bytes + size <= self.bytes_max
         )
         if fits and (self.count < self.room or self.grow()):
-            self.letters[(self.first + self.count) % self.room] = letter
+            self.entries[(self.first + self.count) % self.room] = entry
             self.count += 1
             self.bytes += size
             wake, self.idle = self.idle, False
@@ -82,16 +82,16 @@ cdef class Mailbox:
         if wake:
             sockets.eventfd_write(self.event_fd, 1)
         if not fits:
-            free(letter.data)
+            free(entry.data)
         return fits
 
-    cdef int64_t take(self, Letter *letters, int64_t most, bint *refused) noexcept nogil:
+    cdef int64_t take(self, MailboxEntry *entries, int64_t most, bint *refused) noexcept nogil:
         cdef uint64_t value
         cdef int64_t taken = 0
         pthread_mutex_lock(&self.mutex)
         while taken < most and self.count:
-            letters[taken] = self.letters[self.first]
-            self.bytes -= letters[taken].size
+            entries[taken] = self.entries[self.first]
+            self.bytes -= entries[taken].size
             self.first = (self.first + 1) % self.room
             self.count -= 1
             taken += 1
@@ -111,11 +111,11 @@ cdef class Mailbox:
 
     cdef bint grow(self) noexcept nogil:
         cdef int64_t i
-        cdef Letter *grown = <Letter *> malloc(2 * self.room * sizeof(Letter))
+        cdef MailboxEntry *grown = <MailboxEntry *> malloc(2 * self.room * sizeof(MailboxEntry))
         if grown == NULL:
             return False
         for i in range(self.count):
-            grown[i] = self.letters[(self.first + i) % self.room]
-        free(self.letters)
-        self.letters, self.first, self.room = grown, 0, 2 * self.room
+            grown[i] = self.entries[(self.first + i) % self.room]
+        free(self.entries)
+        self.entries, self.first, self.room = grown, 0, 2 * self.room
         return True

@@ -47,7 +47,7 @@ class LaneTransport(asyncio.Transport):
         self._protocol = protocol
         protocol.connection_made(self)
 
-    # --- letters of the lane
+    # --- mailbox entries of the lane
 
     def frame_arrived(self, frame: bytes, ordered: int) -> None:
         """Give a frame to the protocol; the lane waits for the end of an `ordered` one."""

@@ -13,7 +13,7 @@ import msgspec
 from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
-from congreve.remoting.lanes.lanes import Lanes, SinkLetter, listening_sockets
+from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
@@ -50,7 +50,7 @@ class RemotingServer:
 
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
     connections in a thread of its own, and the loop gets the frames that the sink does not take;
-    `lane_letter(protocol, kind, data, number)` gets the sinks' own letters. TLS needs the loop.
+    `lane_entry(protocol, kind, data, number)` gets the sinks' mailbox entries. TLS needs the loop.
     (RocketMQ: NettyRemotingServer.)
     """
 
@@ -66,7 +66,7 @@ class RemotingServer:
         on_close: Callable[[Connection], None] | None = None,
         ssl: tls.SSLContext | None = None,
         lane_sinks: Sequence[LaneSink] = (),
-        lane_letter: SinkLetter | None = None,
+        lane_entry: SinkEntryHandler | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -79,7 +79,7 @@ class RemotingServer:
         self._on_close = on_close
         self._ssl = ssl
         self._lane_sinks = lane_sinks
-        self._lane_letter = lane_letter
+        self._lane_entry = lane_entry
         self._listener: asyncio.Server | ExitStack | None = None
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
@@ -130,9 +130,7 @@ class RemotingServer:
             for listener, sink in zip(sockets, self._lane_sinks, strict=True)
         ]
         self.guard.follow(lanes)
-        self._lanes = Lanes(
-            lanes, accept=self._accept, cut=self._cut, sink_letter=self._lane_letter
-        )
+        self._lanes = Lanes(lanes, accept=self._accept, cut=self._cut, sink_entry=self._lane_entry)
         self._lanes.start()
 
     async def stop(self, before_close: Callable[[], None] | None = None) -> None:

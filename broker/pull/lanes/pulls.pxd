@@ -19,7 +19,7 @@ cdef class LanePulls:
     cdef readonly LanePolling polling
     """The pulls that wait here for messages."""
     cdef uint64_t watcher       # the lane's bit among the watchers of a queue
-    cdef int32_t ended_kind     # the kind of letters with pulls that the loop must answer now
+    cdef int32_t ended_kind     # the kind of mailbox entries: pulls that the loop must answer now
     cdef bint stopping
     cdef HeaderDecoder headers  # of pulls that waited
     cdef Gather gather

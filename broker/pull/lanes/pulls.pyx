@@ -54,7 +54,7 @@ cdef enum:
 cdef class LanePulls:
     """Answers ordinary pulls in a lane's thread; PullMessageProcessor has the rules.
 
-    `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). Letters of
+    `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). Entries of
     kind `ended_kind` bring the loop pulls that it must answer now, with any result.
     (RocketMQ: PullMessageProcessor.)
     """

@@ -1,4 +1,4 @@
-"""Lanes alone: their letters, and the limits that they enforce without the event loop."""
+"""Lanes alone: their mailbox entries, and the limits that they enforce without the event loop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from congreve.remoting.messages.command import RemotingCommand
 
 MIB = 1 << 20
 FRAME = RemotingCommand(code=1, body=b"body").encode()
-Letter = tuple[int, int, bytes, int]
+MailboxEntry = tuple[int, int, bytes, int]
 
 
 def receive(peer: socket.socket, size: int) -> bytes:
-    """So many bytes, or fewer where the lane closes the connection."""
+    """`size` bytes, or fewer if the lane closes the connection."""
     data = bytearray()
     while len(data) < size and (piece := peer.recv(size - len(data))):
         data += piece
@@ -28,30 +28,30 @@ def receive(peer: socket.socket, size: int) -> bytes:
 
 
 class Peers:
-    """A lane in a thread, sockets that are connected to it, and its letters so far."""
+    """A lane in a thread, sockets that are connected to it, and its entries so far."""
 
     def __init__(self, lane: Lane, address: tuple[str, int]) -> None:
         self.lane = lane
         self.handle = lane.handle
-        self.letters: list[Letter] = []
+        self.entries: list[MailboxEntry] = []
         self._address = address
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self._address, timeout=20)
 
-    def read(self) -> list[Letter]:
-        """All letters so far."""
-        while found := self.handle.take_letters():
-            self.letters += found
-        return self.letters
+    def read(self) -> list[MailboxEntry]:
+        """All entries so far."""
+        while found := self.handle.take_entries():
+            self.entries += found
+        return self.entries
 
-    def of_kind(self, kind: Kind) -> list[Letter]:
-        return [letter for letter in self.read() if letter[0] == kind]
+    def of_kind(self, kind: Kind) -> list[MailboxEntry]:
+        return [entry for entry in self.read() if entry[0] == kind]
 
     def wait(self, done: Callable[[], object]) -> None:
         deadline = time.monotonic() + 60
         while not done():
-            assert time.monotonic() < deadline, self.letters[-10:]
+            assert time.monotonic() < deadline, self.entries[-10:]
             time.sleep(0.002)
 
 
@@ -69,7 +69,7 @@ def lane(**settings: Any) -> Iterator[Peers]:
             thread.join()
 
 
-def test_letters_tell_of_a_connection_its_frames_and_its_end() -> None:
+def test_entries_report_a_connection_its_frames_and_its_end() -> None:
     with lane() as peers:
         with peers.connect() as peer:
             port = peer.getsockname()[1]
@@ -77,12 +77,12 @@ def test_letters_tell_of_a_connection_its_frames_and_its_end() -> None:
             time.sleep(0.01)
             peer.sendall(FRAME[9:] + FRAME)
             peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 2)
-            number = peers.letters[0][1]
+            number = peers.entries[0][1]
             peers.handle.write(number, b"to ")
             peers.handle.write(number, b"you")
             assert receive(peer, 6) == b"to you"
         peers.wait(lambda: peers.of_kind(Kind.CLOSED))
-        assert peers.letters == [
+        assert peers.entries == [
             (Kind.OPENED, number, bytes([127, 0, 0, 1]), port),
             (Kind.FRAME, number, FRAME, 0),
             (Kind.FRAME, number, FRAME, 0),
@@ -91,15 +91,15 @@ def test_letters_tell_of_a_connection_its_frames_and_its_end() -> None:
         assert peers.lane.connections == 0
 
 
-def test_a_loop_that_reads_no_letters_loses_no_frame_and_bounds_them() -> None:
+def test_a_loop_that_reads_no_entries_loses_no_frame_and_bounds_them() -> None:
     many = 500
-    with lane(letters_max=40, letter_bytes_max=20 * len(FRAME)) as peers, peers.connect() as peer:
+    with lane(entries_max=40, entry_bytes_max=20 * len(FRAME)) as peers, peers.connect() as peer:
         peer.sendall(b"".join(FRAME for _ in range(many)))
         time.sleep(0.05)
-        held = peers.handle.take_letters()
+        held = peers.handle.take_entries()
         # OPENED, and as many frames as have room.
         assert len(held) <= 21
-        peers.letters += held
+        peers.entries += held
         peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == many)
 
 
@@ -107,7 +107,7 @@ def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
     with lane() as peers:
         with peers.connect():
             peers.wait(lambda: peers.of_kind(Kind.OPENED))
-            gone = peers.letters[0][1]
+            gone = peers.entries[0][1]
         peers.wait(lambda: peers.of_kind(Kind.CLOSED))
         with peers.connect() as second:
             peers.wait(lambda: len(peers.of_kind(Kind.OPENED)) == 2)
@@ -123,7 +123,7 @@ def test_a_frame_that_is_not_whole_in_time_is_cut() -> None:
         peer.sendall(FRAME[:10])
         assert peer.recv(1) == b""
         peers.wait(lambda: peers.of_kind(Kind.CLOSED))
-        assert [letter[3] for letter in peers.of_kind(Kind.CUT_LATE)] == [10]
+        assert [entry[3] for entry in peers.of_kind(Kind.CUT_LATE)] == [10]
         assert peers.lane.cut_count == 1
         assert peers.handle.unfinished_bytes == 0
 
@@ -162,14 +162,14 @@ def test_bytes_that_are_no_frame_are_reported_and_reading_stops() -> None:
         peer.sendall(bytes(4) + b"GET / HTTP/1.1")
         peers.wait(lambda: peers.of_kind(Kind.UNFRAMEABLE))
         assert peers.of_kind(Kind.UNFRAMEABLE)[0][2] == bytes(4) + b"GET "
-        peers.handle.close_connection(peers.letters[0][1], True)
+        peers.handle.close_connection(peers.entries[0][1], True)
         assert peer.recv(1) == b""
 
 
 def test_a_peer_that_reads_nothing_is_read_no_more_until_it_reads() -> None:
     with lane() as peers, peers.connect() as peer:
         peers.wait(lambda: peers.of_kind(Kind.OPENED))
-        number = peers.letters[0][1]
+        number = peers.entries[0][1]
         peers.handle.write(number, bytes(16 * MIB))
         peers.wait(lambda: peers.of_kind(Kind.UNWRITABLE))
         peer.sendall(FRAME)
@@ -185,20 +185,20 @@ def test_a_peer_that_reads_nothing_is_read_no_more_until_it_reads() -> None:
 def test_closing_sends_what_is_left_first() -> None:
     with lane() as peers, peers.connect() as peer:
         peers.wait(lambda: peers.of_kind(Kind.OPENED))
-        number = peers.letters[0][1]
+        number = peers.entries[0][1]
         peers.handle.write(number, bytes(8 * MIB))
         peers.handle.close_connection(number, False)
         assert len(receive(peer, 8 * MIB)) == 8 * MIB
         assert peer.recv(1) == b""
 
 
-def test_a_fence_comes_back_behind_all_letters_before_it() -> None:
+def test_a_fence_comes_back_after_all_entries_before_it() -> None:
     with lane() as peers, peers.connect() as peer:
         peer.sendall(FRAME)
         peers.wait(lambda: peers.of_kind(Kind.FRAME))
         peers.handle.fence(7)
         peers.wait(lambda: peers.of_kind(Kind.FENCED))
-        assert peers.letters[-1] == (Kind.FENCED, -1, b"", 7)
+        assert peers.entries[-1] == (Kind.FENCED, -1, b"", 7)
 
 
 def test_thousands_of_connections_come_and_go() -> None:
@@ -214,5 +214,5 @@ def test_thousands_of_connections_come_and_go() -> None:
         assert len(peers.of_kind(Kind.FRAME)) == 2100
 
 
-def test_an_empty_mailbox_has_no_letters() -> None:
+def test_an_empty_mailbox_has_no_entries() -> None:
     assert len(Mailbox(10, 100)) == 0

@@ -1,5 +1,5 @@
-# The kinds of letters between a lane's thread and the event loop; handle.pyx documents them.
-cdef enum LetterToLoop:
+# The kinds of mailbox entries between a lane and the event loop; handle.pyx documents them.
+cdef enum EntryToLoop:
     OPENED
     FRAME
     CLOSED
@@ -11,7 +11,7 @@ cdef enum LetterToLoop:
     FENCED
     OF_SINK             # and all higher numbers
 
-cdef enum LetterToLane:
+cdef enum EntryToLane:
     WRITE
     CLOSE
     ABORT
