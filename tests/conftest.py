@@ -42,7 +42,7 @@ COUNTS = pytest.StashKey[Counter[str]]()
 
 @pytest.fixture
 def campaign(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
-    """Counts the rounds of crash tests; the end of the run prints the table."""
+    """Counts the rounds of crash tests; the table is printed at the end of the run."""
     counts = request.config.stash.setdefault(COUNTS, Counter())
 
     def count(name: str, times: int) -> None:
@@ -55,7 +55,7 @@ NOT_INSTALLED = re.compile(r"not installed: (.+)")
 
 
 def left_out(skipped: list[pytest.TestReport]) -> str:
-    """One line about the tests that lacked a program or a library; empty if none did."""
+    """One line about tests that were skipped because a program or library is not installed."""
     reasons = (str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple))
     counts = Counter(found[1] for reason in reasons if (found := NOT_INSTALLED.search(reason)))
     if not counts:
@@ -69,13 +69,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
     counts = terminalreporter.config.stash.get(COUNTS, None)
     if counts:
-        terminalreporter.section("crash campaign: what was gone through")
+        terminalreporter.section("crash campaign: rounds")
         for name in sorted(counts):
             terminalreporter.write_line(f"{counts[name]:>9,}  {name}")
 
 
 class Holds:
-    """The longest callback since reset() by CPU time of its thread, and which it was."""
+    """The CPU time of the longest callback since reset(), and its place."""
 
     longest_s, place = 0.0, ""
 
@@ -107,9 +107,9 @@ def holds() -> Holds:
 
 @pytest.fixture(scope="session")
 def image_folder() -> Iterator[Path]:
-    """For images of crashed stores, in memory where there is a file system in it.
+    """A folder for images of crashed stores, in memory if a file system there exists.
 
-    The image holds what a power cut left; syncs of its recovery cannot be tested with it.
+    An image has what a power cut left; it cannot show whether its recovery syncs.
     """
     memory = Path("/dev/shm")
     in_memory = memory.is_dir() and os.access(memory, os.W_OK)
@@ -119,7 +119,7 @@ def image_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Makes file systems of so many bytes, where this process may mount one."""
+    """Creates file systems of a given size in bytes; skips if this process may not mount any."""
     mounted: list[Path] = []
 
     def mount(size: int) -> Path:
@@ -133,7 +133,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
     yield mount
     for disk in mounted:
-        # A closed store may be mapped until the collector has seen it.
+        # A closed store may stay mapped until the garbage collector frees it.
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 

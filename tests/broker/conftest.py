@@ -73,7 +73,7 @@ class FakeConnection:
 
 
 class FakeBackend:
-    """A disk that becomes durable when the test says so."""
+    """A disk whose bytes become durable when the test decides."""
 
     def __init__(self) -> None:
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -126,7 +126,7 @@ def fake_backend() -> FakeBackend:
 
 @pytest.fixture
 def turn() -> Callable[[], object]:
-    """Let the loop do what is ready."""
+    """Let the loop run the callbacks that are ready."""
 
     async def turns() -> None:
         for _ in range(5):

@@ -109,7 +109,7 @@ def locks(count: int) -> bytes:
 
 
 R = RequestCode
-# What each request is given beside COMMON, its body, and the code of its answer; None: any.
+# Each request's fields beside COMMON, its body, and the code of its answer; None: any code.
 REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
     R.SEND_MESSAGE: ({}, b"x", None),
     R.SEND_MESSAGE_V2: (V2, b"x", None),
@@ -261,13 +261,13 @@ async def big_broker(root: Path) -> AsyncIterator[Broker]:
         fill(broker)
         await broker.managers.metadata.topics.file.settled()
         gc.collect()
-        gc.disable()  # a pause of the collector belongs to no request
+        gc.disable()  # a pause of the collector must not count for a request
         try:
             yield broker
         finally:
             gc.enable()
     del broker
-    gc.collect()  # the next test shall not pay for this one's objects
+    gc.collect()  # so that the next test does not collect this one's objects
 
 
 async def ask(broker: Broker, code: int) -> int | None:

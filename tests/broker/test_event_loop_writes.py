@@ -20,8 +20,8 @@ CREATED, IN_FLIGHT, COMMITS = 30, 100, 2_000
 
 
 class Steps:
-    """CPU of the longest instruction of Python code: no other thread runs Python code during
-    one, unless a call in it releases the GIL."""
+    """CPU time of the longest line of Python code: no other thread runs Python code during a
+    line, unless a call in it releases the GIL."""
 
     def __init__(self) -> None:
         self.longest_s, self.place = 0.0, ""

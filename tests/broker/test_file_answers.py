@@ -94,7 +94,7 @@ def read_slowly(port: int, answers: list[RemotingCommand]) -> None:
 
 
 async def first_pulls(client: RemotingClient, address: str) -> RemotingCommand:
-    """The first one makes the group, and a lane leaves the second one to the event loop."""
+    """Send pulls: the first creates the group, and a lane leaves the second to the event loop."""
     for _ in range(3):
         answer = await client.invoke(address, pull(0))
     return answer

@@ -63,7 +63,7 @@ class Peer:
             length = self._file.read(4)
             frame = length + self._file.read(int.from_bytes(length, "big"))
             answer = RemotingCommand.decode(frame)
-            if answer.is_response:  # else the broker says that a group's members changed
+            if answer.is_response:  # otherwise the broker notifies of changed members
                 return answer
 
     def close(self) -> None:

@@ -241,7 +241,7 @@ async def test_without_name_servers_nothing_happens() -> None:
 async def test_a_groups_first_heartbeat_is_answered_when_its_retry_topic_has_a_route(
     tmp_path: Path,
 ) -> None:
-    """The consumer asks for that route next; without it, it waits for 30 s."""
+    """The consumer requests that route next; without the route it waits for 30 s."""
     async with NameServer(port=0) as server:
         config = broker_config(server.address, bind_address="127.0.0.1", listen_port=0)
         config.store.root_dir = str(tmp_path)

@@ -118,7 +118,7 @@ def heartbeat(client_id: str, group: str, topics: int = 1, *, producers: int = 0
 
 
 def refused(answers: list[RemotingCommand], setting: str) -> int:
-    """How many got the setting's refusal; the others were served."""
+    """How many were refused because of the setting; all others must have succeeded."""
     wrong = [answer for answer in answers if answer.code != 0]
     assert all(answer.code == 1 and setting in (answer.remark or "") for answer in wrong), wrong
     return len(wrong)

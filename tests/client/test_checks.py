@@ -198,7 +198,7 @@ async def test_every_way_of_sending_refuses_what_no_broker_takes() -> None:
 
 
 def refused_in_threads(address: str, settings: dict[str, Any]) -> None:
-    """The first send makes the topic known; from then on the thread asks the broker itself."""
+    """The first send fetches the route; after it the thread sends the requests itself."""
     with SyncProducer(address, **settings) as producer:
         producer.send(message())
         for bad in NO_MESSAGES:

@@ -1,4 +1,4 @@
-"""One line an event, as text and as JSON."""
+"""One line per event, as text and as JSON."""
 
 import json
 import logging

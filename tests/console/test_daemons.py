@@ -89,7 +89,7 @@ serve(enter)
 
 
 def test_the_collector_passes_over_what_a_daemon_has_loaded() -> None:
-    """It looked at each object of large tables while requests waited."""
+    """Otherwise it would visit each object of large tables while requests wait."""
     run = subprocess.run(
         [sys.executable, "-c", SERVED], capture_output=True, text=True, check=True, timeout=60
     )

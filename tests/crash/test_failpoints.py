@@ -52,7 +52,7 @@ def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Life:
-    """A store on which one process after the other runs into a failpoint."""
+    """A store that successive processes open, each with a failpoint."""
 
     def __init__(self, root: Path, backend: str, library: Path) -> None:
         if backend == "uring" and (refusal := uring_refusal(str(root))) is not None:

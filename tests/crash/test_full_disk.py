@@ -32,7 +32,7 @@ def config_of(folder: Path) -> StoreConfig:
 
 
 def opened(folder: Path, backend: str) -> MessageStore:
-    """The share of the disk that is used must not end the test before the disk is really full."""
+    """A store that refuses messages only when the disk is really full, not by its used share."""
     return MessageStore(config_of(folder), backend=backend_of(backend), disk_use=lambda _: 0.5)
 
 

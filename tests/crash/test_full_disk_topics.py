@@ -71,7 +71,7 @@ def config_of(root: Path) -> BrokerConfig:
 
 
 class Topics:
-    """Creates, fills and deletes topics of one broker, and knows what was acknowledged."""
+    """Creates, fills and deletes topics of one broker, and records what was acknowledged."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -91,7 +91,7 @@ class Topics:
         return done
 
     def delete(self, topic: str) -> bool:
-        # A deletion that was refused half-way may have taken the messages already.
+        # A deletion that failed half-way may have removed the messages already.
         self.acknowledged.pop(topic, None)
         return self._wire.call(DELETE_TOPIC, {"topic": topic}).code == 0
 
@@ -127,7 +127,7 @@ def fill_at(nth: int, root: Path) -> bool:
         check(broker, topics)
         disk.free()
         check(broker, topics)
-        # Whatever was refused succeeds now.
+        # All that was refused before succeeds now.
         assert topics.create("new")
         assert topics.send("new", b"second")
         assert topics.send("made-by-a-send", b"second")

@@ -11,7 +11,7 @@ from wholebroker.lives import Lives
 
 TOPIC = "Shared"
 DUE_MS = 5_000
-#: The numbers of the messages below, by what became of them.
+#: The numbers of the messages below, by their outcome.
 PLAIN, UNANSWERED, REFUSED, DELAYED, COMMITTED, ROLLED_BACK, DELETED = 1, 2, 3, 4, 5, 6, 7
 BATCH = [8, 9, 10]
 
@@ -136,7 +136,7 @@ def test_what_got_no_answer_stays_as_it_was_found() -> None:
     assert broken(history, with_value(("offset", TOPIC, "G", 0), 12))
     history = told()
     take_over(history, kept(PLAIN, DELAYED, COMMITTED, UNANSWERED))
-    assert broken(history, kept())  # nor go
+    assert broken(history, kept())  # nor disappear later
 
 
 def test_an_offset_that_a_half_done_deletion_left_is_taken_for_what_it_is() -> None:

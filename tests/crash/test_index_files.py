@@ -82,7 +82,7 @@ def restore(image: Path, folder: Path) -> None:
 def test_no_flipped_bit_of_the_index_hides_a_message_or_finds_another(
     image: Path, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
-    """Of the page that holds header, slots and the first entries."""
+    """The bits are those of the page that holds header, slots and the first entries."""
     path = sorted((copy / "index").iterdir())[file]
     whole = path.read_bytes()
     bits = range(PAGE * 8)

@@ -52,7 +52,7 @@ def body_of(number: int) -> bytes:
 
 
 def backend_of(name: str) -> Backend:
-    """A backend by the name that ioBackend has for it; skips where it cannot work."""
+    """A backend by its name in ioBackend; skips the test if it cannot work here."""
     if name == "pool":
         return PoolBackend()
     if name == "mmap":
@@ -115,7 +115,7 @@ def write_and_kill(
         [sys.executable, __file__, str(root), str(first), backend, policy],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        bufsize=0,  # a buffer would take more than the first line, and communicate() not see it
+        bufsize=0,  # a buffer would hold more than the first line, which communicate() would miss
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"ready\n", writer.communicate()[1]

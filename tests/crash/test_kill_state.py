@@ -26,8 +26,8 @@ from congreve.io_backends.files.faulty import Failpoint
 UPDATE_OFFSET, QUERY_OFFSET = 15, 14
 CREATE_TOPIC, DELETE_TOPIC, ALL_TOPICS = 17, 215, 21
 CREATE_GROUP, DELETE_GROUP, ALL_GROUPS = 200, 207, 201
-TOPICS = 40  # of one round, each made by a send
-QUEUES = 4  # of each: the log alone would bring it back with one
+TOPICS = 40  # of one round, each created by a send
+QUEUES = 4  # of each topic: from the log alone it would come back with one
 EVERY_WRITE = 1 << 30
 
 SETTINGS = {
@@ -118,7 +118,7 @@ def test_what_an_answer_promised_survives_a_kill_right_after_it(
     kill_rounds: int,
     campaign: Callable[[str, int], None],
 ) -> None:
-    """Each change is answered, then the broker is killed, and then asked for the change."""
+    """Make each change, kill the broker after the answer, restart it, and query the change."""
     broker.command = slow(broker, ".j")  # each .json, and the .journal
     broker.start()
     for number in range(max(1, kill_rounds // 50)):

@@ -34,7 +34,7 @@ from congreve.errors import CongreveError
 from congreve.namesrv.kvconfig import KvConfig
 from congreve.remoting.messages.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
-#: Below the store's folder. What each holds, its backup or the log can bring back.
+#: Paths in the store's folder. The content of each can be restored from its backup or the log.
 FILES = [
     "config/topics.json",
     "config/subscriptionGroup.json",
@@ -82,13 +82,13 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
             (store / "congreve/deletedTopics.json").write_text(DELETED)
         write_journals(store)
         for name in FILES[:5]:
-            # The backup is as new as the file, so that nothing may be lost with the file alone.
+            # The backup is as new as the file, so the loss of the file alone must lose nothing.
             shutil.copy(store / name, store / f"{name}.bak")
         return Lived(lives.broker.config.parent, lives.history)
 
 
 def fill_every_file(lives: Lives) -> None:
-    """Makes rare requests, which the clients may not have sent on a busy machine."""
+    """Send rare requests, which the clients may not have sent on a busy machine."""
     with Session(lives.broker.address, lives.history) as session:
         common = (session, lives.history, random.Random(1), "filling", ["Own-filling"])
         messages, state = MessageRequests(*common), StateRequests(*common)
@@ -105,7 +105,7 @@ def fill_every_file(lives: Lives) -> None:
 
 
 def make_a_topic_again(lives: Lives) -> None:
-    """Its first messages, which no new ones follow, stay in the log."""
+    """Recreate a topic: the messages of the first one stay in the log, and it has no new ones."""
     topics = ["Own-again"]
     with Session(lives.broker.address, lives.history) as session:
         messages = MessageRequests(session, lives.history, random.Random(1), "again", topics)
@@ -190,7 +190,7 @@ class Spoilt:
 
 
 def promises_of_the_log(wrong: list[str]) -> list[str]:
-    """Without those of values, which only a state file holds."""
+    """The faults without those of values, which only a state file holds."""
     return [fault for fault in wrong if not fault.startswith("(")]
 
 
@@ -277,7 +277,7 @@ def test_a_spoilt_kv_config_falls_back_to_its_backup_or_to_nothing(
 
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
-    """A folder, or a file, that the broker's administrator mounted so; skips where none may."""
+    """A folder or file that is mounted read-only; skips the test if it cannot be mounted."""
     for command in (["--bind", str(path), str(path)], ["-o", "remount,bind,ro", str(path)]):
         if subprocess.run(["mount", *command], capture_output=True, check=False).returncode != 0:
             subprocess.run(["umount", str(path)], capture_output=True, check=False)

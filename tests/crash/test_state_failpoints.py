@@ -31,7 +31,7 @@ FILES = [
     "congreve-broker.conf",
 ]
 CALLS = ["create", "write", "sync", "link", "rename"]
-#: What belongs to no file alone: the folders' own syncs, and the mark of a running broker.
+#: Calls that belong to no single file: syncs of folders, and the mark of a running broker.
 STEPS = [
     *product(CALLS, FILES),
     ("sync", "store/config"),

@@ -24,7 +24,7 @@ TOPIC = "TailTest"
 QUEUES = 3
 SEGMENT = 256 << 10
 TAIL = 64 << 10
-"""Bytes of the log's end that the campaign cuts at, each of them in its long form."""
+"""Bytes of the log's end at which the campaign cuts; the long campaign cuts at each of them."""
 SECTORS = (512, 4096)
 
 Count = Callable[[str, int], None]
@@ -34,7 +34,7 @@ Messages = dict[tuple[int, int], bytes]
 
 
 def config_of(root: Path) -> StoreConfig:
-    # Nothing but the test decides when a checkpoint is written.
+    # Only the test decides when a checkpoint is written.
     return StoreConfig(
         root_dir=str(root),
         mapped_file_size_commit_log=SEGMENT,
@@ -142,7 +142,7 @@ def assert_consistent(image: Image, folder: Path, log: bytes, whole: set[tuple[i
 
 
 def places(image: Image, kill_rounds: int) -> list[int]:
-    """Every byte of the tail where the campaign is long, else some, the last record's first."""
+    """Every byte of the tail in a long campaign, else some, beginning with the last record's."""
     every = range(image.safe, image.end + 1)
     if kill_rounds >= 1000:
         return list(every)

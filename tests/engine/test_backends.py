@@ -49,7 +49,7 @@ def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
 def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
     tmp_path: Path,
 ) -> None:
-    """No other flush happens: that of ASYNC_FLUSH is an hour away."""
+    """No other flush happens: the interval of ASYNC_FLUSH is an hour."""
     hour = "3600000"
     config = config_of(
         tmp_path,
@@ -125,7 +125,7 @@ def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
 
 
 def test_auto_with_async_flush_does_not_take_what_was_tuned_for_sync_flush(tmp_path: Path) -> None:
-    """A killed process would lose what it acknowledged; a file of an earlier version says less."""
+    """A killed process would lose acknowledged messages; files of earlier versions say less."""
     old = Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x")
     chosen = Choice(io_backend="mmap", reason="y")
     for tuned in (old, msgspec.structs.replace(old, async_flush=chosen)):

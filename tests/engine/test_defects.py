@@ -54,12 +54,12 @@ def fill(root: Path, count: int, **settings: Any) -> None:
 
 
 def write_times(root: Path) -> dict[Path, int]:
-    """Of all files."""
+    """The write times of all files."""
     return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
 
 
 def await_next_segment(store: MessageStore, root: Path) -> None:
-    """Returns when the segment after the log's last one, made in the background, is there."""
+    """Return once the segment after the log's last one exists; a thread creates it."""
     base = (store.log.max_offset // SEGMENT + 1) * SEGMENT
     deadline = time.monotonic() + 60
     while not (root / "commitlog" / f"{base:020d}").exists():
@@ -200,8 +200,8 @@ def test_d11_a_second_process_changes_nothing_in_a_store_in_use(tmp_path: Path) 
     fill(tmp_path, 20)
     with MessageStore(config_of(tmp_path)) as store:
         store.put(message(20))
-        assert keys_found(store, "k19")  # all is indexed, and
-        await_next_segment(store, tmp_path)  # that is there: the store in use is at rest
+        assert keys_found(store, "k19")  # the index is complete
+        await_next_segment(store, tmp_path)  # no thread of the open store writes now
         before = write_times(tmp_path)
         program = (
             "import sys; from congreve.engine.config import StoreConfig;"

@@ -52,17 +52,17 @@ class Recorded:
         )
 
     def send(self, size: int = 100) -> None:
-        """One message, waited for as its flush policy asks."""
+        """Put one message, and wait for the disk if the flush policy requires it."""
         put = self.store.put(Record(topic="T", body=bytes(size), properties={"KEYS": "k"}))
         assert put.status is PutStatus.PUT_OK
         if self.config.sync_flush:
             assert self.store.wait_durable(put.end, 10)
 
     def taken(self) -> list[str]:
-        """The changes since the last call of this, as `name path size`.
+        """The calls since the last taken(), as `name path size`.
 
-        The size is left out where it is 0, or that of a state file. Calls that fail are there, too:
-        some ask whether a file exists.
+        The size is left out if it is 0, or that of a state file. Failed calls are included: some
+        test whether a file exists.
         """
         calls, self.files.calls[:] = self.files.changes, []
         return [
@@ -99,7 +99,7 @@ def opened(root: Path, flush_disk_type: str, *, index: bool = False) -> Iterator
 
 
 def of(calls: list[str], *folders: str) -> list[str]:
-    """Those on paths in these folders."""
+    """The calls on paths in these folders."""
     return [call for call in calls if call.split()[1].startswith(folders)]
 
 

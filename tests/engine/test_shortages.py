@@ -36,7 +36,7 @@ def config_of(root: Path, **settings: Any) -> StoreConfig:
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # what is open stays so
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # open files stay open
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ BODIES = [b"%d" % number for number in range(3_000)]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A node's, with BODIES in two queues of T, in several segments, and its broker running."""
+    """The folder of a running node, with BODIES in two queues of T and several segments."""
     folder = tmp_path_factory.mktemp("node")
     settings = {"mappedFileSizeCommitLog": 64 << 10, "defaultTopicQueueNums": 2}
     with congreve.serve(folder, flushDiskType="ASYNC_FLUSH", **settings) as node:

@@ -10,7 +10,7 @@ from .servers import BrokerServer, Server
 
 @dataclass
 class Cluster:
-    """Both are started."""
+    """A running name server and a running broker."""
 
     namesrv: Server
     broker: BrokerServer

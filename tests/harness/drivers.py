@@ -14,7 +14,7 @@ from typing import Any
 from .servers import java_command
 
 BALANCED_S = 120
-"""A Java member that could not ask for an offset tries again after 20 s."""
+"""A Java member whose query of an offset failed tries again after 20 s."""
 
 Json = dict[str, Any]
 

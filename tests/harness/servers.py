@@ -96,7 +96,7 @@ def free_port() -> int:
 
 @cache
 def _own_ports() -> Iterator[int]:
-    """Ports that only this process tries, for `make test` runs two at the same time.
+    """Ports that only this process uses, because `make test` runs two at the same time.
 
     A socket without a file reserves a part of SERVER_PORTS; the kernel frees it with the process.
     """

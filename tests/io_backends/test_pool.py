@@ -62,7 +62,7 @@ def test_a_full_segment_moves_to_its_file_under_the_same_views(
     while backend.free_buffers < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     assert backend.free_buffers == 2
-    # The view shows the file now: what is written there is seen.
+    # The view maps the file now, so it shows bytes that are written there.
     with open(segment.path, "r+b") as file:
         file.write(b"HEAD")
     assert bytes(view) == b"HEAD"
@@ -155,7 +155,7 @@ backend.stop()
 
 @pytest.mark.parametrize("before", [0, 100, 4096])
 def test_a_group_that_gets_to_its_file_in_part_is_not_there(tmp_path: Path, before: int) -> None:
-    """Its first page comes last, so that a kill in between leaves no part of a batch."""
+    """Its first page is written last, so that a kill in between leaves no part of a batch."""
     backend = PoolBackend(buffers=1, locked=False, commit_interval_ms=3_600_000)
     segment = backend.create(str(tmp_path / "a"), 0, SIZE)
     backend.attach(segment)
@@ -178,7 +178,7 @@ def test_a_group_that_gets_to_its_file_in_part_is_not_there(tmp_path: Path, befo
 
 @pytest.mark.parametrize("allowed", [0, 2 * SIZE])
 def test_a_pool_that_may_not_be_locked_says_what_to_do(tmp_path: Path, allowed: int) -> None:
-    """All of it, at the start: not when the third segment is needed."""
+    """The check covers the whole pool at the start, not only when the third segment is needed."""
     program = f"""
 import ctypes, resource
 from congreve.io_backends.errors import BackendError

@@ -1,4 +1,4 @@
-"""kill -9 of an exporter at random moments: no row is missing, none is doubled."""
+"""kill -9 of an exporter at random moments: no row is missing, none is duplicated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_killed_export_leaves_each_message_once(
         process.communicate()
         rows = stores.in_table(warehouse)
         assert rows == stores.in_duckdb(warehouse)
-        assert len({row[:2] for row in rows}) == len(rows), "rows are doubled"
+        assert len({row[:2] for row in rows}) == len(rows), "rows are duplicated"
     done = stores.command(store, warehouse)
     assert done.wait() == 0, done.communicate()[0]
     assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(store)

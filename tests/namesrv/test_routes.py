@@ -272,7 +272,7 @@ def test_brokers_and_topics_over_their_limits_are_refused_and_the_others_stay(
 
 
 def test_names_without_a_length_are_refused(clock: Clock) -> None:
-    """Ten thousand brokers are no limit where the name of each may have megabytes."""
+    """A limit of ten thousand brokers is useless if each name may have megabytes."""
     routes = RouteTable(clock, NamesrvConfig())
     long = "n" * 1025
     for field in ("name", "cluster", "address", "ha_address"):

@@ -50,7 +50,7 @@ class Installed:
 
     @contextmanager
     def serving(self, *arguments: str, **environment: str) -> Iterator[str]:
-        """The ready line of a daemon that ends well when it is asked to."""
+        """The ready line of a daemon that must end with exit code 0 on SIGTERM."""
         with subprocess.Popen(
             [str(self.folder / arguments[0]), *arguments[1:]],
             cwd=self.home,

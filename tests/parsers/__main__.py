@@ -1,4 +1,4 @@
-"""Tries compiled parsers for long, without bounds on time: for builds that check access to memory.
+"""Runs compiled parsers for long without time limits, for builds that check memory accesses.
 
 `python -m parsers ROUNDS`, with tests/ on the path; prints how many inputs each kind took.
 """

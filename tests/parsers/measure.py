@@ -1,4 +1,4 @@
-"""What a parser costs for an input: CPU seconds, and bytes of memory at the most."""
+"""The cost of parsing an input: CPU seconds, and the most bytes of memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIES = 6
 
 
 class Excess(AssertionError):  # noqa: N818 - what is exceeded, for the report of a test
-    """A parser needs more than is allowed for an input of that length."""
+    """A parser needs more than the limit for an input of that length."""
 
 
 def check(
@@ -42,7 +42,7 @@ def check(
 
 
 def min_seconds(parse: Parse, data: bytes, refusals: Refusals, enough: float) -> float:
-    """The CPU of the fastest attempt; the first one within `enough` is the last."""
+    """The CPU seconds of the fastest attempt; stops at the first attempt within `enough`."""
     best = float("inf")
     for _ in range(TRIES):
         started = time.thread_time()
@@ -56,7 +56,7 @@ def min_seconds(parse: Parse, data: bytes, refusals: Refusals, enough: float) ->
 
 
 def peak_bytes(parse: Parse, data: bytes, refusals: Refusals) -> int:
-    """Of Python's allocators at any time, or of malloc in what is returned."""
+    """The peak of Python's allocators, or the bytes of malloc in the result."""
     held = allocated()
     tracemalloc.start()
     try:

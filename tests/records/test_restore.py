@@ -33,7 +33,7 @@ names = st.text(
 
 
 def as_stored(record: Record, **changed: object) -> Record:
-    """Without what the store itself gives."""
+    """The record without the fields that the store sets."""
     return msgspec.structs.replace(
         record,
         **{"store_timestamp": 0, "queue_offset": 0, "physical_offset": 0, "body_crc": 0, "size": 0}
@@ -87,7 +87,7 @@ def test_whatever_was_parked_comes_back_whole(
         found = restore.restored(stored, kind)
         assert found.properties == parked.properties
         assert (found.topic, found.queue_id) == (wanted.topic, wanted.queue_id)
-    # It names its parked record, which is at 0 here.
+    # The prepared offset names its parked record, which is at 0 here.
     timed = msgspec.structs.replace(wanted, prepared_offset=1)
     assert restore.restored(stored, restore.TIMED) == timed
 

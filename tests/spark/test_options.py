@@ -124,7 +124,7 @@ def test_few_tasks_of_like_size_hold_each_message_once(
         assert all(a.stop == b.start for a, b in pairwise(own))
     assert all(piece.start < piece.stop for piece in pieces)
     messages = [sum(stop - start for _, start, stop in task) for task in found]
-    # The limit of records goes before that of tasks.
+    # The limit of records takes precedence over that of tasks.
     bound = max(most, -(-sum(sizes) // max_records)) if max_records else most
     assert min(least, most, sum(sizes)) <= len(found) <= bound
     assert not max_records or max(messages) <= max_records

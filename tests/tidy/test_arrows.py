@@ -1,4 +1,4 @@
-"""The packages import each other one way only: docs/architecture.md draws it, this holds it."""
+"""The packages import each other only along the arrows that docs/architecture.md draws."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def cython_imports(text: str) -> set[str]:
 
 
 def resolve(name: str, package: str) -> str:
-    """The absolute dotted name; `from a import b` (a:b) is a.b, for b may be a module."""
+    """The absolute dotted name; `from a import b` (a:b) is a.b, because b may be a module."""
     base, _, last = name.partition(":")
     if base.startswith("."):
         level = len(base) - len(base.lstrip("."))

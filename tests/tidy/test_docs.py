@@ -41,7 +41,7 @@ def pages() -> Iterator[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the page's headings, as GitHub and the site make them."""
+    """The anchors of the page's headings, as GitHub and the site generate them."""
     found = HEADING.findall(CODE.sub("", page.read_text()))
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in found}
 

@@ -58,7 +58,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def names_in(text: str) -> list[str]:
-    """Names that the text is, alone or among separators of properties, or begins with."""
+    """The names in a text: all of it, a part between separators of properties, or a prefix."""
     return [
         piece for piece in SEPARATORS.split(text) if piece in NAMES or piece.startswith(PREFIXES)
     ]

@@ -65,7 +65,7 @@ def python_functions(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def compiled_functions(text: str) -> Iterator[tuple[int, str, int]]:
-    """The same of Cython code, which no parser of Python reads."""
+    """The same for Cython code, which Python's parser cannot read."""
     lines = text.splitlines()
     for first, line in enumerate(lines):
         found = COMPILED_FUNCTION.match(line)

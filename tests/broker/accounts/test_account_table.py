@@ -72,7 +72,7 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
         long_names = {"producerGroup": "P", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4"}
         fields |= long_names | {"bornTimestamp": "1", "flag": "0"}
     further = draw(st.dictionaries(texts, texts, max_size=3))
-    # A short name that is no number would make the header one for the gate.
+    # A short name whose value is not a number would send the header to the gate.
     fields |= {name: value for name, value in further.items() if name not in SHORT_NAMES}
     request = RemotingCommand(
         code=code,

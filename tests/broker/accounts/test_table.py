@@ -64,7 +64,7 @@ def fields_of(code: int, message: Record, half: Record) -> dict[str, str]:
 
 
 def is_refused(answer: RemotingCommand) -> bool:
-    """Whether the gate has refused the request, not its handler."""
+    """Whether the gate refused the request, and not its handler."""
     return (answer.remark or "").startswith(("AclException", "no message at"))
 
 
@@ -115,7 +115,7 @@ async def test_every_code_lets_those_through_who_may(tmp_path: Path) -> None:
         message, half = await stored(broker, admin)
         handled = set(broker._servers[0].handlers)
         assert set(EXPECTED) <= handled
-        # Administrators come last: what they ask for is done.
+        # Administrators come last: their requests are carried out.
         senders = ["other-topic", "sub-of-T", "pub-of-T", "both-of-T", "administrator"]
         wrong = {}
         for code in sorted(handled):

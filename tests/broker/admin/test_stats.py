@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 
 @dataclass
 class Queue:
-    """As much of a consume queue as is counted."""
+    """The fields of a consume queue that the statistics count."""
 
     topic: str
     max: int

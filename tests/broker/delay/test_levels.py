@@ -227,7 +227,7 @@ async def test_a_statement_about_a_log_that_lost_its_tail_is_not_believed(bench)
 
 
 async def test_offsets_of_the_reference_count_as_they_are(bench):
-    """Its files name no end of the log, and it may have delivered messages again."""
+    """The reference's file names no end of the log, and it may have delivered messages again."""
     bench.service.start()
     bench.park(1, 4)
     bench.clock.advance(1_000)
@@ -341,7 +341,7 @@ async def test_a_disk_without_room_costs_no_message(bench, caplog):
     blocked = os.path.join(folder, f"{base:020d}")
     try:
         os.mkdir(blocked)
-    except FileExistsError:  # the next one was made ahead
+    except FileExistsError:  # the next segment was created ahead
         blocked = os.path.join(folder, f"{base + (64 << 10):020d}")
         os.mkdir(blocked)
     assert rounds(bench) == 10.0

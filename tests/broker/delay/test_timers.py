@@ -116,7 +116,7 @@ async def test_a_far_time_outlives_the_segments_that_expire_meanwhile(bench):
         bench.clock.set(NOW + hours * HOUR)
         bench.store.put(Record(topic="filler", body=bytes(60_000)))
         rounds(bench)
-        # Half of fileReservedTime has passed: the message was written again, into the last one.
+        # After half of fileReservedTime the message was written again, to the last segment.
         while len(bench.store.log.segments) > 1:
             bench.store.log.delete_oldest()
     (record,) = bench.records()

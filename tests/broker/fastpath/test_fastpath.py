@@ -123,7 +123,7 @@ class Ports:
         return await self._client.invoke(f"127.0.0.1:{port}", command)
 
     def stored(self, start: int) -> list[tuple[object, ...]]:
-        """What was appended from physical offset `start` on, less what differs in any two sends."""
+        """The records from physical offset `start` on, without fields that differ in each send."""
         found = []
         while (record := self.broker.store.read(start)) is not None:
             start += len(record)
@@ -133,7 +133,7 @@ class Ports:
             out = int(r.properties.pop("TIMER_OUT_MS", "0"))
             level = r.queue_id if r.topic in PARKED else None
             if r.topic in PARKED:
-                # When it is due; what was sent before has waited a little less.
+                # Due times are rounded, because the sends are not at the same time.
                 tags = (tags - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
                 out = (out - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
             found.append(
@@ -176,7 +176,7 @@ async def test_both_store_and_answer_the_same(
         for name in SENDS:
             await send_both_ways(ports, name, serialize_type)
         assert broker._paths is not None
-        # An ordinary send, the made topic's second, a batch of three, two for later.
+        # An ordinary send, the second to the created topic, a batch of three, two delayed ones.
         assert broker._paths.stored_by_fast_path == 2 * (1 + 1 + 3 + 2)
         await client.close()
 

@@ -21,7 +21,7 @@ from congreve.io_backends.backend import Backend
 from congreve.records.record import decode_record
 
 LANES, SENDERS, QUEUES, MESSAGES = 4, 8, 2, 400
-DELAYED_EACH = 20  # of a sender's messages one comes a second time, delayed
+DELAYED_EACH = 20  # one in so many of a sender's messages is sent again, delayed
 DELAYED = SENDERS * MESSAGES // DELAYED_EACH
 DELETE_TOPIC = 215
 LONG_POLL = {
@@ -68,7 +68,7 @@ def send(wire: Wire, topic: str, queue: int, body: bytes, properties: str = "WAI
 
 
 class Work:
-    """Senders, followers and a maker of topics beside each other; errors of their threads."""
+    """Threads that send, pull and create topics at the same time, and their errors."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -90,7 +90,7 @@ class Work:
                     send(wire, "D", 0, body, "TIMER_DELAY_MS\x01200\x02WAIT\x01true")
 
     def follow(self, topic: str, queue: int, count: int) -> None:
-        """Take so many messages of a queue by long polling."""
+        """Receive `count` messages of a queue by long polling."""
         bodies = self.followed[topic, queue]
         fields = LONG_POLL | {"topic": topic, "queueId": str(queue)}
         with Wire(self.broker.address) as wire:
@@ -265,7 +265,7 @@ def test_pulls_in_lanes_are_right_while_topics_come_and_go(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_large_chunk_is_appended_in_pieces(lanes: int, tmp_path: Path) -> None:
-    """Other threads may append between two pieces of what has come while the lock was held."""
+    """Other threads may append between two pieces of the bytes that arrived meanwhile."""
     piece, sends, frame = 64 * 1024, 1600, 400
     with running(config_of(tmp_path, lanes=lanes)) as (broker, _):
         create(broker, "T")

@@ -60,7 +60,7 @@ fragments = st.sampled_from(["", "\x01", "alone", "\x01x", "k\x01"])
 
 @st.composite
 def properties(draw: st.DrawFn) -> str:
-    """Encoded properties: mostly ordinary ones, in any order, with an odd piece at times."""
+    """Encoded properties: mostly ordinary ones, in any order, sometimes with an odd piece."""
     pairs = draw(st.lists(st.one_of(ordinary, ordinary, waiting, odd), max_size=4))
     pieces = [f"{name}\x01{value}" for name, value in pairs]
     pieces += draw(st.lists(fragments, max_size=1))
@@ -74,7 +74,7 @@ numbers = st.one_of(
 
 
 def changed(fields: dict[str, str], changes: dict[str, st.SearchStrategy[str]]) -> Any:
-    """The fields in any order; at most two of them changed, one missing or one more."""
+    """The fields in any order; at most two are changed, and one may be missing or added."""
     keys = sorted(changes)
 
     @st.composite
@@ -103,7 +103,7 @@ SEND_FIELDS = {
     "b": topics,
     "c": st.sampled_from(["TBW102", "T", ""]),
     "d": numbers,
-    "e": numbers.filter(lambda text: text != "-1"),  # which is for the broker to choose
+    "e": numbers.filter(lambda text: text != "-1"),  # with -1 the broker chooses the queue
     "f": flags,
     "g": numbers,
     "h": numbers,
@@ -167,19 +167,19 @@ END_FIELDS = {
 
 
 def is_plain(properties: str) -> bool:
-    """Whether each name is there once, and none asks for more than an ordinary append."""
+    """Whether each name occurs once, and all are of ordinary appends."""
     pieces = [piece.partition("\x01")[0] for piece in properties.split("\x02")]
     return len(set(pieces)) == len(pieces) and set(pieces) <= PLAIN_NAMES
 
 
 class Twins(Ports):
-    """Sends requests to both ports; leaves out what differs between any two equal requests."""
+    """Sends requests to both ports; leaves out fields that differ between equal requests."""
 
     def records(self, start: int, exact: bool) -> list[tuple[object, ...]]:
-        """What was appended from `start` on, with the tags codes of its entries.
+        """The records appended from `start` on, with the tags codes of their entries.
 
-        Its bytes if `exact`, else the properties as a table: compiled code stores a name twice that
-        is sent twice, and the properties of a parked message follow.
+        With `exact` their bytes, else the properties as a table: compiled code stores a name twice
+        if it is sent twice, and the properties of a parked message follow.
         """
         found: list[tuple[object, ...]] = []
         while (view := self.broker.store.read(start)) is not None:
@@ -209,7 +209,7 @@ class Twins(Ports):
     async def outcome(
         self, code: int, fields: dict[str, str], body: bytes, vip: bool, encoding: SerializeType
     ) -> tuple[RemotingCommand, tuple[object, ...]]:
-        """The answer and the stored bytes, as far as they must be the same on both ports."""
+        """The parts of the answer and of the stored bytes that must be the same on both ports."""
         start = self.broker.store.log.max_offset
         exact = is_plain(fields.get("properties", fields.get("i", "")))
         answer = await self.ask(code, fields, body, vip=vip, serialize_type=encoding)

@@ -126,7 +126,7 @@ def held_back(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.
 
 
 def before_writes(monkeypatch: pytest.MonkeyPatch, call: Callable[[str], None]) -> None:
-    """Call `call` with the path of each state file that is written, itself or its journal."""
+    """Call `call` with the path of each state file before it or its journal is written."""
     replace, append = StateFile.replace, JournaledFile.append
 
     def replace_later(file: StateFile, text: str) -> None:

@@ -21,7 +21,7 @@ from .state_tool import CREATE, GROUP, running
 
 
 class Table:
-    """A topic table with its file, as a broker has it from a start to a kill."""
+    """A topic table with its file, as in a broker from its start to a kill."""
 
     def __init__(self, folder: Path) -> None:
         self.topics = TopicConfigManager(BrokerConfig(), Clock())
@@ -50,7 +50,7 @@ class Table:
         await self.file.changes.saved()
 
     def own(self) -> dict[str, int]:
-        """The queues of the topics with short names: no built-in ones."""
+        """The queue counts of the topics with short names, which are not built in."""
         return {
             name: config.write_queue_nums
             for name, config in self.topics.table.items()

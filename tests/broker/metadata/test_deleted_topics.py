@@ -55,7 +55,7 @@ def create(wire: Wire, queues: int) -> int:
 
 
 def noted(root: Path) -> list[str]:
-    """Topics of which the disk says that they were deleted."""
+    """The topics that deletedTopics.json lists as deleted."""
     path = root / "congreve" / "deletedTopics.json"
     return list(json.loads(unseal(path.read_text()))["topics"]) if path.exists() else []
 
@@ -86,7 +86,7 @@ def test_the_disk_knows_of_a_deletion_before_anything_is_deleted(
 def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int
 ) -> None:
-    """A group would begin after the first messages of the new one."""
+    """Otherwise a group would begin after the first messages of the new topic."""
     offset = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0"}
     files = ["config/consumerOffset.json", "congreve/deletedTopics.json"]
     killed: dict[str, bytes] = {}
@@ -144,7 +144,7 @@ def test_messages_that_recovery_found_of_a_deleted_topic_are_not_in_a_new_one(
 
 
 def spoil(path: Path) -> None:
-    """What it said is lost, and its backup with it."""
+    """Damage the file and its backup."""
     for file in (path, path.with_name(f"{path.name}.bak")):
         file.write_bytes(b'"x"')
 
@@ -156,7 +156,7 @@ def write_noted(root: Path, text: bytes) -> None:
 def test_messages_of_a_deleted_topic_are_not_in_a_new_one_when_its_queues_are_made_anew(
     tmp_path: Path,
 ) -> None:
-    """The log itself says it only of queues that have messages of the new topic, too."""
+    """The log shows the deletion only for queues that also have messages of the new topic."""
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
         for queue_id in (0, 0, 1, 1):
@@ -216,7 +216,7 @@ def test_no_note_of_a_deletion_hides_messages_that_came_later(tmp_path: Path, kn
 
 
 def test_no_changed_number_in_the_note_of_a_deletion_hides_messages(tmp_path: Path) -> None:
-    """Of a topic that was made again, messages before a larger end would be the old one's."""
+    """A larger end would make messages of a recreated topic messages of the old one."""
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
         assert send(wire, 0) == 0
@@ -237,7 +237,7 @@ def send(wire: Wire, queue_id: int) -> int:
 
 
 def ends(wire: Wire) -> list[int]:
-    """Of both queues."""
+    """The ends of both queues."""
     answers = [
         wire.call(GET_MAX_OFFSET, {"topic": TOPIC, "queueId": str(queue_id)})
         for queue_id in range(2)
@@ -312,7 +312,7 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_or_none_of_it(
 def test_a_topic_is_not_made_while_it_is_being_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first messages would go with the old ones."""
+    """Otherwise its first messages would be deleted with the old ones."""
     made: list[int] = []
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 3) == 0
@@ -366,7 +366,7 @@ async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_m
 def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start would find the old queues on disk, and mix the messages of both topics in them."""
+    """Otherwise a start would find the old queues on disk, and mix both topics' messages."""
 
     def fails() -> None:
         raise StoreError("cannot write queues.json: No space left on device")
@@ -389,7 +389,7 @@ def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"new").code == 0
-        while noted(tmp_path):  # then nothing is written any more
+        while noted(tmp_path):  # after that nothing is written
             time.sleep(0.01)
         shutil.copytree(tmp_path, killed := tmp_path.with_name("killed"))
     with broker_on(killed) as broker, Wire(broker.address) as wire:

@@ -136,7 +136,7 @@ async def test_filters_of_gone_groups_are_evicted_and_live_ones_are_kept() -> No
 
 
 async def test_ten_thousand_groups_leave_without_each_looking_at_all_topics() -> None:
-    """A closed connection takes its groups along: the time must not grow with all others."""
+    """The time to remove a closed connection's groups must not grow with all other groups."""
     filters, _ = manager()
     for number in range(10_000):
         await filters.register(f"g{number}", [wanted("a > 5", 1, f"t{number}")])

@@ -98,7 +98,7 @@ def test_a_pull_whose_time_is_over_is_answered_as_by_the_loop(broker: Broker) ->
         request = fields("E", 0, 50, sysFlag=flags, commitOffset=3)
         opaque = wire.send(PULL, request)
         wait_until_held(broker, 1)
-        # A later offset is not replaced by that of the pull when its time is over.
+        # When the pull's time is over, its offset must not replace a later one.
         update = {"consumerGroup": "G", "topic": "E", "queueId": "0", "commitOffset": "5"}
         with Wire(broker.address) as other:
             assert other.call(QUERY_OFFSET, fields("E")).fields["offset"] == "3"
@@ -256,7 +256,7 @@ def by_loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def test_pulls_end_as_those_of_the_event_loop(
     broker: Broker, by_loop: Broker, steps: list[tuple[str, str, int]]
 ) -> None:
-    """The same requests to both: the same answers, in whatever order they come."""
+    """The same requests to both brokers have the same answers, in any order."""
     version = next(VERSIONS)
     name = f"H{version}"
     assert outcome(broker, name, version, steps) == outcome(by_loop, name, version, steps)
@@ -285,9 +285,9 @@ def outcome(
             wait_ms = 1 if what == "pull shortly" else 60_000
             request = fields(name, offset, wait_ms, subscription=tag, subVersion=version)
             pulls.append(wire.send(PULL, request))
-            # The next step comes when this pull waits, or is answered.
+            # The next step begins when this pull waits, or is answered.
             receive_until(pulls[-1] if wait_ms == 1 else wire.send(QUERY_OFFSET, fields(name)))
-        for tag in "AB" * 4:  # what still waits for a queue of up to four entries is answered
+        for tag in "AB" * 4:  # ends the pulls that still wait for a queue of up to four entries
             send(sender, name, 0, b"last", f"TAGS\x01{tag}\x02WAIT\x01true")
         for opaque in pulls:
             receive_until(opaque)

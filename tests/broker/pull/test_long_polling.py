@@ -121,7 +121,7 @@ async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, q
 
 
 def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
-    """Its handle of a time that is now does not say its time."""
+    """uvloop's handle of a timer that is due at once has no time."""
 
     async def hold() -> None:
         held = [pull(connection, queue) for _ in range(3)]
@@ -170,7 +170,7 @@ async def test_each_answer_is_given_only_while_the_client_reads(watch, connectio
         watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
     await turn()
-    # One answer fills what the client has unread again.
+    # One answer fills the client's socket again.
     watch.long_polling._resume = lambda held: (watch.resumed.append(held), connection.reads.clear())
     for count in (1, 2, 3):
         connection.reads.set()

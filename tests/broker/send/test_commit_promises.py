@@ -55,7 +55,7 @@ def test_an_answer_promises_what_the_disk_has(
                 codes: dict[int, list[int]] = defaultdict(list)
                 while opaques:
                     answer = wire.receive()
-                    opaques.remove(answer.opaque)  # a refusal may overtake those that wait
+                    opaques.remove(answer.opaque)  # a refusal may overtake waiting answers
                     end = int(answer.fields.get("msgId", "0" * 32)[16:], 16)
                     codes[answer.code].append(end)
                     if answer.code == SUCCESS and waits:

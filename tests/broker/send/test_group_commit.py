@@ -64,7 +64,7 @@ async def test_a_lone_sender_is_answered_at_once(
     upto = 0
 
     async def sends(sender) -> bool:
-        """Whether the answer came before the loop turned."""
+        """Whether the answer arrived before the loop's next turn."""
         nonlocal upto
         upto += 100
         before = len(sender.written)
@@ -157,7 +157,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
         return now[0]
 
     async def is_awake() -> bool:
-        """Whether each turn of the loop looks at the clock, and so has one more to do."""
+        """Whether the loop polls: each of its turns reads the clock."""
         await turn()
         before = looked[0]
         await turn()

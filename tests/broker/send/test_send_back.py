@@ -84,7 +84,7 @@ def test_a_group_without_retry_queues_drops_what_comes_back(bench):
 
 
 def forge(bench, topic: str) -> int:
-    """Send a body that holds a whole record at its own physical offset; where that is."""
+    """Send a body that holds a whole record at its own physical offset; returns that offset."""
     at = bench.store.log.max_offset + BODY_AT
     forged = Record(topic=topic, body=b"forged", physical_offset=at, queue_offset=0)
     assert bench.send(encode_record(forged)).code == 0

@@ -55,7 +55,7 @@ ENDS: dict[str, dict[str, str | None]] = {
 
 
 def end_fields(half: Mapping[str, str]) -> dict[str, str]:
-    """The request that commits a half message, from the fields of the answer to that."""
+    """The fields that commit a half message, from those of the answer to it."""
     return {
         "producerGroup": "P",
         "tranStateTableOffset": half["queueOffset"],
@@ -78,7 +78,7 @@ class TransactionPorts(Ports):
         return await self.ask(37, {k: v for k, v in fields.items() if v is not None}, **how)
 
     def appended(self, start: int) -> list[tuple[object, ...]]:
-        """As stored(), with op records by whether they name the newest half message."""
+        """stored(), with op records replaced by whether they name the newest half message."""
         found = []
         for one in self.stored(start):
             if one[0] == "RMQ_SYS_TRANS_OP_HALF_TOPIC":
@@ -93,7 +93,7 @@ async def opened(broker: Broker) -> tuple[TransactionPorts, RemotingClient]:
     client = RemotingClient()
     ports = TransactionPorts(broker, client)
     assert (await ports.ask(17, CREATE)).code == 0
-    # The first one ever makes the queues, which is for Python.
+    # The first transaction creates the queues, which only the Python handlers do.
     assert (await ports.end(await ports.half())).code == 0
     return ports, client
 

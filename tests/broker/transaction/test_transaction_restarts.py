@@ -64,7 +64,7 @@ def test_a_commit_whose_op_record_was_lost_is_not_repeated(bench) -> None:
 
 
 def test_a_delayed_commit_that_ends_the_log_settles_no_other_half_message(bench) -> None:
-    """It names the record at 0, as with the reference, and that may be an open half message."""
+    """As in the reference it names the record at 0, which may be an open half message."""
     first = bench.send_half(b"first")
     delayed = bench.send_half(b"delayed", DELAY="1")
     assert bench.end(delayed).code == 0

@@ -123,7 +123,7 @@ def test_d22_an_end_that_names_an_older_copy_ends_the_transaction(tmp_path, conn
     bench.end(bench.send_half(b"x" * 15_000, UNIQ_KEY="long"))
     bench.clock.advance(MINUTE)
     (asked,) = bench.check()
-    # It was in a segment that could be deleted: it was copied, and the old one ended.
+    # Its segment could have been deleted, so it was copied, and the old half message was ended.
     assert asked.ext_fields["tranStateTableOffset"] == "2"
     copy = bench.records(HALF_TOPIC)[2]
     assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
@@ -140,7 +140,7 @@ def test_d22_an_end_that_names_an_older_copy_ends_the_transaction(tmp_path, conn
 
 
 def test_d22_of_copies_without_an_op_record_the_newest_counts(bench) -> None:
-    """As a Java broker leaves them if it is killed before it saves its offsets."""
+    """A Java broker leaves such copies if it is killed before it saves its offsets."""
     first = bench.send_half(b"one")
     (half,) = bench.records(HALF_TOPIC)
     for times in ("2", "3"):

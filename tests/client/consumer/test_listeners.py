@@ -125,7 +125,7 @@ async def test_what_cannot_be_sent_back_is_sent_anew_or_comes_again_here() -> No
 
 
 async def test_a_committed_message_that_is_sent_anew_is_no_half_message() -> None:
-    """No producer would end it, so it would be lost. The Java client drops TRAN_MSG, too."""
+    """No producer would end it, so it would be lost. The Java client removes TRAN_MSG, too."""
 
     def then(message: ReceivedMessage) -> None:
         raise RuntimeError("work failed")

@@ -42,7 +42,7 @@ async def test_polls_give_each_message_once_and_commit_what_the_next_one_follows
 
 
 async def test_an_offset_that_the_broker_lost_is_committed_again() -> None:
-    """RocketMQ 4.9.4 loses one of a new group's first two where they reach it at once."""
+    """RocketMQ 4.9.4 loses one of a new group's first two offsets if both arrive at once."""
     group = Group()
     group.fill(0, range(5))
     async with poller(group, topics={"T": "*"}) as consumer:

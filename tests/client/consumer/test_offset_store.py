@@ -15,7 +15,7 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 
 
 async def test_an_older_offset_never_overtakes_a_newer_one() -> None:
-    """Brokers work on several requests of a connection at once: the first may be served last."""
+    """Brokers serve several requests of a connection at once, and the first may end last."""
     kept: dict[MessageQueue, int] = {}
     pauses_s = iter([0.05, 0.0])
 
@@ -62,7 +62,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 async def test_a_kill_between_two_renames_leaves_offsets_that_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, damage: bytes | None
 ) -> None:
-    """Also where a damaged file lay beside a good .bak."""
+    """This also holds if a damaged file is beside a good .bak."""
     store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
     for offset in (1, 2):
         await store.write({QUEUE: offset})

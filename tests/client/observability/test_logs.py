@@ -43,7 +43,7 @@ async def test_a_repeated_send_says_what_was_refused(caplog: pytest.LogCaptureFi
         cluster.brokers["a"].answers[310] = refused(14)
         cluster.brokers["b"].answers[310] = stored
         with caplog.at_level(logging.INFO, "congreve.client"):
-            for _ in range(16):  # round all queues, of which a has some
+            for _ in range(16):  # all queues in turn, some of them on broker a
                 await producer.send(Message(topic="T", body=b"x"))
     fields = next(
         record.fields for record in caplog.records if record.event == "send failed, trying again"

@@ -16,7 +16,7 @@ GROUPS = 3
 READ_QUEUES = 8
 NAMESPACE = "HistoryOfKills"
 HOSTILE = ("{%s}", '"%s', "\\%s", "$ref%s", "@type%s", "名%s", "'%s':", "[%s", " %s", "\x00%s")
-#: Harmless ones that a running broker takes; one client changes each.
+#: Harmless settings that a running broker accepts; one client changes each.
 SETTINGS = (
     "shortPollingTimeMills",
     "defaultQueryMaxNum",
@@ -50,7 +50,7 @@ class StateRequests(Requests):
         fields: dict[str, str],
         body: bytes = b"",
     ) -> bool:
-        """One request for one value; whether it was taken."""
+        """Send one request to set a value; returns whether the broker accepted it."""
         register.ask(value)
         answer = self._session.call(kind, code, fields, body)
         if answer.code == SUCCESS:
@@ -211,7 +211,7 @@ class StateRequests(Requests):
                     register.refused(value)
 
     def reset_offsets(self) -> None:
-        """The broker notifies members; its table changes when they commit, which these do not."""
+        """Reset offsets: the broker's table changes when members commit, and these never do."""
         if not self._members:
             return
         group = self._chance.choice(self._members)

@@ -31,7 +31,7 @@ class Found:
     faults: list[str] = field(default_factory=list)
 
     def sort(self) -> None:
-        """Fill `by_number` from `records`; bytes that no client sent are a fault."""
+        """Fill `by_number` from `records`; record bytes that no client sent as a fault."""
         found: dict[tuple[str, int], list[Stored]] = defaultdict(list)
         for topic, records in self.records.items():
             for record in records:
@@ -104,7 +104,7 @@ def _gaps(found: Found) -> list[str]:
 
 
 def take_over(history: History, found: Found) -> None:
-    """A request without an answer may be done or not: from now on the found state counts."""
+    """Continue with the state that was found: unanswered requests may have been done or not."""
     for key, register in list(history.registers.items()):
         gone = key[0] == "topic" and found.values.get(key, ABSENT) is ABSENT
         if gone and register.settled is not ABSENT:

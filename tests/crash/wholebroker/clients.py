@@ -36,7 +36,7 @@ class Clients:
             thread.start()
 
     def join(self) -> None:
-        """Each one ends after its current request, or because its server has ended."""
+        """Wait for the clients: each ends after its current request, or with its server."""
         self._ending.set()
         for thread in self._threads:
             thread.join(60)
@@ -80,7 +80,7 @@ class Clients:
 def broker_requests(
     session: Session, history: History, chance: random.Random, name: str, topics: list[str]
 ) -> list[Callable[[], None]]:
-    """All kinds, those that come often several times."""
+    """All kinds of requests; frequent ones are listed several times."""
     messages = MessageRequests(session, history, chance, name, topics)
     state = StateRequests(session, history, chance, name, topics)
     often = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-#: Of any file: what is left of a disk's mishap, or another program's.
+#: Texts for any file: what a failing disk or another program may leave.
 TEXTS: dict[str, bytes] = {
     "empty": b"",
     "zeros": bytes(4096),
@@ -72,7 +72,7 @@ def shaped(name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def cut(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[str, bytes]]:
-    """The first bytes alone, and zeros after them."""
+    """The first bytes alone, and the first bytes with zeros after them."""
     for at in chance.sample(range(len(text)), min(times, len(text))):
         yield f"cut at {at}", text[:at]
         yield f"zeros from {at}", text[:at] + bytes(len(text) - at)
@@ -88,7 +88,7 @@ def flipped(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[st
 def damages(
     name: str, text: bytes, chance: random.Random, times: int
 ) -> Iterator[tuple[str, bytes]]:
-    """The damages of one file: all texts, and so many cuts and bits."""
+    """The damages of one file: all texts, and `times` cuts and flipped bits."""
     yield from TEXTS.items()
     yield from shaped(name)
     yield from cut(text, chance, times)

@@ -31,19 +31,19 @@ class Register:
         self.open.append(value)
 
     def done(self, value: Value) -> None:
-        """The broker answered success: whatever was asked for before is overwritten."""
+        """The broker answered success: earlier requested values are overwritten."""
         self.settled, self.open = value, []
 
     def done_as_one_of(self, values: list[Value]) -> None:
-        """The broker answered success for one of these values; the client cannot know which."""
+        """The broker answered success for one of these values; it is unknown for which."""
         self.settled, *self.open = values
 
     def refused(self, value: Value) -> None:
-        """The broker answered that it did not take the value."""
+        """The broker answered that it rejected the value."""
         self.open.remove(value)
 
     def allowed(self) -> list[Value]:
-        """What it may be after a kill."""
+        """The values that are allowed after a kill."""
         return [self.settled, *self.open]
 
 
@@ -52,10 +52,10 @@ class Copies:
     """How often a topic may and must contain one message."""
 
     body: bytes
-    asked: int = 0  # requests that may have put it there: at most so many
-    promised: int = 0  # those of them that were answered with success: at least so many
-    at_once: bool = True  # False: what is promised comes later, from a delay or a check
-    not_before_ms: int = 0  # earlier it must not have been stored
+    asked: int = 0  # requests that may have stored it: the most copies
+    promised: int = 0  # those of them with an answer of success: the fewest copies
+    at_once: bool = True  # False: promised copies come later, after a delay or a check
+    not_before_ms: int = 0  # the earliest time at which it may have been stored
     place: tuple[int, int] | None = None  # queue id and queue offset
     physical_offset: int = -1
 
@@ -77,10 +77,12 @@ class History:
         self.registers: dict[Key, Register] = {}
         self.copies: dict[tuple[str, int], Copies] = {}  # by topic and number
         self.batches: list[tuple[str, list[int]]] = []  # topic, numbers of one unanswered batch
-        self.commits: dict[int, bool] = {}  # number of a half message -> how its producer ends it
-        self.faults: list[str] = []  # what was wrong at once
+        self.commits: dict[int, bool] = {}  # number of a half message -> whether it is committed
+        self.faults: list[str] = []  # faults that clients saw in answers
         self.answers: Counter[tuple[str, int]] = Counter()  # kind of request, code
-        self.refusals_hold = True  # False while the disk fails: what was refused may be there
+        self.refusals_hold = (
+            True  # False while the disk fails: a refused message may have been stored
+        )
         self._numbers = count(1)
 
     def refuses(self, code: int) -> bool:
@@ -94,7 +96,7 @@ class History:
         return self.registers.setdefault(key, Register())
 
     def message(self, topic: str, number: int) -> Copies:
-        """The copies of a message in a topic, none asked for so far where they are new."""
+        """The copies of a message in a topic; of a new message none was requested."""
         known = self.copies.get((topic, number))
         if known is None:
             known = self.copies[topic, number] = Copies(body_of(number))

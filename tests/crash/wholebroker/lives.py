@@ -29,7 +29,7 @@ FILES = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-#: What is kept now and then is kept often, so that kills meet it.
+#: Periodic saves happen often, so that kills interrupt them.
 INTERVALS = {
     "flushConsumerOffsetInterval": "100",
     "flushDelayOffsetInterval": "200",
@@ -77,7 +77,7 @@ class Lives:
     # --- ends
 
     def use(self, seconds: float) -> Clients:
-        """Clients that have been at work for so long."""
+        """Start clients, and return them after `seconds` of requests."""
         self._lives += 1
         clients = Clients(
             self.history,
@@ -113,7 +113,7 @@ class Lives:
         clients.join()
 
     def kill_while_it_starts(self) -> None:
-        """At work, then once or twice before it is ready."""
+        """Kill the broker at work, then once or twice before it is ready."""
         self.kill_at_work()
         for _ in range(self._chance.randrange(1, 3)):
             self.broker.spawn()
@@ -121,14 +121,14 @@ class Lives:
             self.broker.kill()
 
     def end_somehow(self) -> None:
-        """One kill at least, most of them at work."""
+        """Kill the broker at least once, mostly at work."""
         often = [self.kill_at_work] * 5
         self._chance.choice(
             [*often, self.kill_both, self.kill_while_it_stops, self.kill_while_it_starts]
         )()
 
     def meet_failpoint(self, failpoint: Failpoint, *, stops: bool) -> int:
-        """A life in which one call fails or ends it; returns the exit code, -9 after a kill.
+        """Run a broker in which one call fails or ends it; returns its exit code, -9 for a kill.
 
         `stops` requests a clean stop of a broker that is still running.
         """

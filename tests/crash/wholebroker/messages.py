@@ -74,7 +74,7 @@ def serve(history: History, wire: Wire, request: Answer) -> None:
 def end_fields(
     history: History, number: int, half_offset: str, physical_offset: str, *, checked: bool = False
 ) -> dict[str, str]:
-    """The header of END_TRANSACTION, with the end that was chosen when the message was made."""
+    """The header of END_TRANSACTION, with the outcome that was chosen with the message."""
     commits = history.commits[number]
     if commits:
         history.message(SHARED, number).asked = 1
@@ -97,7 +97,7 @@ def _member(number: int, body: bytes) -> bytes:
 
 
 def register_producer(session: Session, name: str) -> None:
-    """From now on the broker may ask this connection how transactions ended."""
+    """Register a producer, so that the broker sends its checks to this connection."""
     producers = {"clientID": name, "producerDataSet": [{"groupName": PRODUCER_GROUP}]}
     body = json.dumps({**producers, "consumerDataSet": []}).encode()
     session.call("producer heartbeat", HEART_BEAT, {}, body)
@@ -123,11 +123,11 @@ class MessageRequests(Requests):
         self._send_all("send", SHARED, 1)
 
     def send_many(self) -> None:
-        """Without waiting for an answer before the next."""
+        """Send messages without waiting for each answer."""
         self._send_all("send pipelined", SHARED, self._chance.randrange(2, 24))
 
     def send_old(self) -> None:
-        """The form with long names."""
+        """Send with the header of long names."""
         self._send_all("send, long names", SHARED, 2, code=codes.SEND_MESSAGE)
 
     def send_to_new_topic(self) -> None:
@@ -135,12 +135,12 @@ class MessageRequests(Requests):
         self._send_all("send that makes a topic", topic, self._chance.randrange(1, 4))
 
     def send_to_own_topic(self) -> None:
-        """To a topic that may be deleted, and that no send creates."""
+        """Send to a topic that may be deleted, and that no send creates."""
         topic = self._chance.choice(self._own_topics)
         self._send_all("send to a topic of its own", topic, 3, template="no-template", queues=1)
 
     def send_nowhere(self) -> None:
-        """Refused: there is no such queue."""
+        """Send to a queue that does not exist; the broker refuses it."""
         number = self._history.next_number()
         copies = self._history.message(SHARED, number)
         copies.ask()
@@ -248,7 +248,7 @@ class MessageRequests(Requests):
             copies.refused()
 
     def send_back(self) -> None:
-        """A message that this client could not handle; each one once."""
+        """Send back a message as failed; each message only once."""
         if not self._sent:
             return
         number = self._sent.pop(self._chance.randrange(len(self._sent)))
@@ -301,7 +301,7 @@ class MessageRequests(Requests):
         if self._history.commits[number]:
             copies.promised = 1
         if self._chance.random() < 0.3:
-            return  # the broker shall ask
+            return  # so that the broker checks it
         physical_offset = str(int(answer.fields["msgId"][16:], 16))
         end = end_fields(self._history, number, answer.fields["queueOffset"], physical_offset)
         if self._chance.random() < 0.3:
@@ -312,7 +312,7 @@ class MessageRequests(Requests):
             copies.at_once = True
 
     def reply(self) -> None:
-        """To itself: the broker pushes a reply to the requester, and stores it."""
+        """Reply to itself: the broker pushes a reply to the requester, and stores it."""
         number = self._history.next_number()
         copies = self._history.message(REPLY_TOPIC, number)
         copies.ask()

@@ -48,7 +48,7 @@ class Session:
         return [answers[opaque] for opaque in opaques]
 
     def serve_for(self, seconds: float) -> None:
-        """Only serve requests of the broker."""
+        """Serve requests of the broker, and send none."""
         self.wire.set_timeout(seconds)
         try:
             while True:

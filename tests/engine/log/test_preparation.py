@@ -124,7 +124,7 @@ def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -
 
 
 def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
-    """A segment is full before the zeros that were requested at its half are written."""
+    """Otherwise a segment would be full before zeros that are requested at its half are written."""
     size = 64 << 20
     log = CommitLog(str(tmp_path / "commitlog"), size, MmapBackend(prewrites=True), ManualClock(1))
     log.load()

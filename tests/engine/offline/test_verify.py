@@ -53,7 +53,7 @@ def test_info_of_a_store_of_the_reference(store: Path) -> None:
 
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_levels_of_the_broker_are_no_damage(tmp_path: Path, is_remembered: bool) -> None:
-    """The levels of each start, if the store remembers them; else those of the caller."""
+    """verify() uses the levels of each start, if the store has them, else the caller's."""
     texts = ["7s 8s", "9s"]
     for text in texts:
         config = StoreConfig(
@@ -86,7 +86,7 @@ def test_a_sound_store_has_no_problems_and_is_left_alone(store: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["congreve", "consumequeue", "commitlog", "index", "."])
 def test_damaged_files_are_left_as_they_are(tmp_path: Path, folder: str) -> None:
-    """A broker would move them aside, or rebuild them."""
+    """Only a broker moves them aside or rebuilds them."""
     config = StoreConfig(
         root_dir=str(tmp_path),
         mapped_file_size_commit_log=65536,

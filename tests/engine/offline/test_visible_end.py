@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def blot(store: Path, start: int, stop: int, value: int = 0) -> None:
-    """Bytes of the log as they are before they are written."""
+    """Overwrite bytes of the log, by default with zeros as before they are written."""
     for path in (store / "commitlog").iterdir():
         base = int(path.name)
         data = bytearray(path.read_bytes())
@@ -86,11 +86,11 @@ def test_records_that_are_still_to_be_written_are_not_there_yet(
     lock.acquire()
     assert ends(store) == [60, 60]
     lock.release()
-    assert ends(store) == [100, 100]  # no broker is going to write them: readers report it
+    assert ends(store) == [100, 100]  # no broker will write the missing bytes: readers report it
 
 
 def test_a_write_that_ended_before_the_one_in_front_of_it_is_waited_for(store: Path) -> None:
-    # sectors in the middle of a record: its begin and all that follows is there
+    # sectors in the middle of a record are missing; its begin and all that follows are there
     physical, size = next(p for p in places(store)[40:] if p[0] // 512 < (p[0] + p[1] - 1) // 512)
     begin = (physical // 512 + 1) * 512
     index = places(store).index((physical, size))

@@ -36,7 +36,7 @@ def put(store: MessageStore, count: int) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """What the reference leaves: every second message of T is one of the light queue, too."""
+    """A store of the reference: every second message of T is also in the light queue."""
     with MessageStore(config_of(tmp_path)) as store:
         put(store, 40)
         queue = store.queues.get("T", 0)

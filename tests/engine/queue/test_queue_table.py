@@ -123,7 +123,7 @@ def test_loading_keeps_no_file_mapped(tmp_path):
 
 
 def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
-    """With ten thousand single syncs a stop took seconds."""
+    """With ten thousand single syncs a stop would take seconds."""
     table = QueueTable(tmp_path, 4000)
     for queue_id in range(GROUP_SYNC_AT + 1):
         table.get("T", queue_id).append(0, 100 * queue_id, 100, 1)
@@ -177,7 +177,7 @@ def test_what_is_read_of_a_queue_stays_when_its_mapping_is_given_back(tmp_path: 
     seen = queue.entries(0, 100)
     for queue_id in range(1, 200):
         table.get("T", queue_id).append(0, 1_000_000 + 1000 * queue_id, 100, 1)
-    assert maps_of(tmp_path / "T/0/") == 1  # by `seen` alone
+    assert maps_of(tmp_path / "T/0/") == 1  # the mapping that `seen` keeps
     assert seen["tags_code"].tolist() == list(range(100))
     del seen
     assert maps_of(tmp_path / "T/0/") == 0

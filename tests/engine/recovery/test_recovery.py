@@ -185,7 +185,7 @@ def tail_of_two(root: Path) -> tuple[Path, int, int]:
     fill(root, 2)
     with MessageStore(config_of(root)) as store:
         put = store.put(Record(topic="T", body=b"the last message", properties={"KEYS": "k"}))
-    shutil.rmtree(root / "congreve")  # so that nothing vouches for the tail
+    shutil.rmtree(root / "congreve")  # so that no checkpoint covers the tail
     mark_unclean(root)
     return root / "commitlog" / f"{0:020d}", put.physical_offset, put.end
 

@@ -21,7 +21,7 @@ def arrays(found: list[tuple[int, int]]) -> numpy.ndarray:
     )
 )
 def test_exactly_what_was_taken_is_not_kept(steps) -> None:
-    """Random arrivals, early ones too, against a set of what was taken."""
+    """Random arrivals, including early ones, compared with a set of the taken entries."""
     cursor = TimerCursor()
     everything: list[tuple[int, int]] = []
     waiting: list[tuple[int, int]] = []
@@ -39,7 +39,7 @@ def test_exactly_what_was_taken_is_not_kept(steps) -> None:
             taken, waiting = waiting[:amount], waiting[amount:]
             cursor.move(taken[-1])
         kept = arrays(everything)[cursor.keep(arrays(everything))]
-        # More than STEPS jumps back are forgotten one by one: then some come twice, none is lost.
+        # More than STEPS jumps back are dropped one by one: some come twice, none is lost.
         if back <= 8:
             assert sorted(map(tuple, kept.tolist())) == waiting
         else:

@@ -56,7 +56,7 @@ def test_runs_fed_in_blocks_merge_with_what_is_given_back(runs, memory, block, l
     number = 0
     while True:
         rows = heap.take(FOREVER, limit)
-        # Every third time only one of them can be dealt with.
+        # Every third time only one row is handled.
         number += 1
         count = 1 if number % 3 == 0 else len(rows)
         heap.give_back(rows[count:])

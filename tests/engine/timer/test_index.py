@@ -269,7 +269,7 @@ def test_a_merge_of_runs_while_entries_are_taken(bench):
 
 
 def test_wakes_are_no_later_than_the_age_at_which_a_segment_may_go(bench):
-    """Then the message is written again, and keeps waiting."""
+    """At that time the message is written again, and continues to wait."""
     bench.park(30 * DAY)
     bench.ingest()
     assert bench.index.next_wake == NOW + 36 * 3_600_000
@@ -287,7 +287,7 @@ def test_wakes_are_no_later_than_the_age_at_which_a_segment_may_go(bench):
 def test_an_ingest_of_what_is_due_in_a_month_takes_no_5_ms(bench, delay):
     """Entries that say when to write the message again are checked one by one."""
     longest = []
-    for _ in range(3):  # the machine's noise and the garbage collector's runs are not ours
+    for _ in range(3):  # the minimum of several runs leaves out noise and garbage collections
         bench.park(*[delay] * 10_000)
         used, taken = [], []
         while not taken or taken[-1]:

@@ -57,7 +57,7 @@ def parked(number: int, topic: str = "orders", level: int = 1, **properties: str
 
 
 def redelivery(store: MessageStore, **settings: int) -> Redelivery:
-    """Without a limit of time: a test machine may be slow."""
+    """A Redelivery without a time limit, because a test machine may be slow."""
     return Redelivery(store.log, store.queues, run_ns=1 << 60, **settings)
 
 
@@ -143,7 +143,7 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
     assert (run.delivered, run.skipped) == (1, 4)
     assert bodies(store) == [b"message 0"]
     assert store.queues.find("RMQ_SYS_TRANS_HALF_TOPIC", 0) is None
-    # Else the store waits at its end until the log is durable up to where that entry points.
+    # Otherwise the store's stop would wait until the log is durable up to that entry's record.
     queue.truncate_to(4)
 
 

@@ -43,7 +43,7 @@ def new_group() -> str:
 def start_consumers(
     client: Driver, cluster: Cluster, topic: str, group: str, **options: object
 ) -> str:
-    """Start push consumers; the id to ask about them."""
+    """Start push consumers; returns the id for queries about them."""
     request: Json = {"id": group, "group": group, "topic": topic, "instances": 2, **options}
     client.call("consumerStart", namesrv=cluster.namesrv.address, **request)
     return group
@@ -176,7 +176,7 @@ def test_long_polling_answers_at_once_and_not_before(
         **{"rounds": 10, "pauseMs": 60},
     )
     assert got["early"] == 0
-    # The reference checks held pulls every 5 s: without wake-ups by arrivals most wait so long.
+    # The reference checks held pulls every 5 s; without wake-ups most pulls would wait that long.
     assert median(got["latenciesMs"]) < 4_000
 
 
@@ -204,7 +204,7 @@ def test_offsets_and_times(client: Driver, cluster: Cluster, topic: str) -> None
     assert (offsets()["min"], offsets()["max"], offsets()["earliest"]) == (0, 6, times[0])
     assert offsets(times[0] - 1000)["at"] == 0
     assert times[offsets(times[2])["at"]] == times[2]
-    # Between two messages the nearer one is named; after the last one, the last.
+    # Between two messages the answer is the nearer one; after the last one, the last.
     assert times[offsets(times[3] + 1)["at"]] == times[3]
     assert times[offsets(times[4] - 1)["at"]] == times[4]
     assert offsets(times[5] + 1000)["at"] == 5

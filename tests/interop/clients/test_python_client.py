@@ -98,7 +98,7 @@ async def test_java_takes_address_process_and_time_out_of_our_ids(
         (batch,) = await producer.send_batch([Message(topic=topic, body=b"%d" % i) for i in (1, 2)])
         (many,) = await producer.send_many(topic, [b"three", b"four"])
     after = int(time.time() * 1000)
-    # In the millisecond that an id was made in, Java takes it for one of the month before.
+    # In the millisecond in which an id was generated, Java takes it for one of the last month.
     await asyncio.sleep(0.002)
     ids = ",".join((one.message_id, batch.message_id, many.message_id)).split(",")
     assert len(set(ids)) == 5
@@ -158,7 +158,7 @@ async def test_waiting_pull_gets_a_message_when_it_comes(cluster: Cluster, topic
 
 
 class Eaters:
-    """Tasks that iterate over members of a group, and what each got."""
+    """Tasks that iterate over members of a group, and the messages that each received."""
 
     def __init__(self) -> None:
         self.eaten: list[tuple[PushConsumer, ReceivedMessage]] = []

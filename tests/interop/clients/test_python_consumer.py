@@ -75,7 +75,7 @@ class Counted:
 async def send(
     namesrv: str, topic: str, numbers: range, *, patient: bool = False, pause_s: float = 0.0
 ) -> None:
-    """Bodies ``number|``, each acknowledged; `patient` tries again until it is."""
+    """Send bodies ``number|``; with `patient` each is repeated until it is acknowledged."""
     async with Producer(namesrv, group=new_group()) as producer:
         for number in numbers:
             while True:

@@ -59,7 +59,7 @@ class Rig:
         asyncio.run(self._create_topic())
 
     async def _create_topic(self) -> None:
-        """Once every broker is known: a name server that was restarted learns of one in 30 s."""
+        """Create the topic once all brokers are registered, up to 30 s after a restart."""
         async with AdminClient(self.namesrv.address) as admin, asyncio.timeout(EVENTUALLY_S):
             while len((await admin.cluster_info()).broker_addr_table) < len(self.brokers):
                 await asyncio.sleep(0.1)
@@ -163,7 +163,7 @@ async def test_nothing_is_lost_over_restarts_hangs_and_deaths(rig: Rig) -> None:
 async def test_members_that_come_and_go_lose_nothing(
     rig: Rig, kind: str, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
-    """Eight queues and a thousand members; a hundred at the reference, but for `make soak`."""
+    """Eight queues and a thousand members; a hundred with the reference, except in `make soak`."""
     traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
     members: list[PushConsumer] = []
     chance = random.Random(7)

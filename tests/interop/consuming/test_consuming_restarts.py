@@ -26,7 +26,7 @@ def topic(fragile: Cluster, java: Driver) -> str:
 def test_after_a_kill_every_kind_of_consumer_goes_on_and_what_was_sent_back_comes_again(
     fragile: Cluster, java: Driver, go: Driver, topic: str
 ) -> None:
-    # Together, because Java's client waits 30 s for the answers of a broker that died.
+    # All kinds at once, because Java's client waits 30 s for the answers of a killed broker.
     where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}
     kinds: list[tuple[str, Driver, Json]] = [
         ("concurrent", java, {"instances": 2, "hasty": True}),
@@ -61,7 +61,7 @@ def test_after_a_kill_every_kind_of_consumer_goes_on_and_what_was_sent_back_come
 
 
 def await_all_members(client: Driver, consumers: str, count: int) -> None:
-    """Wait until each member has so many."""
+    """Wait until each member has `count` messages."""
     now: Json = {"expected": 0, "timeoutMs": 0, "quietMs": 0}
 
     def each_has_enough() -> str:
@@ -72,7 +72,7 @@ def await_all_members(client: Driver, consumers: str, count: int) -> None:
 
 
 def send_back(fragile: Cluster, java: Driver) -> str:
-    """Four messages that a consumer refused wait for their first retry; the consumer's id."""
+    """Let a consumer refuse four messages, which wait for their first retry; returns its id."""
     topic = f"returned-{uuid.uuid4().hex[:8]}"
     fragile.create_topic(java, topic, queues=4)
     where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}
@@ -131,7 +131,7 @@ def test_a_stopping_broker_lets_go_of_held_pulls_and_keeps_their_offsets(
             while True:
                 answers.append(wire.receive())
     if kind == "congreve":
-        # Without it the Java client waits 30 s before it asks the next broker.
+        # Without this answer the Java client waits 30 s before it tries the next broker.
         (last,) = [answer for answer in answers if answer.opaque == opaque and answer.flag & 1]
         assert last.code == ResponseCode.SERVICE_NOT_AVAILABLE
     fragile.broker.start()

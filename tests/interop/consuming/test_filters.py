@@ -64,7 +64,7 @@ properties = pairs.map(
 
 
 def outcomes(compiler: FilterCompiler, expression: str, texts: list[str]) -> list[str] | str:
-    """What our filter says, in the words of the driver."""
+    """The results of our filter, in the driver's form."""
     try:
         program = compiler.compile(expression)
     except FilterSyntaxError:
@@ -104,7 +104,7 @@ WANTED = {str(i) for i in range(10, 20) if i % 3 == 0}
 
 @pytest.fixture(scope="module")
 def filtering(java: Driver, cluster: Cluster) -> Iterator[None]:
-    """enablePropertyFilter for the tests that need it."""
+    """Set enablePropertyFilter during the tests that need it."""
     _enable(java, cluster, "true")
     yield
     _enable(java, cluster, "false")

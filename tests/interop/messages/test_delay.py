@@ -139,7 +139,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
     delays.delivered(60)
     delays.end(how)
     delays.start(kind)
-    # The reference saves its progress now and then: what came since comes again after a kill.
+    # The reference saves its progress periodically, and delivers later messages twice after a kill.
     assert_whole(sent, delays.delivered(120), doubles=kind == "java")
     time.sleep(0.5)
     assert_whole(sent, delays.delivered(120), doubles=kind == "java")
@@ -185,7 +185,7 @@ TIMES = ("TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays, how: str) -> None:
-    """Beyond 4.9: a message is delivered at its time, once, none before it, none lost."""
+    """An extension of 4.9: each message is delivered once, not before its time; none is lost."""
     if kind == "java":
         pytest.skip("4.9.4 knows no deliver times")
     delays.start(kind)

@@ -38,7 +38,7 @@ SETTINGS = {
     "transactionTimeOut": "500",
     "transactionCheckInterval": "1000",
 }
-#: Stands in both for something that only one broker can say.
+#: Fields whose values belong to one broker; a placeholder replaces them in both answers.
 OWN = frozenset(
     (
         *("physicalOffset", "queueOffset", "size", "bornHost", "storeHost"),
@@ -68,7 +68,7 @@ class Stage:
         return answer.fields
 
     def pulled(self, wanted: int = 1, *, topic: str = "", queue_id: int = 1) -> list[Fields]:
-        """So many messages of a queue, with the tags code that their entries have."""
+        """`wanted` messages of a queue, with the tags codes of their entries."""
         deadline = time.monotonic() + 60
         while True:
             fields = pull_fields(topic or self.topic, queue_id, 0, 32)

@@ -41,7 +41,7 @@ class Transacting(ReplaceableBroker):
         self.call("transactionStop", id=name)
 
     def send(self, producer: str, local: str, *texts: str, **fields: object) -> list[Json]:
-        """One transaction for each text; `local` is how its local part ends."""
+        """Send one transaction for each text; `local` is the outcome of its local part."""
         messages = [
             message(self.topic, text.encode(), properties={"local": local}, **fields)
             for text in texts
@@ -256,7 +256,7 @@ def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
 def test_open_transactions_go_on_under_the_next_broker(
     transacting: Transacting, kind: str, direction: str, how: str
 ) -> None:
-    """The same broker comes back, or the other one opens the store for a while."""
+    """The same broker restarts, or the other one opens the store for a while."""
     other = kind if direction == "same" else OTHER[kind]
     writer, reader = (other, kind) if direction == "to-server" else (kind, other)
     transacting.start(writer)

@@ -188,7 +188,7 @@ def test_a_store_written_through_io_uring_is_one_for_every_other(
     if (refusal := uring_refusal(str(tmp_path))) is not None:
         pytest.skip(refusal)
     topics = [f"rings-{i}" for i in range(4)]
-    # A kill takes what io_uring has not written yet; SYNC_FLUSH has written what it answered.
+    # A kill loses bytes that io_uring has not written; SYNC_FLUSH has written what it acknowledged.
     exchange.start("congreve", ioBackend="uring", flushDiskType="SYNC_FLUSH")
     exchange.create_topics(*topics, queues=3)
     sent = fill(exchange, topics, MESSAGES // 2, seed=3)

@@ -82,7 +82,7 @@ WITH_MEMBERS = [
     ("resetOffsetByTime", "-g", GROUP, "-t", "nothing", "-s", "0"),
     ("cloneGroupOffset", "-s", GROUP, "-d", "clone", "-t", TOPIC, "-o", "false"),
 ]
-# Each is followed by what consumerProgress then says.
+# After each of them consumerProgress is compared, too.
 WITHOUT_MEMBERS = [
     ("consumerStatus", "-g", GROUP),
     ("resetOffsetByTime", *NAMED, "-s", "0"),
@@ -121,7 +121,7 @@ SETTINGS = [
     ("deleteExpiredCommitLog", "-b", "BROKER"),
     ("sendMessage", "-t", TOPIC, "-p", "hi", "-k", "kk", "-c", "cc", "-b", "broker-a", "-i", "1"),
 ]
-# The commands that may run once: what they print depends on what they change.
+# The commands that may run only once, because their output depends on their own changes.
 CHANGING = {
     "cloneGroupOffset",
     "deleteSubGroup",
@@ -143,7 +143,7 @@ Read = Callable[[], list[str]]
 
 
 def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
-    """Each command, what runs it, and whether it only reads."""
+    """Each command, a function that runs it, and whether it only reads."""
     console = Console(java, cluster)
     where: Json = {"namesrv": cluster.namesrv.address}
     cluster.create_topic(java, TOPIC, queues=QUEUES)

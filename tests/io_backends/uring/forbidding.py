@@ -16,7 +16,7 @@ EPERM = 1
 
 
 def forbid(call: int) -> None:
-    """This process and its children get EPERM for this system call from now on."""
+    """Let this system call fail with EPERM in this process and its children from now on."""
     lines = b"".join(
         struct.pack("=HBBI", *line)
         for line in [

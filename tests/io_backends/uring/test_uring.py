@@ -99,7 +99,7 @@ def test_a_write_behind_one_in_flight_waits_for_it(
 def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
-    """Or a kill would leave the first members of a batch that lay in the block of a write."""
+    """Otherwise a kill would leave the first members of a batch in the block of a write."""
     dice = random.Random(19)
     segment = added(backend, folder)
     backend.start(0)

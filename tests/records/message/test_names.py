@@ -1,4 +1,4 @@
-"""The names and limits that compiled code knows are those that Python knows."""
+"""The names and limits in compiled code are those in Python."""
 
 from __future__ import annotations
 

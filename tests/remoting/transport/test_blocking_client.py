@@ -22,7 +22,7 @@ from congreve.remoting.transport.blocking_client import BlockingClient
 
 
 def result(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Of one that never waits for a loop."""
+    """The result of a coroutine that never waits for a loop."""
     with pytest.raises(StopIteration) as done:
         coroutine.send(None)
     return done.value.value
@@ -101,7 +101,7 @@ def test_threads_get_their_own_answers_and_share_what_is_idle() -> None:
 
 
 def test_a_connection_that_ended_while_idle_is_not_used() -> None:
-    """Brokers close what was idle for two minutes."""
+    """Brokers close connections that were idle for two minutes."""
 
     def once(peer: socket.socket) -> None:
         peer.sendall(receive(peer).reply(0).encode())
