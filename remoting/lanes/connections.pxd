@@ -1,10 +1,12 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
+from congreve.remoting.lanes.mailbox cimport MailboxEntry
 
 cdef enum:
     BLOCK = 1024        # connections in one piece of memory, which never moves
     BLOCKS_MAX = 1024
+    PIECE = 32 * 1024   # kept bytes sent at once; other connections are served between two pieces
 
 
 # One connection. Only the lane's thread changes it; the loop reads `id`, `received` and `unsent`.
@@ -57,7 +59,10 @@ cdef class ConnectionTable:
     # Sends bytes, and keeps those that the socket does not accept now. Returns 0 or the errno.
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil
-    # Sends the kept bytes. Returns 0 or the errno.
+    # Keeps the bytes of an entry to send, in the entry's own memory. False for PIECE or less, and
+    # when bytes are unsent.
+    cdef bint keep(self, LaneConnection *connection, MailboxEntry *entry) noexcept nogil
+    # Sends at most PIECE of the kept bytes. Returns 0 or the errno.
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil
     # Returns the connection with the largest stash; NULL if all are empty.
     cdef LaneConnection *largest(self) noexcept nogil

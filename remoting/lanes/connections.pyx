@@ -143,18 +143,25 @@ cdef class ConnectionTable:
         store_relaxed(&connection.unsent, connection.out.used - connection.out.at)
         return 0
 
+    cdef bint keep(self, LaneConnection *connection, MailboxEntry *entry) noexcept nogil:
+        if entry.size <= PIECE or connection.unsent:
+            return False
+        release(&connection.out)
+        connection.out.data, entry.data = entry.data, NULL
+        connection.out.used = connection.out.size = entry.size
+        store_relaxed(&connection.unsent, entry.size)
+        return True
+
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil:
         cdef ByteBuffer *out = &connection.out
-        cdef Py_ssize_t step
-        while out.at < out.used:
-            step = sockets.send(connection.fd, out.data + out.at, out.used - out.at,
-                                sockets.MSG_NOSIGNAL)
-            if step >= 0:
-                out.at += step
-            elif errno == EAGAIN:
-                break
-            elif errno != EINTR:
-                return errno
+        cdef Py_ssize_t step = sockets.send(
+            connection.fd, out.data + out.at, min(out.used - out.at, <int64_t> PIECE),
+            sockets.MSG_NOSIGNAL,
+        )
+        if step >= 0:
+            out.at += step
+        elif errno != EAGAIN and errno != EINTR:
+            return errno
         store_relaxed(&connection.unsent, out.used - out.at)
         if not connection.unsent:
             release(out)

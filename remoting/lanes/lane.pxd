@@ -42,6 +42,7 @@ cdef class Lane:
     cdef uint8_t *input
     cdef int64_t now_ms
     cdef int64_t poll_ns
+    cdef bint polls             # the turn read a small chunk
     cdef int64_t poll_until_ns
     cdef int64_t next_look_ms
     cdef int64_t idle_ms
@@ -75,7 +76,7 @@ cdef class Lane:
     cdef void watch(self, LaneConnection *connection) noexcept nogil
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil
     cdef void read_entries(self) noexcept nogil
-    cdef void obey(self, const MailboxEntry *entry) noexcept nogil
+    cdef void obey(self, MailboxEntry *entry) noexcept nogil
     cdef void look(self) noexcept nogil
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil
     cdef void shed(self) noexcept nogil

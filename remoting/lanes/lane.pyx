@@ -21,7 +21,7 @@ cdef enum:
     SMALL_CHUNK = 2048          # the lane polls after one: its peer probably waits for the answer
     HIGH_WATER = 1024 * 1024    # unsent bytes at which the lane stops reading
     LOW_WATER = 256 * 1024      # and at which it reads again
-    EVENTS_MAX = 512
+    EVENTS_MAX = 64
     ACCEPTS_A_TURN = 64
     ENTRIES_MAX = 256
     LOOK_MS = 250
@@ -151,11 +151,10 @@ cdef class Lane:
             self.close(connection, 0)  # a peer that closes while reading is paused
 
     cdef int sleep_ms(self, int wanted) noexcept nogil:
-        if wanted and self.poll_until_ns:
-            if sockets.monotonic_ns() < self.poll_until_ns:
-                return 0
-            self.poll_until_ns = 0
-        return min(wanted, <int> LOOK_MS)
+        cdef int64_t now_ns = sockets.monotonic_ns() if self.poll_ns else 0
+        if self.polls:
+            self.polls, self.poll_until_ns = False, now_ns + self.poll_ns
+        return 0 if now_ns < self.poll_until_ns else min(wanted, <int> LOOK_MS)
 
     # Connections.
 
@@ -220,8 +219,7 @@ cdef class Lane:
         if data == connection.stash.data:
             connection.stash.used += got
         self.take(connection, data, before + got)
-        if self.poll_ns and got <= SMALL_CHUNK:
-            self.poll_until_ns = sockets.monotonic_ns() + self.poll_ns
+        self.polls |= got <= SMALL_CHUNK
 
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil:
@@ -315,7 +313,7 @@ cdef class Lane:
             self.obey(&taken[i])
             free(taken[i].data)
 
-    cdef void obey(self, const MailboxEntry *entry) noexcept nogil:
+    cdef void obey(self, MailboxEntry *entry) noexcept nogil:
         cdef LaneConnection *connection = self.table.find(entry.connection)
         cdef int32_t place
         if entry.kind == entry_kinds.STOP:
@@ -337,7 +335,10 @@ cdef class Lane:
             pass
         elif entry.kind == entry_kinds.WRITE:
             store_relaxed(&connection.received, connection.received + entry.size)
-            self.put(connection, entry.data, entry.size)
+            if self.table.keep(connection, entry):
+                self.write_out(connection)
+            else:
+                self.put(connection, entry.data, entry.size)
         elif entry.kind == entry_kinds.ABORT:
             self.close(connection, 0)
         elif entry.kind == entry_kinds.CLOSE:
