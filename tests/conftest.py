@@ -77,10 +77,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 class Holds:
     """The CPU time of the longest callback since reset(), and its place."""
 
-    longest_s, place = 0.0, ""
+    def __init__(self) -> None:
+        self.reset()
 
     def reset(self) -> None:
-        self.longest_s, self.place = 0.0, ""
+        self.longest_s = 0.0
+        self._longest: Handle | None = None
+
+    @property
+    def place(self) -> str:
+        return repr(self._longest)[:300]  # its arguments may be large: not while the loop runs
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -91,7 +97,7 @@ class Holds:
             run(handle)
             held = time.thread_time() - begun
             if held > self.longest_s:
-                self.longest_s, self.place = held, repr(handle)[:300]
+                self.longest_s, self._longest = held, handle
 
         Handle._run = timed  # type: ignore[method-assign]
         try:
