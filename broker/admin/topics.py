@@ -28,7 +28,6 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 
-PERM_ALL = 15
 """Priority, reading, writing and inheritance (RocketMQ: PermName)."""
 
 logger = logging.getLogger(__name__)
@@ -100,10 +99,6 @@ class TopicAdminProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"topicFilterType[{header.topic_filter_type[:40]}] is not one of "
                 + ", ".join(FILTER_TYPES),
-            )
-        if not 0 <= header.perm <= PERM_ALL:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR, f"perm[{header.perm}] is not from 0 to {PERM_ALL}"
             )
         known = self._topics.get(header.topic)
         self._topics.update(
