@@ -158,17 +158,17 @@ class MessagePaths:
     @property
     def stored_by_fast_path(self) -> int:
         """Messages that compiled code has appended."""
-        paths = (self.fast_path, *(lane.path for lane in self.lanes))
-        return sum(path.put_messages for path in paths)
+        return sum(path.put_messages for path in self.fast_paths)
+
+    @property
+    def fast_paths(self) -> tuple[FastPath, ...]:
+        """That of the event loop, then those of the lanes."""
+        return self.fast_path, *(lane.path for lane in self.lanes)
 
     @property
     def put_times(self) -> list[PutTimes]:
         """How long sends took, by the thread that answered them."""
-        return [
-            self.group_commit.put_times,
-            self.fast_path.put_times,
-            *(lane.path.put_times for lane in self.lanes),
-        ]
+        return [self.group_commit.put_times, *(path.put_times for path in self.fast_paths)]
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""

@@ -56,7 +56,9 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record, without line breaks."""
-        line = self.formatMessage(_prepared(self, record))
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        line = self.formatMessage(record)
         if record.exc_info:
             line += f": {error_line(record)}"
         return line.replace("\r", "\\r").replace("\n", "\\n")
@@ -88,9 +90,3 @@ def error_line(record: logging.LogRecord) -> str:
     calls = reversed(traceback.extract_tb(error.__traceback__)[-CALLS_MAX:])
     where = " < ".join(f"{call.name} ({call.filename}:{call.lineno})" for call in calls)
     return f"{type(error).__name__}: {error} at {where}"
-
-
-def _prepared(formatter: logging.Formatter, record: logging.LogRecord) -> logging.LogRecord:
-    record.message = record.getMessage()
-    record.asctime = formatter.formatTime(record)
-    return record

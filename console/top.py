@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from congreve.byte_size import readable_size
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 URL = "http://127.0.0.1:5557"
 TIMEOUT_S = 10.0
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Topic(msgspec.Struct):
@@ -149,7 +149,7 @@ class Screens:
             rows.append((rate, row.end, row.topic, size, row.stored))
         rows.sort(reverse=True)
         shown = [
-            (topic, f"{rate:,.0f}", f"{readable(size)}/s", f"{stored:,}")
+            (topic, f"{rate:,.0f}", f"{readable_size(size)}/s", f"{stored:,}")
             for rate, _, topic, size, stored in rows[: self._rows]
         ]
         return _table(("topic", "messages/s", "size", "stored"), shown)
@@ -173,17 +173,8 @@ class Screens:
         return _table(("group", "topic", "lag", "lag", "consumed/s", "members"), shown)
 
 
-def readable(size: float) -> str:
-    """A number of bytes with a unit."""
-    unit = 0
-    while size >= 1024 and unit < len(UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.1f} {UNITS[unit]}"
-
-
 def _rate(before: Varz, after: Varz, seconds: float) -> float:
-    ends = (sum(topic.end for topic in varz.topics) for varz in (before, after))
-    first, last = ends
+    first, last = (sum(topic.end for topic in varz.topics) for varz in (before, after))
     return (last - first) / seconds
 
 
@@ -198,7 +189,7 @@ def _head(varz: Varz, rate: float) -> RenderableType:
         f"{varz.broker} {varz.address} {varz.role}: {state}\n"
         f"{rate:,.0f} messages/s in, p99 of sends {runtime.get('putLatency99')} ms,"
         f" {varz.waiting_answers} wait for the disk, {varz.waiting_pulls} pulls wait\n"
-        f"lag {lag:,} messages, disk {readable(varz.disk_free_bytes)} free ({free:.0%}),"
+        f"lag {lag:,} messages, disk {readable_size(varz.disk_free_bytes)} free ({free:.0%}),"
         f" backend {runtime.get('ioBackend')}, {runtime.get('connections')} connections\n"
     )
 

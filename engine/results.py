@@ -55,6 +55,11 @@ class StoreStats(msgspec.Struct, frozen=True):
     commit_log_disk_use: float  # share of the partition, -1.0 unknown
     consume_queue_disk_use: float
 
+    @property
+    def unflushed(self) -> int:
+        """Bytes at the log's end that are not on disk."""
+        return max(self.log_end - self.durable, 0)
+
 
 class QueryResult(msgspec.Struct, frozen=True):
     """Records found by key (RocketMQ: QueryMessageResult); times in ms, offsets physical."""

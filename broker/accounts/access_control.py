@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from congreve.broker.accounts.account_table import AccountTable
-from congreve.broker.accounts.accounts import Account, Accounts
+from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.files import AccountFiles, Stamp
 from congreve.broker.accounts.gate import Gate
@@ -57,7 +57,7 @@ class AccessControl:
         self._gate = Gate(lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log)
 
     async def load(self) -> None:
-        """Read the files before the broker serves. Raises ConfigError if nobody could log in."""
+        """Read the files before the broker serves. Raises ConfigError if no request could pass."""
         self._stamp = await asyncio.to_thread(self.files.stamp)
         self.accounts = await asyncio.to_thread(self.files.load)
         if not self.accounts.by_key and not self.accounts.white_addresses:
@@ -92,15 +92,11 @@ class AccessControl:
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request of the broker itself, if it has an account."""
-        account = self.accounts.by_key.get(self._own_key)
-        if account is not None:
-            _credentials(account).sign(request)
+        self._sign_as(self._own_key, request)
 
     def sign_again(self, request: RemotingCommand) -> None:
         """Sign a checked request, of which the broker has changed a field, as its account."""
-        account = self.accounts.by_key.get(request.ext_fields.get(ACCESS_KEY, ""))
-        if account is not None:
-            _credentials(account).sign(request)
+        self._sign_as(request.ext_fields.get(ACCESS_KEY, ""), request)
 
     async def follow(self) -> None:
         """Read the files again if they have changed; what cannot be used is logged and ignored."""
@@ -132,6 +128,7 @@ class AccessControl:
         found = self._store.read(physical_offset)
         return None if found is None else decode_record(found, verify_crc=False)
 
-
-def _credentials(account: Account) -> Credentials:
-    return Credentials(access_key=account.access_key, secret_key=account.secret_key)
+    def _sign_as(self, key: str, request: RemotingCommand) -> None:
+        account = self.accounts.by_key.get(key)
+        if account is not None:
+            Credentials(access_key=key, secret_key=account.secret_key).sign(request)

@@ -10,7 +10,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.message.topics cimport RETRY_PREFIX
-from congreve.remoting.wire.fast_headers cimport PullHeader, is_send, read_pull_header
+from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
 from congreve.remoting.wire.frame cimport (
     FRAME_WHOLE,
     HEADER_FIELDS_MAX,
@@ -29,8 +29,6 @@ cdef enum:
     PUB = 4
     SUB = 8
     RETRY_LENGTH = 7            # of RETRY_PREFIX
-    PULL_MESSAGE = 11
-    LITE_PULL_MESSAGE = 361
     CONTENT_ROOM = 1024
 
 cdef const char *ACCESS_KEY = b"AccessKey"
@@ -218,7 +216,7 @@ cdef class AccountTable:
                        Slice body) noexcept nogil:
         if is_send(header.code):
             return self.may_send(header, send, body)
-        if header.code == PULL_MESSAGE or header.code == LITE_PULL_MESSAGE:
+        if is_pull(header.code):
             return self.may_pull(header, body)
         return False
 

@@ -22,7 +22,7 @@ from congreve.remoting.transport.peer_log import PeerLog
 class AccessDeniedError(RefusedError):
     """The sender is unknown, or lacks a permission (RocketMQ: AclException).
 
-    `access_key` is that of a sender who has signed.
+    `access_key` is that of the signature, if the request has a right one.
     """
 
     def __init__(self, text: str, access_key: str | None = None) -> None:

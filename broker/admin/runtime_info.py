@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from congreve.broker.admin.stats import BrokerStats, Totals
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metrics.put_latency import PutLatency
+from congreve.byte_size import readable_size
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import KVTable
@@ -15,7 +16,6 @@ from congreve.remoting.messages.codes import VERSION
 VERSION_NAME = "V4_9_4"
 AGE_S = 0.1
 """Seconds for which collected figures are reused for answers."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POOLS = ("send", "pull", "query")
 
 
@@ -64,6 +64,11 @@ class RuntimeInfo:
         """The body of code 28, in steps."""
         table = yield from self.table_steps()
         return KVTable(table={key: str(value) for key, value in table.items()}).encode()
+
+    def disk_space(self) -> tuple[int, int]:
+        """Bytes in all and free on the store's disk."""
+        usage = shutil.disk_usage(self._config.store.root_dir)
+        return usage.total, usage.free
 
     def table_steps(self) -> Generator[None, None, dict[str, object]]:
         """The figures by their RocketMQ names, in steps."""
@@ -139,7 +144,7 @@ class RuntimeInfo:
             "commitLogMinOffset": seen.log_begin,
             "commitLogMaxOffset": seen.log_end,
             "dispatchBehindBytes": 0,
-            "remainHowManyDataToFlush": _readable(max(seen.log_end - seen.durable, 0)),
+            "remainHowManyDataToFlush": readable_size(seen.unflushed),
             "earliestMessageTimeStamp": self._store.earliest_message_time(),
             "commitLogDiskRatio": seen.commit_log_disk_use,
             f"commitLogDiskRatio_{self._config.store.commit_log_dir}": seen.commit_log_disk_use,
@@ -147,20 +152,12 @@ class RuntimeInfo:
         }
 
     def _disk(self) -> dict[str, object]:
-        usage = shutil.disk_usage(self._config.store.root_dir)
+        total, free = self.disk_space()
         return {
-            "commitLogDirCapacity": f"Total : {_readable(usage.total)},"
-            f" Free : {_readable(usage.free)}.",
+            "commitLogDirCapacity": f"Total : {readable_size(total)},"
+            f" Free : {readable_size(free)}.",
         }
 
 
 def _pulls(totals: Totals) -> int:
     return totals.found + totals.missed
-
-
-def _readable(size: float) -> str:
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            break
-        size /= 1024
-    return f"{size:.1f} {unit}"

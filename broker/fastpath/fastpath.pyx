@@ -65,7 +65,7 @@ from congreve.remoting.wire.frame cimport (
     next_frame,
 )
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
-from congreve.remoting.wire.fast_headers cimport is_send
+from congreve.remoting.wire.fast_headers cimport is_pull, is_send
 from congreve.remoting.transport.frame_reader cimport FrameReader
 from congreve.remoting.wire.slices cimport slice_of
 
@@ -73,9 +73,7 @@ from congreve.errors import CongreveError
 from congreve.remoting.errors import FrameError
 
 cdef enum:
-    PULL_MESSAGE = 11
     END_TRANSACTION = 37
-    LITE_PULL_MESSAGE = 361
     STEPS_A_TURN = 16               # requests for handlers and new files in one chunk
     PIECE = 64 * 1024               # bytes of requests that are served under one hold of the lock
 
@@ -260,7 +258,7 @@ cdef class FastPath(FrameSink):
             return STOP_COLD
         if is_send(self.header.code):
             return self.serve_send()
-        if self.header.code == PULL_MESSAGE or self.header.code == LITE_PULL_MESSAGE:
+        if is_pull(self.header.code):
             return STOP_PULL
         if self.header.code == END_TRANSACTION:
             return self.serve_end()

@@ -19,6 +19,7 @@ from congreve.broker.metrics.exposition import (
     labelled,
 )
 from congreve.broker.metrics.figures import CLUSTERING, Figures, GroupFigures, TopicFigures
+from congreve.engine.results import StoreStats
 from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX
 
 Runtime = Mapping[str, object]
@@ -154,11 +155,11 @@ class ExporterNames:
         self._broker = f'cluster="{cluster}",broker="{broker}"'
 
     def of_broker(
-        self, runtime: Runtime, put_times: list[int], disk: tuple[int, int], unflushed: int
+        self, runtime: Runtime, put_times: list[int], disk: tuple[int, int], seen: StoreStats
     ) -> Iterator[Family]:
         """Figures of the whole broker; `disk` has the bytes in all and free.
 
-        `put_times` is PutLatency.distribution(), `unflushed` the bytes that are not on disk.
+        `put_times` is PutLatency.distribution().
         """
         config = self._config
         labels = label_text(
@@ -181,7 +182,7 @@ class ExporterNames:
             *((f"pmdt_{name}", n) for name, n in zip(PUT_TIME_NAMES, put_times, strict=True)),
             ("commitlogdir_capacity_total", disk[0]),
             ("commitlogdir_capacity_free", disk[1]),
-            ("remain_howmanydata_toflush", unflushed),
+            ("remain_howmanydata_toflush", seen.unflushed),
         ):
             yield _gauge(f"rocketmq_brokeruntime_{name}", "As in brokerStatus", labels, value)
 

@@ -69,9 +69,8 @@ class GroupFigures(msgspec.Struct):
     def absorb(self, other: Self) -> None:
         """Add another group's figures; the lag in time is the longer one."""
         self.lag_ms = max(self.lag_ms, other.lag_ms)
-        for field in ("members", "consumed", "end", "lag", "messages", "size"):
-            setattr(self, field, getattr(self, field) + getattr(other, field))
-        for field in ("get_tps", "get_size_tps", "send_back_tps"):
+        counts = ("members", "consumed", "end", "lag", "messages", "size")
+        for field in (*counts, "get_tps", "get_size_tps", "send_back_tps"):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 

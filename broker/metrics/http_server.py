@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -31,7 +31,7 @@ class Answer(msgspec.Struct):
     status: HTTPStatus = HTTPStatus.OK
 
 
-Page = Callable[[str], Awaitable[Answer]]
+Page = Callable[[str], Coroutine[Any, Any, Answer]]
 """Gets the Accept header; runs on the event loop."""
 
 
@@ -86,17 +86,13 @@ class HttpServer:
             known = " ".join(self._pages)
             return Answer([f"use one of {known}\n".encode()], status=HTTPStatus.NOT_FOUND)
         assert self._loop is not None, "requests come after start()"
-        asked: Future[Answer] = asyncio.run_coroutine_threadsafe(_run(page, accept), self._loop)
+        asked: Future[Answer] = asyncio.run_coroutine_threadsafe(page(accept), self._loop)
         try:
             return asked.result(self._answer_timeout_s)
         except TimeoutError:
             asked.cancel()
             text = f"the event loop has not answered for {self._answer_timeout_s:g} s\n"
             return Answer([text.encode()], status=HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-async def _run(page: Page, accept: str) -> Answer:
-    return await page(accept)
 
 
 class _Server(ThreadingTCPServer):

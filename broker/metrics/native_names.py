@@ -126,7 +126,7 @@ class NativeNames:
         labels = label_text(self._node, storage_type="local", storage_medium="disk")
         for name, text, value in (
             ("size", "Bytes of the commit log", seen.log_end - seen.log_begin),
-            ("flush_behind_bytes", "Bytes not on disk", max(seen.log_end - seen.durable, 0)),
+            ("flush_behind_bytes", "Bytes not on disk", seen.unflushed),
             ("dispatch_behind_bytes", "Bytes without queue entries", 0),
             ("message_reserve_time", "Milliseconds since the first message", reserve_ms),
         ):

@@ -74,14 +74,13 @@ class OwnNames:
 
     def of_sends(self, latency: PutLatency) -> Iterator[Family]:
         """Messages of the fast path, and the histogram of the time from request to answer."""
-        paths = (self._paths.fast_path, *(lane.path for lane in self._paths.lanes))
         for name, text, value in (
             ("fast_path_messages", "Messages that compiled code stored", "put_messages"),
             ("fast_path_bytes", "Bytes of their records", "put_bytes"),
             ("fast_path_batches", "Batches that compiled code stored", "put_batches"),
             ("append_lock_holds", "Holds of the append lock", "holds"),
         ):
-            total = sum(getattr(path, value) for path in paths)
+            total = sum(getattr(path, value) for path in self._paths.fast_paths)
             yield _one(f"{name}_total", COUNTER, text, total)
         name = "congreve_put_seconds"
         samples: list[tuple[str, float]] = []

@@ -28,10 +28,11 @@ cdef class PutTimes:
         memset(self.buckets, 0, sizeof(self.buckets))
 
     cdef void add(self, int64_t begun_ns, int64_t messages) noexcept nogil:
-        cdef int64_t spent = monotonic_ns() - begun_ns
+        cdef int64_t spent
         cdef int i = 0
         if not messages:
             return
+        spent = monotonic_ns() - begun_ns
         while i < BUCKETS - 1 and spent >= BOUNDS_NS[i]:
             i += 1
         store_release(&self.buckets[i], self.buckets[i] + messages)

@@ -1,7 +1,6 @@
 """The metrics port of a broker: /metrics, /healthz, /readyz and /varz."""
 
 import asyncio
-import shutil
 from collections.abc import Generator
 from http import HTTPStatus
 
@@ -175,7 +174,7 @@ class Collection:
         """The text of /varz: the figures of brokerStatus, of topics and of groups."""
         figures = yield from self._figures.steps()
         runtime = yield from self._runtime_info.table_steps()
-        total, free = self._disk()
+        total, free = self._runtime_info.disk_space()
         answers, pulls = self._paths.waiting()
         head = {
             "broker": self._config.broker_name,
@@ -203,14 +202,13 @@ class Collection:
         self, figures: Figures, runtime: dict[str, object], trouble: str | None
     ) -> Families:
         managers = self._managers
-        seen, disk = managers.store.stats(), self._disk()
-        unflushed = max(seen.log_end - seen.durable, 0)
+        seen, disk = managers.store.stats(), self._runtime_info.disk_space()
         rows = len(figures.topics) + len(figures.groups)
         yield from self._own.of_broker(trouble, figures.folded, rows)
         yield from self._own.of_store(disk)
         yield from self._own.of_sends(self._latency)
         yield from self._own.of_network()
-        yield from self._exporter.of_broker(runtime, self._latency.distribution(), disk, unflushed)
+        yield from self._exporter.of_broker(runtime, self._latency.distribution(), disk, seen)
         yield from self._exporter.of_topics(figures)
         yield from self._exporter.of_groups(figures)
         consumers = managers.members.consumers.groups
@@ -228,7 +226,3 @@ class Collection:
             len(managers.transactions.service.open_offsets()),
             sum(managers.delayed.timers.counts),
         )
-
-    def _disk(self) -> tuple[int, int]:
-        usage = shutil.disk_usage(self._config.store.root_dir)
-        return usage.total, usage.free

@@ -7,6 +7,8 @@ cdef enum:
     SEND_MESSAGE = 10
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
+    PULL_MESSAGE = 11
+    LITE_PULL_MESSAGE = 361
     SEND_FIELDS = 13            # short names a to m
 
 cdef struct SendHeader:         # docs/formats/frame.md, long and short names alike
@@ -40,6 +42,10 @@ cdef struct PullHeader:         # docs/formats/frame.md
 
 cdef inline bint is_send(int32_t code) noexcept nogil:
     return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
+
+
+cdef inline bint is_pull(int32_t code) noexcept nogil:
+    return code == PULL_MESSAGE or code == LITE_PULL_MESSAGE
 
 
 # The index in `header.fields` of each short name's field; -1: absent. The last of a name counts.

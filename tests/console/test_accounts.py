@@ -55,8 +55,8 @@ def test_an_account_is_made_changed_and_deleted(tmp_path: Path) -> None:
     [
         (("user", "add", "short"), "fewer than 7 characters"),
         (("user", "add", "existing"), "already"),
-        (("user", "delete", "nobody-knows"), "no account"),
-        (("acl", "show", "nobody-knows"), "no account"),
+        (("user", "delete", "unknown-key"), "no account"),
+        (("acl", "show", "unknown-key"), "no account"),
         (("acl", "set", "existing", "-t", "T=WRITE"), "no permission"),
     ],
 )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from congreve.console.top import Group, Screens, Topic, Varz, readable
+from congreve.byte_size import readable_size
+from congreve.console.top import Group, Screens, Topic, Varz
 from congreve.node import serve
 
 from .conftest import congreve
@@ -61,4 +62,4 @@ def test_one_screen_of_a_broker(tmp_path) -> None:
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0.0 B"), (1536, "1.5 KiB"), (2**60, "1024.0 PiB")])
 def test_sizes(size: int, text: str) -> None:
-    assert readable(size) == text
+    assert readable_size(size) == text

@@ -159,7 +159,7 @@ def test_changes_that_are_refused(tmp_path: Path, wanted: PlainAccessConfig) -> 
     with pytest.raises(ConfigError):
         files.update(wanted)
     with pytest.raises(ConfigError):
-        files.delete("nobody-knows")
+        files.delete("unknown-key")
     with pytest.raises(ConfigError):
         files.set_white_addresses(["1.2.3.4"], "/etc/passwd.yml")
     assert (tmp_path / "plain_acl.yml").read_text() == DISTRIBUTED

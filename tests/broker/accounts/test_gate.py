@@ -209,11 +209,11 @@ async def test_a_forged_signature_is_refused(tmp_path: Path) -> None:
     ("text", "settings", "error"),
     [
         ("accounts: []", {}, "there is no account"),
-        (FILE, {"broker_access_key": "nobody-knows"}, "brokerAccessKey"),
+        (FILE, {"broker_access_key": "unknown-key"}, "brokerAccessKey"),
         ("accounts: [", {}, "cannot read"),
     ],
 )
-async def test_a_broker_that_nobody_could_use_does_not_start(
+async def test_a_broker_without_a_usable_account_does_not_start(
     tmp_path: Path, text: str, settings: dict[str, object], error: str
 ) -> None:
     with pytest.raises(ConfigError, match=error):

@@ -102,7 +102,7 @@ async def passed(tools: Tools, code: int, fields: dict[str, str], senders: list[
         answer = await tools.of(sender).ask(code, fields, body)
         if not is_refused(answer):
             through.add(sender)
-    for tool in (tools.of(None), tools.of("both-of-T", SECRET + "x"), tools.of("nobody-knows")):
+    for tool in (tools.of(None), tools.of("both-of-T", SECRET + "x"), tools.of("unknown-key")):
         answer = await tool.ask(code, fields, body)
         assert (answer.code, is_refused(answer)) == (1, True), code
         assert not answer.body
