@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from congreve.client.admin import AdminClient
+    from congreve.client.admin.client import AdminClient
+    from congreve.client.admin.sync import SyncAdminClient
     from congreve.client.consumer.consumer import PullConsumer, SyncPullConsumer
     from congreve.client.consumer.listening import ConsumeResult, ReconsumeLaterError
     from congreve.client.consumer.lite_pull import LitePullConsumer, SyncLitePullConsumer
@@ -69,6 +70,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sql",
+    "SyncAdminClient",
     "SyncLitePullConsumer",
     "SyncProducer",
     "SyncPullConsumer",
@@ -82,7 +84,7 @@ __all__ = [
 
 # Modules in this package; those with a leading dot are in the parent package.
 _MODULES = {
-    "AdminClient": "admin",
+    "AdminClient": "admin.client",
     "CompressionType": "producer.compression",
     "ConsumeContext": "observability.hooks",
     "ConsumeFrom": "settings",
@@ -101,6 +103,7 @@ _MODULES = {
     "SendContext": "observability.hooks",
     "SendHook": "observability.hooks",
     "Sql": "consumer.subscription",
+    "SyncAdminClient": "admin.sync",
     "SyncLitePullConsumer": "consumer.lite_pull",
     "SyncProducer": "producer.sync_producer",
     "SyncPullConsumer": "consumer.consumer",

@@ -56,6 +56,10 @@ class RequestReplyTimeoutError(ClientError):
     """The request was sent, and no reply arrived in time."""
 
 
+class ResendConflictError(ClientError):
+    """Another process resends dead letters of the same group; try again when it has ended."""
+
+
 class SendManyError(ClientError):
     """Only some batches were stored; `sent` has their results in order."""
 

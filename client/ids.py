@@ -14,6 +14,13 @@ def client_id(address: str) -> str:
     return f"{address}@{os.getpid()}#{time.monotonic_ns()}"
 
 
+def month_start(now_ms: int) -> datetime:
+    """The beginning of that month in local time; ids count milliseconds from there."""
+    return datetime.fromtimestamp(now_ms / 1000).replace(
+        day=1, hour=0, minute=0, second=0, microsecond=0
+    )
+
+
 class UniqueIds:
     """Generates message ids of 32 upper-case hex digits, the UNIQ_KEY property.
 
@@ -53,9 +60,7 @@ class UniqueIds:
         return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}", first
 
     def _enter_month(self, now_ms: int) -> None:
-        start = datetime.fromtimestamp(now_ms / 1000).replace(
-            day=1, hour=0, minute=0, second=0, microsecond=0
-        )
+        start = month_start(now_ms)
         turn, month = divmod(start.month, 12)
         end = start.replace(year=start.year + turn, month=month + 1)
         self._month_start_ms = int(start.timestamp() * 1000)

@@ -24,6 +24,9 @@ TRANS_QUEUE_ID = 0
 RETRY_PREFIX = "%RETRY%"
 #: The prefix of a group's dead-letter topic.
 DLQ_PREFIX = "%DLQ%"
+#: The prefix of the topic that remembers which dead letters of a group were resent; it fits
+#: wherever the group's retry topic does.
+RESENT_PREFIX = "RESENT_"
 #: Light message queues: their entries lead to records of other topics.
 LIGHT_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
@@ -64,3 +67,8 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """The dead-letter topic of a group."""
     return DLQ_PREFIX + group
+
+
+def resent_topic(group: str) -> str:
+    """The topic that remembers which dead letters of a group were resent."""
+    return RESENT_PREFIX + group

@@ -1,12 +1,16 @@
-"""Administers topics (RocketMQ: DefaultMQAdminExt)."""
+"""The client of administrators, and topics (RocketMQ: DefaultMQAdminExt)."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 
+from congreve.client.admin.brokers import Brokers
+from congreve.client.admin.dead_letters import DeadLetterAdmin
+from congreve.client.admin.groups import GroupAdmin
 from congreve.client.checks import check_topic
 from congreve.client.consumer.subscription import SQL92
-from congreve.client.errors import BrokerNotFoundError, ClientError
+from congreve.client.errors import ClientError
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
@@ -62,38 +66,32 @@ class AdminClient(ClientInstance):
     """Queries and changes a cluster: ``async with AdminClient("host:9876") as admin`` (RocketMQ:
     DefaultMQAdminExt).
 
+    Its own methods are about topics; `groups` and `dead_letters` have the others.
+
     Every method raises BrokerError when a server refuses the request, NoNameServerError when no
     name server answers, another ClientError or a RemotingError when the request fails otherwise.
     """
 
+    def __init__(self, namesrv: str, **connection: Any) -> None:
+        super().__init__(namesrv, **connection)
+        self.brokers = Brokers(self)
+        self.groups = GroupAdmin(self, self.brokers)
+        self.dead_letters = DeadLetterAdmin(self, self.brokers, self.groups)
+
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and brokers."""
-        answer = await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.decode(answer.body)
+        return await self.brokers.cluster_info()
 
     async def masters(self, cluster: str) -> dict[str, str]:
         """The master addresses of a cluster by broker name. Raises BrokerNotFoundError when the
         cluster is unknown or has no master."""
-        info = await self.cluster_info()
-        names = info.cluster_addr_table.get(cluster)
-        if names is None:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise BrokerNotFoundError(
-                f"cluster {cluster} is unknown; the name servers have {known}"
-            )
-        brokers = {name: info.broker_addr_table.get(name) for name in sorted(names)}
-        masters = {
-            name: data.broker_addrs[MASTER_ID]
-            for name, data in brokers.items()
-            if data is not None and MASTER_ID in data.broker_addrs
-        }
-        if not masters:
-            raise BrokerNotFoundError(f"cluster {cluster} has no registered master")
-        return masters
+        return await self.brokers.masters(cluster)
 
     async def topics(self) -> list[str]:
         """Names of all topics, sorted."""
-        answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        self.check_running()
+        request = RemotingCommand(code=RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self.name_servers.demand(request)
         return sorted(TopicList.decode(answer.body).topic_list)
 
     async def create_topic(
@@ -216,7 +214,3 @@ class AdminClient(ClientInstance):
             )
             for queue in data.queue_datas
         )
-
-    async def _ask_name_server(self, code: int) -> RemotingCommand:
-        self.check_running()
-        return await self.name_servers.demand(RemotingCommand(code=code))

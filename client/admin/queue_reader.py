@@ -1,0 +1,81 @@
+"""Reads ranges of a queue, many pulls at the same time (RocketMQ: DefaultMQPullConsumer)."""
+
+from collections.abc import AsyncIterator
+
+from congreve.client.admin.brokers import TOOLS_GROUP, Brokers, in_turns
+from congreve.client.consumer.subscription import ALL, subscribe
+from congreve.client.message import MessageQueue, ReceivedMessage
+from congreve.client.pull.pulling import PullRequest, read_answer
+from congreve.client.transport.instance import ClientInstance
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.headers import OffsetResponseHeader, QueueRequestHeader
+
+PULL_COUNT = 32
+"""Messages of one pull: brokers give no more by default."""
+
+
+class QueueReader:
+    """Reads one queue from the broker at `address`, its master."""
+
+    def __init__(self, client: ClientInstance, queue: MessageQueue, address: str) -> None:
+        self._client = client
+        self._subscription = subscribe(queue.topic, ALL)
+        self.queue = queue
+        self.address = address
+
+    async def bounds(self) -> tuple[int, int]:
+        """The queue's first offset, and the offset that its next message will get."""
+        fields = QueueRequestHeader(topic=self.queue.topic, queue_id=self.queue.queue_id).fields()
+        first = await self._client.demand(self.address, RequestCode.GET_MIN_OFFSET, fields)
+        end = await self._client.demand(self.address, RequestCode.GET_MAX_OFFSET, fields)
+        return OffsetResponseHeader.read(first).offset, OffsetResponseHeader.read(end).offset
+
+    async def read(self, start: int, stop: int) -> list[ReceivedMessage]:
+        """The messages with offsets in [start, stop); those that have expired are missing."""
+        starts = list(range(start, stop, PULL_COUNT))
+        parts = await in_turns(lambda low: self._slice(low, min(low + PULL_COUNT, stop)), starts)
+        return [message for part in parts for message in part]
+
+    async def chunks(
+        self, start: int, stop: int, size: int
+    ) -> AsyncIterator[list[ReceivedMessage]]:
+        """The same, `size` messages at a time."""
+        for low in range(start, stop, size):
+            yield await self.read(low, min(low + size, stop))
+
+    async def _slice(self, offset: int, stop: int) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        while offset < stop:
+            request = PullRequest(
+                group=TOOLS_GROUP,
+                queue=self.queue,
+                subscription=self._subscription,
+                count=stop - offset,
+                carries_subscription=True,
+            )
+            answer = await self._client.ask(
+                self.address, RequestCode.PULL_MESSAGE, request.fields(offset)
+            )
+            pulled = read_answer(answer, self.address, self._subscription)
+            if pulled.records is not None:
+                found += [
+                    message
+                    for message in pulled.records.messages(self.queue)
+                    if message.queue_offset < stop
+                ]
+            if pulled.next_offset <= offset:
+                break
+            offset = pulled.next_offset
+        return found
+
+
+async def readers(client: ClientInstance, brokers: Brokers, topic: str) -> list[QueueReader]:
+    """A reader for each readable queue of a topic. Raises RouteNotFoundError for an unknown one."""
+    client.check_running()
+    masters = await brokers.masters()
+    route = await client.routes.find(topic)
+    return [
+        QueueReader(client, queue, masters[queue.broker_name])
+        for queue in route.read_queues
+        if queue.broker_name in masters
+    ]

@@ -1,0 +1,134 @@
+"""Dead letters: list, count, resend."""
+
+import pytest
+
+import congreve
+from congreve.client import AdminClient, Message, SyncAdminClient, SyncProducer
+from congreve.client.admin.dead_letters import REJECTED, LetterPosition
+from congreve.client.admin.resent import ResentJournal
+from congreve.client.errors import InvalidSettingError, ResendConflictError, RouteNotFoundError
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
+from tests.client.admin.letters import GROUP, TOPIC, make_letters, stored_keys
+
+
+async def test_letters_are_listed_newest_first_and_counted(node: congreve.Node) -> None:
+    async with AdminClient(node.address) as admin:
+        await make_letters(admin, 300)
+        letters = await admin.dead_letters.newest(GROUP, count=40)
+        assert [letter.message.keys for letter in letters] == [
+            str(number) for number in range(299, 259, -1)
+        ]
+        assert {letter.topic for letter in letters} == {TOPIC}
+        assert not any(letter.is_resent for letter in letters)
+        assert await admin.dead_letters.get(GROUP, letters[3].position) is not None
+        counts = await admin.dead_letters.count(GROUP)
+        (row,) = counts.rows
+        assert (row.topic, row.reason, row.age, row.count, row.resent) == (
+            *(TOPIC, REJECTED, "1 h"),
+            *(300, 0),
+        )
+        assert counts.is_complete
+        partly = await admin.dead_letters.count(GROUP, scan_max=100)
+        assert (partly.scanned, partly.is_complete) == (100, False)
+        backlog = await admin.dead_letters.groups()
+        assert [(one.group, one.count) for one in backlog] == [(GROUP, 300)]
+
+
+async def test_letters_are_chosen_by_the_time_of_their_death(node: congreve.Node) -> None:
+    async with AdminClient(node.address) as admin:
+        await make_letters(admin, 3)
+        (last,) = await admin.dead_letters.newest(GROUP, count=1)
+        after = last.dead_ms + 1
+        assert not await admin.dead_letters.newest(GROUP, begin_ms=after)
+        assert len(await admin.dead_letters.newest(GROUP, end_ms=after)) == 3
+        report = await admin.dead_letters.resend(GROUP, begin_ms=after)
+        assert report.sent == 0
+        with pytest.raises(InvalidSettingError, match="rate is 0"):
+            await admin.dead_letters.resend(GROUP, rate=0)
+        with pytest.raises(RouteNotFoundError):
+            await admin.dead_letters.newest("unknown")
+
+
+async def test_a_repeated_resend_sends_none_twice(node: congreve.Node) -> None:
+    async with AdminClient(node.address) as admin:
+        await make_letters(admin, 5_000)
+        chosen = [LetterPosition("broker-a", 0, offset) for offset in (7, 8, 4_000)]
+        name = (await admin.dead_letters.newest(GROUP, count=1))[0].position.broker_name
+        chosen = [one._replace(broker_name=name) for one in chosen]
+        report = await admin.dead_letters.resend(GROUP, positions=chosen)
+        assert (report.sent, report.already_sent) == (3, 0)
+        report = await admin.dead_letters.resend(GROUP, rate=100_000)
+        assert (report.sent, report.already_sent) == (4_997, 3)
+    async with AdminClient(node.address) as other:
+        report = await other.dead_letters.resend(GROUP)
+        assert (report.sent, report.already_sent) == (0, 5_000)
+        assert await stored_keys(other) == list(range(5_000))
+        (row,) = (await other.dead_letters.count(GROUP)).rows
+        assert row.resent == 5_000
+
+
+async def test_large_letters_and_an_unknown_topic(node: congreve.Node) -> None:
+    async with AdminClient(node.address) as admin:
+        await make_letters(admin, 3, size=300_000)
+        assert (await admin.dead_letters.resend(GROUP)).sent == 3
+        assert await stored_keys(admin) == [0, 1, 2]
+        await make_letters(admin, 2, topic="nowhere")
+        report = await admin.dead_letters.resend(GROUP)
+        assert (report.sent, report.already_sent, report.in_doubt) == (0, 3, 0)
+        assert [failure.queue_offset for failure in report.failures] == [3, 4]
+        assert "nowhere" in report.failures[0].reason
+        # A refused letter may be sent again, here as an edited copy.
+        report = await admin.dead_letters.resend(GROUP, edit=_to_orders)
+        assert report.sent == 2
+
+
+def _to_orders(message: Message) -> Message:
+    message.topic = TOPIC
+    return message
+
+
+async def test_a_second_process_is_refused(node: congreve.Node) -> None:
+    async with AdminClient(node.address, timeout_s=1.0) as admin:
+        await make_letters(admin, 10)
+        (letter,) = await admin.dead_letters.newest(GROUP, count=1)
+        (address,) = (await admin.masters("DefaultCluster")).values()
+        first, second = (
+            ResentJournal(admin, GROUP, letter.position.broker_name, address) for _ in range(2)
+        )
+        await first.create()
+        await second.read()
+        begun = await first.begin(0, [1, 2, 3], False, 0)
+        with pytest.raises(ResendConflictError):
+            await second.begin(0, [4], False, 0)
+        await first.end(begun, [1, 2])
+        await second.begin(0, [3, 4], False, 0)
+        assert [second.is_resent(0, offset) for offset in range(5)] == [
+            *(False, True, True),
+            *(False, False),
+        ]
+
+
+def test_a_letter_of_a_consumer_goes_back_to_its_group_only(node: congreve.Node) -> None:
+    with SyncAdminClient(node.address) as admin:
+        admin.create_topic(TOPIC, queues=1)
+        with SyncProducer(node.address, group="p") as producer:
+            producer.send(Message(topic=TOPIC, body=b"bad", tags="t", keys="1"))
+        with node.consumer(GROUP, topics={TOPIC: "*"}) as consumer:
+            (message,) = consumer.poll()
+            header = ConsumerSendMsgBackRequestHeader(
+                offset=message.physical_offset, group=GROUP, delay_level=-1
+            )
+            admin._thread.run(
+                admin._thread.client.demand(
+                    next(iter(admin.masters("DefaultCluster").values())),
+                    RequestCode.CONSUMER_SEND_MSG_BACK,
+                    header.fields(),
+                )
+            )
+            (letter,) = admin.dead_letters.newest(GROUP)
+            assert (letter.topic, letter.reason, letter.message.keys) == (TOPIC, REJECTED, "1")
+            assert admin.dead_letters.resend(GROUP, to_group=True).sent == 1
+            (again,) = consumer.poll()
+        assert (again.topic, again.body, again.tags) == (TOPIC, b"bad", "t")
+        assert sum(queue.max_offset for queue in admin.topic_stats(TOPIC)) == 1
