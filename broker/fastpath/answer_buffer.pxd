@@ -66,23 +66,24 @@ cdef inline Py_ssize_t send_answer_room(const AnswerBuffer *answers, int32_t bod
 
 
 # The offset ids of the records just appended, joined by commas; returns their length. `log` is
-# where the log's offset 0 would be.
+# where the log's offset 0 would be; the id of one record needs no look into the log.
 cdef inline Py_ssize_t put_message_ids(const AnswerBuffer *answers, uint8_t *at,
                                        const Appended *appended,
                                        const uint8_t *log) noexcept nogil:
     cdef int64_t offset = appended.physical_offset
     cdef uint8_t *start = at
-    while True:
+    cdef int32_t i
+    for i in range(appended.count):
+        if i:
+            offset += load_i32(log + offset)
+            at[0] = b","
+            at += 1
         memcpy(at, answers.id_host, answers.id_host_length)
         at = put_id_offset(at + answers.id_host_length, offset)
-        offset += load_i32(log + offset)
-        if offset >= appended.end:
-            return at - start
-        at[0] = b","
-        at += 1
+    return at - start
 
 
-# The answer to a send; `room` is what send_answer_room() says.
+# The answer to a send; `room` is what send_answer_room() says, `log` as in put_message_ids().
 cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t room, int32_t serialize_type,
                                  int32_t opaque, int32_t queue_id, const Appended *appended,
                                  const uint8_t *log) noexcept nogil:

@@ -1,7 +1,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from congreve.broker.fastpath.fastpath cimport FastPath, Stop
+from congreve.broker.fastpath.fastpath cimport FastPath
+from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.pull.lanes.pulls cimport LanePulls
+from congreve.broker.send.fast cimport SendPath
 from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.index.index cimport KeyIndex
 from congreve.remoting.lanes.connections cimport LaneConnection
@@ -17,6 +19,7 @@ cdef class LaneSends(LaneSink):
     """The fast path of this lane."""
     cdef readonly LanePulls pulls
     """The pulls of this lane."""
+    cdef SendPath sends             # of `path`
     cdef KeyIndex index             # None if the store has no index
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH

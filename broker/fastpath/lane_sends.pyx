@@ -10,19 +10,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from congreve.broker.fastpath.answer_buffer cimport grow_answers
-from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX
-from congreve.broker.fastpath.fastpath cimport (
+from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX, Arrivals
+from congreve.broker.fastpath.fastpath cimport UNKNOWN_CODE
+from congreve.broker.fastpath.stops cimport (
     STOP_COLD,
     STOP_DONE,
     STOP_NOTIFY,
     STOP_OUT,
     STOP_PARK_QUEUE,
-    STOP_PIECE,
     STOP_PULL,
     STOP_QUEUE,
     STOP_QUEUE_ROOM,
     STOP_UNFRAMEABLE,
-    UNKNOWN_CODE,
 )
 from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.send.lane_commit cimport LaneCommit
@@ -88,7 +87,7 @@ cdef class LaneSends(LaneSink):
 
     def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
                  bint tells_appends, LaneSends leader=None):
-        self.path = path
+        self.path, self.sends = path, path.sends
         self.pulls = pulls
         self.store = store
         self.index = store.index
@@ -136,24 +135,19 @@ cdef class LaneSends(LaneSink):
     cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
                       int64_t available) noexcept nogil:
         cdef Stop stop
-        self.path.message.born_host.length = connection.address_length
-        memcpy(self.path.message.born_host.address, connection.address,
-               connection.address_length)
-        self.path.message.born_host.port = connection.port
-        self.path.accepting = self.accepting
+        self.sends.born_host.length = connection.address_length
+        memcpy(self.sends.born_host.address, connection.address, connection.address_length)
+        self.sends.born_host.port = connection.port
+        self.sends.accepting = self.accepting
         self.path.begin_chunk()
         while True:
-            self.path.log.lock.take()
             stop = self.path.run(data, available)
-            self.path.log.lock.drop()
             if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
                 break
             if stop == STOP_PULL and self.serve_pull(lane, connection):
                 self.path.at += self.path.frame.size
                 if connection.choked or connection.fd < 0:
                     break
-            elif stop == STOP_PIECE:
-                self.path.log.lock.let_others_in()
             elif stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
                     break
@@ -232,7 +226,7 @@ cdef class LaneSends(LaneSink):
             elif stop == STOP_QUEUE_ROOM:
                 self.make_room()
             elif stop == STOP_OUT:
-                grow_answers(&self.path.answers, self.path.answer_room())
+                grow_answers(&self.sends.answers, self.sends.wanted_room)
             else:
                 with self.path.log.lock:
                     self.path.log.next_segment()
@@ -251,10 +245,10 @@ cdef class LaneSends(LaneSink):
 
     cdef int make_room(self) except -1:
         """Make room in the full queue, unless its topic was deleted meanwhile."""
-        cdef void *queue = self.path.full_queue
-        cdef Slice topic = self.path.full_topic
+        cdef void *queue = self.sends.full_queue
+        cdef Slice topic = self.sends.full_topic
         if (
-            self.path.topics.holds(queue, topic.data, topic.length, self.path.full_queue_id)
+            self.path.topics.holds(queue, topic.data, topic.length, self.sends.full_queue_id)
             or queue == <void *> self.path.transactions.half_queue
             or queue == <void *> self.path.transactions.op_queue
             or queue == self.path.delays.queue
@@ -283,14 +277,14 @@ cdef class LaneSends(LaneSink):
                 self.path.transactions.find_queues()
 
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
-        if self.path.answers.used and self.path.appended_end and self.commit is not None:
-            self.commit.hold(lane, connection, self.path.answers.data, self.path.answers.used,
-                             self.path.appended_end, self.path.begun_ns, self.path.chunk_messages)
-        elif self.path.answers.used:
-            lane.put(connection, self.path.answers.data, self.path.answers.used)
-            self.path.put_times.add(self.path.begun_ns, self.path.chunk_messages)
+        if self.sends.answers.used and self.sends.appended_end and self.commit is not None:
+            self.commit.hold(lane, connection, self.sends.answers.data, self.sends.answers.used,
+                             self.sends.appended_end, self.path.begun_ns, self.sends.chunk_messages)
+        elif self.sends.answers.used:
+            lane.put(connection, self.sends.answers.data, self.sends.answers.used)
+            self.path.put_times.add(self.path.begun_ns, self.sends.chunk_messages)
         self.pulls.flush(lane, connection)
-        if self.path.appended_end:
+        if self.sends.appended_end:
             if self.index is not None:
                 self.index.wake()
             if self.tells_appends:
@@ -299,22 +293,23 @@ cdef class LaneSends(LaneSink):
 
     cdef void notify_arrivals(self, Lane lane) noexcept nogil:
         """Notify the event loop and the lanes that watch the queues with new entries."""
+        cdef Arrivals *arrivals = &self.sends.arrivals
         cdef void *for_loop[ARRIVALS_MAX]
         cdef int count = 0
         cdef int i
         cdef void *queue
         cdef uint64_t watchers
-        for i in range(self.path.arrivals.count):
-            queue = self.path.arrivals.queues[i].queue
+        for i in range(arrivals.count):
+            queue = arrivals.queues[i].queue
             watchers = load_acquire_bits(&(<ConsumeQueue> queue).watchers)
-            if self.path.arrivals.queues[i].parked or watchers & LOOP_WATCHER:
+            if arrivals.queues[i].parked or watchers & LOOP_WATCHER:
                 for_loop[count] = queue     # the loop removes its own bit
                 count += 1
             if watchers & ~<uint64_t> LOOP_WATCHER:
                 self.notify_lanes(queue, remove_watchers(
                     <ConsumeQueue> queue, ~<uint64_t> LOOP_WATCHER
                 ))
-        self.path.arrivals.count = 0
+        arrivals.count = 0
         if count:
             lane.post(ARRIVED, -1, for_loop, count * <int64_t> sizeof(void *), 0)
 

@@ -21,6 +21,7 @@ cdef class TopicTable:
     cdef Py_ssize_t count
 
     cdef TopicEntry *find(self, const uint8_t *name, int32_t length) noexcept nogil
+    cdef TopicEntry *find_key(self, const Key *name) noexcept nogil
     # Whether this queue is still the one of its topic and id in the table.
     cdef bint holds(self, void *queue, const uint8_t *name, int32_t length,
                     int32_t queue_id) noexcept nogil

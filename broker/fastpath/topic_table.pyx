@@ -54,7 +54,10 @@ cdef class TopicTable:
 
     cdef TopicEntry *find(self, const uint8_t *name, int32_t length) noexcept nogil:
         cdef Key key = key_of(name, length)
-        return <TopicEntry *> slot_of(self.slots, self.capacity, &key)[0]
+        return self.find_key(&key)
+
+    cdef TopicEntry *find_key(self, const Key *name) noexcept nogil:
+        return <TopicEntry *> slot_of(self.slots, self.capacity, name)[0]
 
     def put(self, str topic, int32_t read_queues, int32_t write_queues):
         """Add the topic, or replace its entry; its queues are then opened again."""
