@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def _table_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--commit-bytes",
             type=click.IntRange(min=1),
-            default=128 << 20,
+            default=512 << 20,
             show_default=True,
             help="Bytes of columns in a commit, before compression.",
         ),
@@ -120,7 +119,6 @@ def _exporter(
 ) -> Exporter:
     try:
         from congreve.lake.durable import SCHEMA, DurableTopic
-        from congreve.lake.errors import NotDurableError
         from congreve.lake.export import Exporter
         from congreve.lake.table import TopicTable, open_catalog
     except ModuleNotFoundError as error:
@@ -128,8 +126,6 @@ def _exporter(
             f"{error.name} is not installed: pip install 'congreve[lake]'"
         ) from error
     messages = DurableTopic(store, topic, broker_name, commit_log)
-    with suppress(NotDurableError):
-        messages.queues()  # an unknown topic gets no table
     target = TopicTable(
         open_catalog(warehouse, catalog, dict(map(_key_value, properties))),
         table or f"rocketmq.{topic}",

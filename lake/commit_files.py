@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-from pyiceberg.io import OutputFile
-from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+
+from congreve.lake.parquet import DataFileWriter
 
 MOST_OPEN = 64
 """The most open files; to open one more, the file that was opened first is closed."""
@@ -25,8 +25,7 @@ MOST_OPEN = 64
 @dataclass(frozen=True)
 class _OpenFile:
     partition: Record
-    output: OutputFile
-    writer: FileFormatWriter
+    writer: DataFileWriter
 
 
 class CommitFiles:
@@ -62,9 +61,13 @@ class CommitFiles:
         """Append rows. Raises OSError when the files cannot be written."""
         self.rows += len(batch)
         self.nbytes += batch.nbytes
-        for key, rows in self._by_partition(pa.Table.from_batches([batch])):
-            columns = rows.cast(self._schema)
-            self._file(key).writer.write(columns)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        for key, part in self._by_partition(rows):
+            self._file(key).writer.write(part)
 
     def finish(self) -> list[DataFile]:
         """Close the files, and return all of them for a commit."""
@@ -76,39 +79,43 @@ class CommitFiles:
     def discard(self) -> None:
         """Delete the files, none of which may be in a snapshot."""
         for file in self._open.values():
-            with suppress(OSError, ValueError):  # a full disk; a file without rows
-                file.writer.close()
+            with suppress(OSError):  # a full disk
+                file.writer.abandon()
         for path in self._paths:
             with suppress(OSError):
                 self._table.io.delete(path)
 
-    def _by_partition(self, rows: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
-        spec, schema = self._table.spec(), self._table.schema()
+    def _by_partition(
+        self, rows: pa.RecordBatch
+    ) -> Iterator[tuple[PartitionKey | None, pa.RecordBatch]]:
+        spec = self._table.spec()
         if spec.is_unpartitioned():
             yield None, rows
             return
-        values: dict[str, pa.Array] = {}
-        for field in spec.fields:
-            source = schema.find_column_name(field.source_id)
-            kind = schema.find_type(field.source_id)
-            values[field.name] = field.transform.pyarrow_transform(kind)(
-                rows[source].combine_chunks()
-            )
-        names = list(values)
+        values = {field.name: self._partition_values(field, rows) for field in spec.fields}
         keys = pa.table({**values, "": pa.array(range(len(rows)), pa.int64())})
-        groups = keys.group_by(names, use_threads=False).aggregate([("", "list")])
+        groups = keys.group_by(list(values), use_threads=False).aggregate([("", "list")])
         for group in groups.to_batches():
             for number in range(len(group)):
-                key = PartitionKey(
-                    [
-                        PartitionFieldValue(field, group[field.name][number].as_py())
-                        for field in spec.fields
-                    ],
-                    spec,
-                    schema,
-                )
+                key = self._key({name: group[name][number] for name in values})
                 places = group["_list"][number].values
-                yield key, rows if len(places) == len(rows) else rows.take(places)
+                first, count = places[0].as_py(), len(places)
+                # Ascending places: without a gap if the last is count - 1 behind the first.
+                if places[-1].as_py() - first == count - 1:
+                    yield key, rows.slice(first, count)
+                else:
+                    yield key, rows.take(places)
+
+    def _partition_values(self, field: PartitionField, rows: pa.RecordBatch) -> pa.Array:
+        schema = self._table.schema()
+        kind = schema.find_type(field.source_id)
+        transform = field.transform.pyarrow_transform(kind)
+        return transform(rows[schema.find_column_name(field.source_id)])
+
+    def _key(self, values: dict[str, pa.Scalar]) -> PartitionKey:
+        spec = self._table.spec()
+        fields = [PartitionFieldValue(field, values[field.name].as_py()) for field in spec.fields]
+        return PartitionKey(fields, spec, self._table.schema())
 
     def _file(self, key: PartitionKey | None) -> _OpenFile:
         partition = Record() if key is None else key.partition
@@ -118,12 +125,14 @@ class CommitFiles:
                 self._close_first()
             name = f"{uuid.uuid4()}.parquet"
             path = self._table.location_provider().new_data_location(name, key)
-            output = self._table.io.new_output(path)
-            writer = FileFormatFactory.get(FileFormat.PARQUET).create_writer(
-                output, self._table.schema(), self._table.properties
+            writer = DataFileWriter(
+                self._table.io.new_output(path),
+                self._table.schema(),
+                self._schema,
+                self._table.properties,
             )
             self._paths.append(path)
-            found = self._open[partition] = _OpenFile(partition, output, writer)
+            found = self._open[partition] = _OpenFile(partition, writer)
         return found
 
     def _close_first(self) -> None:
@@ -132,10 +141,10 @@ class CommitFiles:
         self._files.append(
             DataFile.from_args(
                 content=DataFileContent.DATA,
-                file_path=file.output.location,
+                file_path=file.writer.output.location,
                 file_format=FileFormat.PARQUET,
                 partition=file.partition,
-                file_size_in_bytes=len(file.output),
+                file_size_in_bytes=len(file.writer.output),
                 sort_order_id=None,
                 spec_id=self._table.spec().spec_id,
                 equality_ids=None,

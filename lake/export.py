@@ -11,7 +11,7 @@ from congreve.lake.errors import CommitConflictError, ProgressError
 from congreve.lake.progress import advanced
 from congreve.lake.table import TopicTable
 
-COMMIT_BYTES = 128 << 20
+COMMIT_BYTES = 512 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,10 @@ class Exporter:
         The caller may stop after any of them. Raises ProgressError when the store and the table do
         not belong together, or messages expired before they were exported.
         """
-        self._table.refresh()
+        if not self._table.load():
+            self._topic.queues()  # a topic that is unknown, or not durable yet, gets no table
+            self._table.create()
+        # After the table, which another exporter may move on: the queues are never behind it.
         queues = self._topic.queues()
         while True:
             ends = self._table.progress()
@@ -56,7 +59,7 @@ class Exporter:
                     self._table.append(files, advanced(ends, self._topic.broker, moved))
                 except CommitConflictError as error:
                     logger.info("%s; the export continues after the other commit", error)
-                    self._table.refresh()
+                    self._table.load()
                     queues = self._topic.queues()
                     continue
             yield files.rows

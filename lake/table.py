@@ -56,23 +56,44 @@ class TopicTable:
     """A table that several processes may append to; each sees its own and others' commits."""
 
     def __init__(self, catalog: Catalog, name: str, schema: pa.Schema, partition: str) -> None:
-        """Open the table NAMESPACE.NAME, or create it partitioned by `partition` ("day" or "hour").
-
-        Raises TableError when it exists with other columns.
-        """
+        """The table NAMESPACE.NAME; create() partitions it by `partition` ("day", "hour")."""
         self._catalog = catalog
+        self._schema = schema
+        self._partition = partition
+        self._table: Table
         self.name = name
-        self._table = self._open(schema, partition)
-        found = self._table.schema().as_arrow().names
-        if found != schema.names:
-            raise TableError(f"table {name} has the columns {found}, not those of messages")
 
-    def refresh(self) -> None:
-        """Read the table's current state from the catalog."""
-        self._table = self._catalog.load_table(self.name)
+    def load(self) -> bool:
+        """Read the table's current state from the catalog; false if there is no table.
+
+        Raises TableError when it has other columns.
+        """
+        try:
+            self._table = self._catalog.load_table(self.name)
+        except NoSuchTableError:
+            return False
+        found = self._table.schema().as_arrow().names
+        if found != self._schema.names:
+            raise TableError(f"table {self.name} has the columns {found}, not those of messages")
+        return True
+
+    def create(self) -> None:
+        """Create the table if there is none, and load() it."""
+        with suppress(NamespaceAlreadyExistsError, IntegrityError):
+            self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+        # Another process may create the table at the same time.
+        with (
+            suppress(TableAlreadyExistsError, CommitFailedException),
+            self._catalog.create_table_transaction(
+                self.name, self._schema, properties=PROPERTIES
+            ) as creation,
+            creation.update_spec() as spec,
+        ):
+            spec.add_field("storeTimestamp", PARTITIONS[self._partition](), self._partition)
+        self.load()
 
     def progress(self) -> EndOffsets:
-        """The end offsets of the table, as of the last refresh or commit.
+        """The end offsets of the table, as of the last load() or commit.
 
         Raises TableError when the table has snapshots but no progress: another program wrote it,
         or all snapshots with progress have expired.
@@ -90,14 +111,14 @@ class TopicTable:
         return found or {}
 
     def new_files(self) -> CommitFiles:
-        """Files for one commit on top of the last refreshed or committed state."""
+        """Files for one commit on top of the last loaded or committed state."""
         return CommitFiles(self._table)
 
     def append(self, files: CommitFiles, ends: EndOffsets) -> None:
-        """Add files and progress in one commit, on top of the last refreshed or committed state.
+        """Add files and progress in one commit, on top of the last loaded or committed state.
 
         Raises CommitConflictError when the table has changed since: then nothing was added, the
-        files are deleted, and the caller must call refresh().
+        files are deleted, and the caller must call load().
         """
         if self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
             raise TableError(
@@ -115,22 +136,6 @@ class TopicTable:
         except CommitFailedException as error:
             files.discard()
             raise CommitConflictError(f"table {self.name}: {error}") from error
-
-    def _open(self, schema: pa.Schema, partition: str) -> Table:
-        with suppress(NoSuchTableError):
-            return self._catalog.load_table(self.name)
-        with suppress(NamespaceAlreadyExistsError, IntegrityError):
-            self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
-        # Another process may create the table at the same time.
-        with (
-            suppress(TableAlreadyExistsError, CommitFailedException),
-            self._catalog.create_table_transaction(
-                self.name, schema, properties=PROPERTIES
-            ) as creation,
-            creation.update_spec() as spec,
-        ):
-            spec.add_field("storeTimestamp", PARTITIONS[partition](), partition)
-        return self._catalog.load_table(self.name)
 
     def _chain(self) -> Iterator[Snapshot]:
         """The current snapshot and its ancestors, newest first."""

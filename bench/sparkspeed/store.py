@@ -2,6 +2,7 @@
 day."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from congreve.engine.clock import ManualClock
@@ -21,8 +22,13 @@ BATCH = 1_000
 HOST = ("127.0.0.1", 10911)
 
 
-def fill(root: Path, messages: int) -> None:
-    """Write `messages` messages of BODY bytes; their store times spread evenly over DAY_MS."""
+def digits(number: int) -> bytes:
+    """The body of a message: its number, repeated."""
+    return (b"%016d" % number) * (BODY // 16)
+
+
+def fill(root: Path, messages: int, body_of: Callable[[int], bytes] = digits) -> None:
+    """Write `messages` messages; their store times spread evenly over DAY_MS."""
     clock = ManualClock(BEGIN_MS)
     config = StoreConfig(
         root_dir=str(root), flush_disk_type="ASYNC_FLUSH", message_index_enable=False
@@ -31,7 +37,7 @@ def fill(root: Path, messages: int) -> None:
         for start in range(0, messages, BATCH):
             clock.set(BEGIN_MS + DAY_MS * start // messages)
             count = min(BATCH, messages - start)
-            batch = b"".join(element(start + i) for i in range(count))
+            batch = b"".join(element(start + i, body_of(start + i)) for i in range(count))
             store.put_batch(
                 Record(
                     topic=TOPIC,
@@ -46,9 +52,8 @@ def fill(root: Path, messages: int) -> None:
             )
 
 
-def element(number: int) -> bytes:
+def element(number: int, body: bytes) -> bytes:
     """One message of a batch, in the client's encoding."""
-    body = (b"%016d" % number) * (BODY // 16)
     properties = encode_properties(
         {
             "KEYS": f"order-{number}",

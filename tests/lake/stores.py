@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from congreve import open_store
@@ -80,13 +81,20 @@ def table_of(warehouse: Path) -> Table:
 
 
 def in_table(warehouse: Path) -> list[Row]:
-    """Every row by queue and offset, as pyiceberg reads it."""
-    return _rows(table_of(warehouse).scan(selected_fields=COLUMNS).to_arrow())
+    """Every row by queue and offset, as pyiceberg reads it; none if there is no table yet."""
+    try:
+        table = table_of(warehouse)
+    except NoSuchTableError:
+        return []
+    return _rows(table.scan(selected_fields=COLUMNS).to_arrow())
 
 
 def in_duckdb(warehouse: Path) -> list[Row]:
     """The same as DuckDB reads it from the files of the current snapshot."""
-    files = [task.file.file_path for task in table_of(warehouse).scan().plan_files()]
+    try:
+        files = [task.file.file_path for task in table_of(warehouse).scan().plan_files()]
+    except NoSuchTableError:
+        return []
     if not files:
         return []
     query = "select queueId, queueOffset, body, bodyCRC from read_parquet(?) order by 1, 2"

@@ -27,7 +27,7 @@ def batches(root: Path) -> Iterator[pa.RecordBatch]:
 
 
 def empty_table(warehouse: Path, partition: str = "hour") -> Table:
-    TopicTable(open_catalog(str(warehouse)), f"rocketmq.{stores.TOPIC}", SCHEMA, partition)
+    TopicTable(open_catalog(str(warehouse)), f"rocketmq.{stores.TOPIC}", SCHEMA, partition).create()
     return stores.table_of(warehouse)
 
 

@@ -77,12 +77,14 @@ def test_a_store_that_was_not_stopped_needs_a_checkpoint(tmp_path: Path) -> None
     for file in (root / "congreve").glob("queues.json*"):
         file.unlink()
     with pytest.raises(LakeError, match="has no checkpoint"):
-        DurableTopic(root, stores.TOPIC, "broker-a").queues()
+        exporter(root, tmp_path / "lake").run()
+    assert not open_catalog(str(tmp_path / "lake")).list_namespaces(), "there is no empty table"
 
 
 def test_the_loser_of_two_exporters_commits_nothing_twice(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 60), tmp_path / "lake"
     stale = open_table(warehouse)
+    stale.create()
     ends = stale.progress()
     topic = DurableTopic(store, stores.TOPIC, "broker-a")
     batch = next(iter(topic.read(topic.queues()[0], 0)))
@@ -114,6 +116,7 @@ def test_snapshots_of_others_are_skipped_for_progress(tmp_path: Path) -> None:
 def test_a_table_with_foreign_snapshots_only_is_refused(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 20), tmp_path / "lake"
     table = exporter(store, warehouse)
+    open_table(warehouse).create()
     stores.table_of(warehouse).append(SCHEMA.empty_table())
     with pytest.raises(TableError, match="says which offsets"):
         table.run()
@@ -122,6 +125,7 @@ def test_a_table_with_foreign_snapshots_only_is_refused(tmp_path: Path) -> None:
 def test_a_table_whose_commits_would_be_repeated_is_refused(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 20), tmp_path / "lake"
     export = exporter(store, warehouse)
+    open_table(warehouse).create()
     with stores.table_of(warehouse).transaction() as change:
         change.set_properties({"commit.retry.num-retries": "4"})
     with pytest.raises(TableError, match="retry"):

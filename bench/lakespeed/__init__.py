@@ -1,0 +1,1 @@
+"""How fast messages become a table, beside how fast they become Arrow columns."""
