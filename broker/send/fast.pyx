@@ -6,7 +6,7 @@ serves the sends that are ordinary.
 
 cimport cython
 from cpython.mem cimport PyMem_Free
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t
 
 from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, ParkStatus
 from congreve.broker.fastpath.answer_buffer cimport (
@@ -34,7 +34,6 @@ from congreve.broker.send.batch_body cimport is_ordinary_batch
 from congreve.broker.send.prepared cimport (
     TOPIC_MAX,
     allocate_prepared,
-    clear_prepared,
     is_full,
     put_topic,
 )
