@@ -26,6 +26,7 @@ from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
 from congreve.broker.registration import NameServerRegistration
+from congreve.broker.replication.replication import Replication
 from congreve.broker.slow_requests import SlowRequests
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -88,11 +89,15 @@ class Broker(Lifecycle):
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
         self._guard = ConnectionGuard(self.config.shared_limits)
         self._access = self._access_control(files) if self.config.acl_enable else None
+        sign = None if self._access is None else self._access.sign
+        self.replication = Replication(self.config, self.store, self._arrived, sign)
         self._registration = NameServerRegistration(
             self.config,
             self.managers.metadata.topics,
             self.managers.pieces,
-            None if self._access is None else self._access.sign,
+            sign,
+            ha_address=lambda: self.replication.ha_address,
+            note_master=self.replication.note_master,
         )
         self._paths: MessagePaths | None = None
         self._servers: list[RemotingServer] = []
@@ -154,6 +159,7 @@ class Broker(Lifecycle):
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
             await self._listen(self._paths, runtime_info)
             await self.managers.start()
+            await self.replication.start()
             await self._registration.start()
             for periodic in self._periodic:
                 periodic.start()
@@ -178,6 +184,7 @@ class Broker(Lifecycle):
         for server in self._servers:
             await server.stop(None if self._paths is None else self._paths.dismiss_pulls)
         self._servers.clear()
+        await self.replication.stop()
         if self._paths is not None:
             self._paths.group_commit.stop()
         await self.managers.stop()

@@ -19,6 +19,7 @@ from congreve import settings
 from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
 from congreve.broker.log_levels import parse_log_levels
+from congreve.broker.replication.frames import FRAME_MAX
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
@@ -121,7 +122,18 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     broker_access_key: str = ""
     # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
-    ha_listen_port: Annotated[int, Range(0, 65535)] = 10912
+
+    # 0: listenPort + 1, as in RocketMQ, or any free port with listenPort 0; -1: no port.
+    ha_listen_port: Annotated[int, Range(-1, 65535)] = 0
+    ha_master_address: str = ""
+    ha_send_heartbeat_interval: Annotated[int, Range(1, INT_MAX)] = 5_000
+    ha_housekeeping_interval: Annotated[int, Range(1, INT_MAX)] = 20_000
+    ha_transfer_batch_size: Annotated[int, Range(1, FRAME_MAX)] = 256 << 10
+    # SYNC_MASTER: bytes that slaves may be behind, and how long a send waits for one.
+    ha_slave_fallbehind_max: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    slave_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 3_000
+    # Ours: who may connect to the HA port: a pattern like those of plain_acl.yml.
+    ha_allowed_addresses: str = "*"
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1

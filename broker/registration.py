@@ -20,6 +20,7 @@ from congreve.remoting.messages.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
 )
 from congreve.remoting.messages.register_body import deflated, registration_steps
 from congreve.remoting.transport.client import RemotingClient
@@ -69,6 +70,8 @@ class NameServerRegistration:
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
     name server that starts knows none. No error reaches the broker. `sign` gets each request first.
+    `ha_address` returns where slaves connect; `note_master` gets the master's HA address and its
+    address, which a name server answers to a slave.
     (RocketMQ: BrokerController.registerBrokerAll.)
     """
 
@@ -78,9 +81,14 @@ class NameServerRegistration:
         topics: TopicConfigManager,
         pieces: Pieces,
         sign: Callable[[RemotingCommand], None] | None = None,
+        *,
+        ha_address: Callable[[], str] = str,
+        note_master: Callable[[str, str], None] | None = None,
     ) -> None:
         self._config = config
         self._pieces = pieces
+        self._ha_address = ha_address
+        self._note_master = note_master
         self._sign = sign
         self._topics = topics
         self._client: RemotingClient | None = None
@@ -185,12 +193,15 @@ class NameServerRegistration:
             broker_name=config.broker_name,
             broker_addr=self._config.address,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=f"{config.broker_ip2}:{config.ha_listen_port}",
+            ha_server_addr=self._ha_address(),
             broker_id=config.broker_id,
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         answer = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
+        if self._note_master is not None:
+            master = RegisterBrokerResponseHeader.read(answer)
+            self._note_master(master.ha_server_addr or "", master.master_addr or "")
         if answer.body:
             server.order_topics = frozenset(KVTable.decode(answer.body).table)
             await self._take_order_topics()

@@ -35,6 +35,7 @@ class Health:
         self._backend = backend
         self._failure: str | None = None
         self._disk_full: str | None = None
+        self._role: str | None = None
         self._reported = False
         self._shortages: dict[str, str] = {}
         self._logs: dict[str, LimitedLog] = {}
@@ -51,8 +52,9 @@ class Health:
             self._failure = self._failure or (
                 "the disk failed: " + os.strerror(self._backend.failure_errno)
             )
-        why = self._failure or self._disk_full
-        if why is not None and not self._reported:
+        trouble = self._failure or self._disk_full
+        why = trouble or self._role
+        if trouble is not None and not self._reported:
             logger.error("the store refuses messages: %s", why)
         if self._reported is not (why is not None):
             self._reported = why is not None
@@ -97,6 +99,11 @@ class Health:
     def disk_full(self) -> bool:
         """Whether the disk is too full for more messages."""
         return self._disk_full is not None
+
+    def set_role(self, why: str | None) -> None:
+        """Refuse messages of clients because of the broker's role, until a call with None."""
+        self._role = why
+        self.reason()
 
     def set_disk_full(self, why: str | None) -> None:
         """Refuse messages for the reason `why`, until a call with None."""

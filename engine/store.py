@@ -12,8 +12,9 @@ from congreve.engine.errors import MessageIllegalError, StoreError
 from congreve.engine.health import Health
 from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.index.index import KeyIndex
+from congreve.engine.log.append_result import AppendResult
 from congreve.engine.log.cold_reads import ColdReads
-from congreve.engine.log.commit_log import AppendResult, CommitLog
+from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.flush_policy import FlushTimer
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable

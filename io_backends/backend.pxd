@@ -47,6 +47,7 @@ cdef class Backend:
     cdef int64_t durable
     cdef int failure
     cdef int64_t moves      # how often `durable` moved
+    cdef int follower       # an eventfd to signal when `durable` moves, -1 for none
     cdef int bus_errors     # the process's count when this backend was made
     cdef pthread_mutex_t lock
     cdef pthread_cond_t moved
@@ -63,4 +64,9 @@ cdef class Backend:
     # failure, and what became of a group.
     cdef bint lost_page(self) noexcept nogil
     cdef void succeed(self, int64_t durable) noexcept nogil
+    cdef void advance_to(self, int64_t durable) noexcept nogil
     cdef void fail(self, int error) noexcept nogil
+
+
+# Makes an eventfd readable.
+cdef void signal(int event_fd) noexcept nogil

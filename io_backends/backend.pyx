@@ -135,6 +135,7 @@ cdef class Backend:
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         pthread_cond_init(&self.moved, &attributes)
         self.bus_errors = bus_errors()
+        self.follower = -1
         self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         if self.event_fd < 0:
             raise BackendError(f"cannot create an eventfd: {os.strerror(errno)}")
@@ -195,9 +196,14 @@ cdef class Backend:
         if self.lost_page():
             return
         if self.failure == 0 and durable > self.durable:
-            store_release(&self.durable, durable)
-            store_release(&self.moves, self.moves + 1)
+            self.advance_to(durable)
             announce(self)
+
+    cdef void advance_to(self, int64_t durable) noexcept nogil:
+        store_release(&self.durable, durable)
+        store_release(&self.moves, self.moves + 1)
+        if self.follower >= 0:
+            signal(self.follower)
 
     cdef void fail(self, int error) noexcept nogil:
         if self.failure == 0:
@@ -249,6 +255,12 @@ cdef class Backend:
         """Make all appended bytes durable, then stop; idempotent."""
         raise NotImplementedError
 
+    def follow(self, int event_fd):
+        """Signal this eventfd whenever `durable_offset` moves, beside `event_fd`; -1 ends that."""
+        pthread_mutex_lock(&self.lock)
+        self.follower = event_fd
+        pthread_mutex_unlock(&self.lock)
+
     def request(self, int64_t upto):
         """Request that all bytes below `upto` become durable; returns at once."""
         self.request_durable(upto)
@@ -285,10 +297,14 @@ cdef class Backend:
 
 
 cdef void announce(Backend backend) noexcept nogil:
-    cdef uint64_t one = 1
     pthread_cond_broadcast(&backend.moved)
+    signal(backend.event_fd)
+
+
+cdef void signal(int event_fd) noexcept nogil:
+    cdef uint64_t one = 1
     # Fails only when the counter is full, and then it is readable anyway.
-    c_write(backend.event_fd, &one, sizeof(one))
+    c_write(event_fd, &one, sizeof(one))
 
 
 def sync_file_system(folder):

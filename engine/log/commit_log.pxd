@@ -43,6 +43,7 @@ cdef class CommitLog:
     """Milliseconds since 1970 of the newest append of this run, 0 before it."""
     cdef int64_t next_report        # the offset at which the writer next reports its position
     cdef bint starved               # the backend had no memory for the current record
+    cdef int follower               # an eventfd that the next append signals, -1 for none
     cdef int64_t prepare_at         # from here on the next segment is prepared
     cdef Segment made           # it is in the folder, but the backend could not open it yet
     cdef object files           # FileSystem

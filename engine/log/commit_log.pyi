@@ -1,20 +1,14 @@
-from typing import NamedTuple, Self, final
+from typing import Self, final
 
 from typing_extensions import Buffer
 
 from congreve.engine.clock import Clock
 from congreve.engine.log.append_lock import AppendLock
+from congreve.engine.log.append_result import AppendResult
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.files.file_system import FileSystem
 from congreve.records.message.message import Record
-
-class AppendResult(NamedTuple):
-    physical_offset: int
-    end: int
-    queue_offset: int
-    store_timestamp: int
-    records: int
 
 @final
 class CommitLog:
@@ -50,6 +44,7 @@ class CommitLog:
     def append_records(
         self, record: Record, batch: Buffer, queue: ConsumeQueue
     ) -> AppendResult: ...
+    def signal_append(self, event_fd: int) -> None: ...
     def next_segment(self) -> None: ...
     def segment_at(self, physical_offset: int) -> Segment | None: ...
     def read(self, physical_offset: int) -> memoryview | None: ...

@@ -9,16 +9,15 @@ from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.log.batch_entries cimport put_batch
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.io_backends.atomic cimport store_release
-from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.backend cimport Backend, Segment, signal
 from congreve.records cimport layout
 from congreve.records.record cimport (
     RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
     is_legal, read_batch_element,
 )
 
-from collections import namedtuple
-
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
+from congreve.engine.log.append_result import AppendResult
 from congreve.engine.log.preparation import SegmentPreparation
 from congreve.engine.log.segment_files import find_segments, remove_files, segment_path
 from congreve.io_backends.errors import NoBufferError
@@ -27,16 +26,6 @@ from congreve.io_backends.files.file_system import DISK
 # Smaller segments fill too quickly to start at half, and zeros need time, too.
 cdef int64_t PREPARE_AT_ONCE = 64 << 20
 cdef int64_t REPORT_STEP = 1 << 20  # bytes between two reports of its position to the backend
-
-AppendResult = namedtuple(
-    "AppendResult", "physical_offset end queue_offset store_timestamp records"
-)
-AppendResult.__doc__ = """Where a record, or the records of a batch, went.
-
-RocketMQ: AppendMessageResult. `physical_offset` and `queue_offset` are of the first record; the
-records are durable when the log is durable up to `end`. `store_timestamp` is in milliseconds since
-1970; `records` is their number.
-"""
 
 
 cdef inline bint has_entry(const Message *message) noexcept nogil:
@@ -70,6 +59,7 @@ cdef class CommitLog:
         self.lock = AppendLock()
         self.segments = ()
         self.prepare_at = INT64_MAX
+        self.follower = -1
         self.preparation = SegmentPreparation(folder, segment_size, backend, files)
 
     # --- appending
@@ -192,9 +182,18 @@ cdef class CommitLog:
 
     cdef void report_position(self) noexcept nogil:
         self.next_report = self.max_offset + REPORT_STEP
+        if self.follower >= 0:
+            signal(self.follower)
+            self.follower = -1
         self.backend.reached(self.max_offset)
         if self.max_offset >= self.prepare_at:
             prepare(self)
+
+    def signal_append(self, int event_fd):
+        """Signal this eventfd once, at the next append; then look at `max_offset` (any thread)."""
+        with self.lock:
+            self.follower = event_fd
+            self.next_report = 0
 
     cpdef next_segment(self):
         """Open the next segment unless the open one has space. Raises BackendError."""

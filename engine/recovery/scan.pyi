@@ -24,7 +24,9 @@ class LogScanner:
         verify_crc: bool = True,
         compare: bool = False,
         collect: bool = False,
+        grows: bool = False,
         parking: Sequence[ParkingRule] = (),
+        arrived: set[ConsumeQueue] | None = None,
         report: Callable[[str], None] = ...,
     ) -> None: ...
     def scan(

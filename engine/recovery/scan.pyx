@@ -28,8 +28,9 @@ cdef enum Stop:
     STOP_BLANK = 1
     STOP_END = 2
     STOP_BAD = 3
-    STOP_QUEUE_UNKNOWN = 4      # these two never leave scan()
+    STOP_QUEUE_UNKNOWN = 4      # these three never leave scan()
     STOP_QUEUE_ASKS = 5
+    STOP_QUEUE_WATCHED = 6
 
 LIMIT = STOP_LIMIT
 BLANK = STOP_BLANK
@@ -64,7 +65,10 @@ cdef class LogScanner:
 
     Otherwise it appends missing entries: a queue that begins later gets filler, and it skips a
     record that its queue already has. It calls `report` with a sentence about each problem; the
-    default logs it as a warning.
+    default logs it as a warning. `arrived` collects the queues with watchers that got entries.
+
+    At the end of a file, properties that end in zeros are those of a torn record; not with `grows`,
+    for a log whose next bytes are still to come.
     """
 
     cdef readonly int64_t position              # of the first record that was not processed
@@ -86,6 +90,8 @@ cdef class LogScanner:
     cdef bint verify_crc
     cdef bint compare
     cdef bint collect
+    cdef bint grows
+    cdef set arrived
     cdef QueueMap known
     cdef list parking                           # the current rule first
     cdef const uint8_t *data                    # of the segment being walked, less its base offset
@@ -93,9 +99,10 @@ cdef class LogScanner:
     cdef RecordView view
 
     def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
-                 bint collect=False, parking=(), report=logger.warning):
+                 bint collect=False, bint grows=False, parking=(), set arrived=None,
+                 report=logger.warning):
         self.queues, self.verify_crc, self.compare = queues, verify_crc, compare
-        self.collect = collect
+        self.collect, self.grows, self.arrived = collect, grows, arrived
         self.report = report
         self.known = QueueMap()
         self.missing, self.found = [], []
@@ -130,6 +137,9 @@ cdef class LogScanner:
                 elif stop == STOP_QUEUE_ASKS:
                     self.settle()
                     self.step()
+                elif stop == STOP_QUEUE_WATCHED:
+                    self.note_arrival()
+                    self.step()
                 else:
                     return <int> stop
         finally:
@@ -157,7 +167,7 @@ cdef class LogScanner:
                 return STOP_BLANK
             if found == record.RECORD_END:
                 return STOP_END
-            if found != record.RECORD_OK or self.torn_behind_the_body():
+            if found != record.RECORD_OK or (not self.grows and self.torn_behind_the_body()):
                 return STOP_BAD
             if dispatching and not self.view.sys_flag & layout.SYS_TRANSACTION_PREPARED:
                 stream = self.known.find(self.view.topic, self.view.topic_length,
@@ -170,6 +180,8 @@ cdef class LogScanner:
                 ):
                     return STOP_QUEUE_ASKS
                 self.dispatched += stream.queue != NULL
+                if stream.queue != NULL and (<ConsumeQueue> stream.queue).watchers:
+                    return STOP_QUEUE_WATCHED
             self.step()
         return STOP_LIMIT
 
@@ -205,6 +217,12 @@ cdef class LogScanner:
         self.known.add(topic, self.view.queue_id, queue)
         return True
 
+    cdef note_arrival(self):
+        cdef KnownQueue *stream
+        if self.arrived is not None:
+            stream = self.known.find(self.view.topic, self.view.topic_length, self.view.queue_id)
+            self.arrived.add(<ConsumeQueue> stream.queue)
+
     cdef settle(self):
         """Dispatch a record that is not simply the next entry of its queue."""
         cdef KnownQueue *stream = self.known.find(self.view.topic, self.view.topic_length,
@@ -220,6 +238,8 @@ cdef class LogScanner:
             self.compare_entry(queue, tags_code)
         elif self.view.physical_offset + self.view.size > queue.max_physical:
             self.dispatched += self.append(queue, tags_code)
+            if queue.watchers:
+                self.note_arrival()
         else:
             self.dispatched += 1
 

@@ -8,7 +8,7 @@ segment (`window_extents.pyx`). A write takes full blocks from there; this modul
 cimport cython
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.atomic cimport load_acquire, store_release
+from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -218,11 +218,14 @@ cdef class UringBackend(Backend):
 
     # Advances `durable` after completed writes; `failed` is 0 or the errno of a failed one.
     cdef void settle(self, int failed) noexcept nogil:
+        cdef int64_t durable
         if failed != 0:
             self.fail(failed)
         if self.failure == 0 and not self.lost_page():
             # The completion itself has signalled the eventfd.
-            store_release(&self.durable, self.ring.done_upto(self.durable))
+            durable = self.ring.done_upto(self.durable)
+            if durable > self.durable:
+                self.advance_to(durable)
 
     cdef void send(self) noexcept nogil:
         cdef int failed = self.ring.submit()

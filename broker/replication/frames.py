@@ -1,0 +1,16 @@
+"""The stream on the HA port (RocketMQ: HAConnection, HAService.HAClient), in big endian.
+
+slave -> master   i64 physical offset: where to begin, then how far the slave has come
+master -> slave   i64 physical offset, i32 size, then `size` bytes of the log; 0: a heartbeat
+"""
+
+from struct import Struct
+
+HEADER = Struct(">qi")
+"""The header of a frame: the physical offset of its bytes, and their number."""
+REPORT = Struct(">q")
+"""A slave's report: the physical offset up to which it has the log."""
+FRAME_MAX = 4 << 20
+"""Most bytes of a frame; a RocketMQ slave's buffer holds no larger one."""
+EMPTY_LOG = 0
+"""The report of a slave that has no log yet."""

@@ -1,0 +1,69 @@
+"""What a slave asks its master about the log before it follows."""
+
+from typing import NamedTuple
+
+from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages.bodies import KVTable
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import ViewMessageRequestHeader
+from congreve.remoting.transport.client import RemotingClient
+
+ANSWER_S = 3.0
+
+
+class LogSpan(NamedTuple):
+    """The physical offsets between which a master has its log."""
+
+    begin: int
+    end: int
+
+
+class MasterLog:
+    """The log of a master, by requests to its broker's port.
+
+    Any RocketMQ master answers them. Methods raise RemotingError, and ReplicationError where the
+    master's answer is not what a master of this log gives.
+    """
+
+    def __init__(self, client: RemotingClient, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    async def span(self) -> LogSpan:
+        """Where the log begins and ends now (brokerStatus: commitLogMinOffset, …MaxOffset)."""
+        answer = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        table = KVTable.decode(answer.body).table
+        try:
+            begin, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+        except (KeyError, ValueError) as error:
+            raise ReplicationError(f"{self._address} does not say where its log is") from error
+        return LogSpan(max(begin, 0), end)
+
+    async def check_same(self, store: MessageStore, last_record: int) -> None:
+        """Compare this store's newest record with the master's at the same place.
+
+        RocketMQ does not: its slave goes on in the middle of another log. Raises ReplicationError
+        if they differ.
+        """
+        mine = store.log.read(last_record)
+        if mine is None:
+            raise ReplicationError(f"this broker's own log has no record at {last_record}")
+        answer = await self._ask(
+            RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=last_record).fields()
+        )
+        if answer.body != bytes(mine):
+            raise ReplicationError(
+                f"the message at {last_record} is another one in the log of {self._address}: the"
+                " logs are not of one history; remove this slave's store"
+            )
+
+    async def _ask(self, code: int, fields: dict[str, str]) -> RemotingCommand:
+        command = RemotingCommand(code=code, ext_fields=fields)
+        answer = await self._client.invoke(self._address, command, ANSWER_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ReplicationError(
+                f"{self._address} answers request {code} with {answer.code}: {answer.remark}"
+            )
+        return answer

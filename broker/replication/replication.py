@@ -1,0 +1,143 @@
+"""Replication of one broker: the HA port of a master, or a slave's place at its master."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import BrokerError
+from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.settings import replication_settings
+from congreve.broker.replication.slave import MasterAddress, Slave
+from congreve.broker.replication.slave_connection import SlaveState
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.store import MessageStore
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
+
+logger = logging.getLogger(__name__)
+
+NO_PORT = -1
+SLAVE_REFUSAL = "this broker is a slave: send to its master"
+HA_DISTANCE = 1
+"""The HA port minus listenPort, unless haListenPort says otherwise."""
+
+
+class ReplicationState(NamedTuple):
+    """What replication does now; a slave has `master`, a master has `slaves`."""
+
+    role: str
+    slaves: list[SlaveState]
+    master: str
+    trouble: str
+
+
+class Replication:
+    """The replication of one broker; the store is open between start() and stop().
+
+    `arrived` gets queues with watchers whose entries came from a master. `sign` gets each request
+    to a master first. (RocketMQ: HAService, SlaveSynchronize of BrokerController.)
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        arrived: Callable[[ConsumeQueue], None],
+        sign: Callable[[RemotingCommand], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._arrived = arrived
+        self._sign = sign
+        self.confirm = ConfirmOffset(
+            store.backend,
+            waits_for_disk=config.store.sync_flush,
+            waits_for_slaves=config.broker_role == "SYNC_MASTER",
+            behind_max=config.ha_slave_fallbehind_max,
+        )
+        self._service: HAService | None = None
+        self._slave: Slave | None = None
+        self._client: RemotingClient | None = None
+        self._master: MasterAddress | None = None
+
+    @property
+    def ha_address(self) -> str:
+        """`host:port` for slaves, as registrations name it; port 0 without a HA port."""
+        port = 0 if self._service is None else self._service.port
+        return f"{self._config.broker_ip2}:{port}"
+
+    def note_master(self, ha: str, broker: str) -> None:
+        """Take the master's addresses of a name server's answer; haMasterAddress precedes them."""
+        config = self._config
+        if config.is_slave and broker and (ha or config.ha_master_address):
+            self._master = MasterAddress(config.ha_master_address or ha, broker)
+
+    async def start(self) -> None:
+        """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
+        settings = replication_settings(self._config)
+        if not self._config.is_slave:
+            self._service = HAService(self._store, self.confirm, settings)
+            self._listen(self._service)
+            return
+        self._store.health.set_role(SLAVE_REFUSAL)
+        loop = asyncio.get_running_loop()
+
+        def arrived(queues: set[ConsumeQueue]) -> None:
+            loop.call_soon_threadsafe(self._notify, queues)
+
+        self._client = RemotingClient(before_request=self._sign)
+        self._slave = Slave(self._store, settings, self._find_master, self._client, arrived)
+        self._slave.start()
+
+    async def stop(self) -> None:
+        """Stop both roles; idempotent."""
+        if self._service is not None:
+            self._service.stop()
+        if self._slave is not None:
+            await self._slave.stop()
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def state(self) -> ReplicationState:
+        """What replication does now."""
+        slaves = [] if self._service is None else self._service.slaves()
+        if self._slave is None:
+            return ReplicationState(self._config.broker_role, slaves, "", "")
+        following = self._slave.following
+        return ReplicationState(
+            self._config.broker_role,
+            slaves,
+            "" if following is None else following.ha,
+            self._slave.trouble,
+        )
+
+    def _listen(self, service: HAService) -> None:
+        config = self._config
+        if config.ha_listen_port == NO_PORT:
+            return
+        derived = config.ha_listen_port == 0 and config.listen_port != 0
+        port = config.listen_port + HA_DISTANCE if derived else config.ha_listen_port
+        try:
+            service.listen(config.bind_address, port)
+        except BrokerError as error:
+            # A broker without slaves needs no HA port, so it must not fail for one that it did not
+            # ask for.
+            if not derived or config.broker_role == "SYNC_MASTER":
+                raise
+            logger.warning("no slave can follow this broker: %s", error)
+
+    def _find_master(self) -> MasterAddress | None:
+        """The master; without a name server its broker's port is next to its HA port."""
+        address = self._config.ha_master_address
+        if self._master is not None or not address:
+            return self._master
+        host, _, port = address.rpartition(":")
+        return MasterAddress(address, f"{host}:{int(port) - HA_DISTANCE}")
+
+    def _notify(self, queues: set[ConsumeQueue]) -> None:
+        for queue in queues:
+            self._arrived(queue)

@@ -1,0 +1,134 @@
+"""A slave: it finds its master, checks its log, and follows it (RocketMQ: HAService.HAClient)."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from congreve.broker.replication.log_follower import LogFollower
+from congreve.broker.replication.master_log import MasterLog
+from congreve.broker.replication.settings import ReplicationSettings
+from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.errors import CongreveError
+from congreve.limited_log import LimitedLog
+from congreve.remoting.transport.client import RemotingClient
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+CONNECT_S = 3.0
+FIRST_BYTE = 1
+"""What a slave without a log asks for, if the master's log begins at 0: a RocketMQ master answers 0
+with its last file. The byte before is 0 in every log: the size of a record is below 16 MiB."""
+
+
+class MasterAddress(NamedTuple):
+    """Where a master is: `ha` for its log, `broker` for requests; host:port each."""
+
+    ha: str
+    broker: str
+
+
+class Slave:
+    """Keeps a connection to the master that `find_master` names, None as long as there is none.
+
+    Before it follows, it compares its newest message with the master's at that place: a RocketMQ
+    slave goes on in the middle of another log. A slave without a log begins where the master's log
+    begins (D24). A master that is refused is tried again, once a second.
+    (RocketMQ: HAService.HAClient.)
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: ReplicationSettings,
+        find_master: Callable[[], MasterAddress | None],
+        client: RemotingClient,
+        arrived: Callable[[set[ConsumeQueue]], None],
+    ) -> None:
+        self._store = store
+        self._find_master = find_master
+        self._client = client
+        self._follower = LogFollower(store, settings, arrived)
+        self._executor = ThreadPoolExecutor(1, "ha-slave")
+        self._task: asyncio.Task[None] | None = None
+        self._log = LimitedLog(logger)
+        self.following: MasterAddress | None = None
+        """The master whose log arrives now."""
+        self.trouble = "no master is known yet"
+        """Why it follows none, empty while it does."""
+
+    def start(self) -> None:
+        """Follow on the running loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave the master; what has arrived is in the log. Idempotent."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._follower.stop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(self._executor.shutdown)
+        self._follower.close()
+
+    async def _run(self) -> None:
+        while True:
+            master = self._find_master()
+            try:
+                if master is not None:
+                    await self._follow(master)
+            except (CongreveError, OSError) as error:
+                self.trouble = f"{master.ha if master else ''}: {error}"
+                self._log.warning("this slave does not follow its master at %s", self.trouble)
+            finally:
+                self.following = None
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow(self, master: MasterAddress) -> None:
+        start = await self._start_at(MasterLog(self._client, master.broker))
+        peer = await self._connect(master.ha)
+        loop = asyncio.get_running_loop()
+        with peer:
+            logger.warning("this slave follows %s from %d", master.ha, start)
+            self.following, self.trouble = master, ""
+            await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
+
+    async def _start_at(self, log: MasterLog) -> int:
+        """Where to begin. Raises ReplicationError for the log of another history."""
+        begin, end = await log.span()
+        mine = self._store.log.max_offset
+        if mine > end:
+            raise ReplicationError(
+                f"this slave's log ends at {mine}, ahead of the master's, which ends at {end}"
+            )
+        if mine == self._store.log.min_offset:
+            return FIRST_BYTE if begin == 0 < end else begin
+        if mine < begin:
+            raise ReplicationError(
+                f"this slave's log ends at {mine}, and the master's begins at {begin}: the part"
+                " between has expired; remove this slave's store"
+            )
+        await log.check_same(self._store, self._follower.receiver.last_record)
+        return mine
+
+    async def _connect(self, address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_S):
+            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            family, kind, protocol, _, target = found[0]
+            peer = socket.socket(family, kind, protocol)
+            try:
+                peer.setblocking(False)
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(peer, target)
+            except BaseException:
+                peer.close()
+                raise
+        return peer

@@ -1,0 +1,1 @@
+"""The log of another broker: its bytes appended here, and offsets that slaves confirmed."""

@@ -1,0 +1,146 @@
+"""A log that arrives byte for byte from another store."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreFormatError
+from congreve.engine.log.watch import watch
+from congreve.engine.replication.log_receiver import LogReceiver
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+
+SEGMENT = 1 << 16
+
+
+def config(folder: Path, **settings: object) -> StoreConfig:
+    values = {
+        "mapped_file_size_commit_log": SEGMENT,
+        "mapped_file_size_consume_queue": 20 * 50,
+        "max_hash_slot_num": 100,
+        "max_index_num": 400,
+        "flush_disk_type": "ASYNC_FLUSH",
+    }
+    return StoreConfig(root_dir=str(folder), **{**values, **settings})
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MessageStore]:
+    """A store of several segments with messages of many sizes."""
+    chance = random.Random(1)
+    with MessageStore(config(tmp_path / "master")) as store:
+        for number in range(300):
+            record = Record(
+                topic=f"T{number % 3}",
+                queue_id=number % 2,
+                body=chance.randbytes(chance.choice([0, 10, 700, 5000])),
+                properties={"KEYS": f"k{number}", "TAGS": "a"},
+            )
+            assert store.put(record).end
+        yield store
+
+
+@pytest.fixture
+def slave(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore(config(tmp_path / "slave")) as store:
+        yield store
+
+
+def log_of(store: MessageStore) -> bytes:
+    whole = b"".join(bytes(memoryview(segment)) for segment in store.log.segments)
+    return whole[: store.log.max_offset]
+
+
+def receive(receiver: LogReceiver, data: bytes, chance: random.Random) -> None:
+    """Hand over `data` in pieces of any size."""
+    while data:
+        room = receiver.room(min(chance.choice([1, 7, 90, 4000, 1 << 18]), len(data)))
+        room[:] = data[: len(room)]
+        data = data[len(room) :]
+        receiver.take(len(room))
+
+
+def queues_of(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, ...]]]:
+    return {
+        (queue.topic, queue.queue_id): [queue[i] for i in range(queue.min, queue.max)]
+        for queue in store.queues
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bytes_in_pieces_become_the_same_log_and_queues(
+    master: MessageStore, slave: MessageStore, seed: int
+) -> None:
+    receiver = LogReceiver(slave)
+    receive(receiver, log_of(master), random.Random(seed))
+    assert receiver.received == slave.log.max_offset == master.log.max_offset
+    assert log_of(slave) == log_of(master)
+    assert queues_of(slave) == queues_of(master)
+
+
+def test_a_part_of_a_record_is_not_in_the_log(master: MessageStore, slave: MessageStore) -> None:
+    data = log_of(master)
+    receiver = LogReceiver(slave)
+    for upto in range(1, 300):
+        receive(receiver, data[upto - 1 : upto], random.Random(0))
+        assert slave.log.max_offset in (0, *(end for end in ends(master) if end <= upto))
+    receiver.drop_partial()
+    rest = slave.log.max_offset
+    assert receiver.received == rest
+    receive(receiver, data[rest:], random.Random(0))
+    assert log_of(slave) == data
+
+
+def ends(store: MessageStore) -> list[int]:
+    return sorted(
+        offset + size
+        for queue in store.queues
+        for offset, size, _ in (queue[i] for i in range(queue.max))
+    )
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 28])
+def test_bytes_that_are_no_record_are_refused(
+    master: MessageStore, slave: MessageStore, at: int
+) -> None:
+    data = bytearray(log_of(master)[: ends(master)[2]])
+    data[at] ^= 0x55
+    receiver = LogReceiver(slave)
+    with pytest.raises(StoreFormatError):
+        receive(receiver, bytes(data), random.Random(0))
+    assert slave.log.max_offset == 0
+
+
+def test_another_segment_size_is_named(master: MessageStore, tmp_path: Path) -> None:
+    other = config(tmp_path / "other", mapped_file_size_commit_log=2 * SEGMENT)
+    with MessageStore(other) as slave, pytest.raises(StoreFormatError, match="mappedFileSize"):
+        receive(LogReceiver(slave), log_of(master), random.Random(0))
+
+
+def test_watched_queues_are_reported(master: MessageStore, slave: MessageStore) -> None:
+    queue = slave.queues.get("T1", 1)
+    watch(slave.log.lock, queue, 1)
+    receiver = LogReceiver(slave)
+    data = log_of(master)[: ends(master)[9]]
+    receiver.room(len(data))[:] = data
+    assert receiver.take(len(data)) == {queue}
+
+
+def test_a_receiver_goes_on_after_a_restart(master: MessageStore, tmp_path: Path) -> None:
+    data, half = log_of(master), ends(master)[150]
+    folder = tmp_path / "again"
+    with MessageStore(config(folder)) as slave:
+        receiver = LogReceiver(slave)
+        receive(receiver, data[: half + 11], random.Random(3))
+        receiver.drop_partial()
+        assert slave.log.max_offset == half
+    with MessageStore(config(folder)) as slave:
+        receiver = LogReceiver(slave)
+        assert receiver.received == half
+        assert receiver.last_record + len(slave.log.read(receiver.last_record) or b"") == half
+        receive(receiver, data[half:], random.Random(4))
+        assert log_of(slave) == data
+        assert queues_of(slave) == queues_of(master)

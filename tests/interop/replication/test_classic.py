@@ -1,0 +1,59 @@
+"""Replication on the HA port, with the reference at either end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import servers
+from harness.drivers import Driver, Json, message
+from harness.replicas import Replicas, await_equal_logs
+
+MESSAGES = 400
+
+
+@pytest.fixture
+def replicas(namesrv: servers.Server, tmp_path: Path) -> Iterator[Replicas]:
+    made = Replicas(namesrv, tmp_path)
+    yield made
+    made.kill()
+
+
+def messages(topic: str, count: int, seed: int) -> list[Json]:
+    """Messages of many sizes, which end segments at many places."""
+    chance = random.Random(seed)
+    return [
+        message(
+            topic,
+            f"{seed}-{i}|".encode() + chance.randbytes(chance.choice([0, 10, 400, 3000, 30_000])),
+            keys=f"key-{seed}-{i}",
+            tags=chance.choice(["TagA", "TagB"]),
+            **({"delayLevel": 2} if i % 50 == 0 else {}),
+        )
+        for i in range(count)
+    ]
+
+
+def send(java: Driver, namesrv: servers.Server, sent: list[Json]) -> list[Json]:
+    results = java.call("send", messages=sent, namesrv=namesrv.address)["results"]
+    assert {one["status"] for one in results} == {"SEND_OK"}
+    return results
+
+
+@pytest.mark.parametrize(("master", "slave"), [("java", "congreve"), ("congreve", "java")])
+def test_a_slave_has_the_bytes_of_its_master(
+    replicas: Replicas, java: Driver, namesrv: servers.Server, master: str, slave: str
+) -> None:
+    topic = f"ha-{replicas.name}"
+    first = replicas.master(master)
+    java.mqadmin(
+        *("updateTopic", "-n", namesrv.address, "-b", first.address, "-t", topic, "-r", "4"),
+        *("-w", "4"),
+    )
+    send(java, namesrv, messages(topic, MESSAGES, 1))
+    second = replicas.slave(slave)
+    await_equal_logs(first, second)
+    send(java, namesrv, messages(topic, MESSAGES, 2))
+    await_equal_logs(first, second)
