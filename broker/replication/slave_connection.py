@@ -40,7 +40,7 @@ class SlaveConnection:
     Every report must be between the first offset of the log and what was sent, and none may go
     back: the first one too, so that no stranger can confirm what it does not have (4.9.4 believes
     the first eight bytes of anyone). A slave without a log gets all of it, not only the last file
-    (D24). The socket must not block; one thread uses the object.
+    (D24). The socket must not block; one thread uses the object. (RocketMQ: HAConnection.)
     """
 
     def __init__(self, peer: socket.socket, log: CommitLog, frame_bytes: int, now: float) -> None:
