@@ -25,7 +25,11 @@ COMMANDS = {
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
-    "tune": ("congreve.console.tune:tune", "Measure a disk and choose the log's I/O backend."),
+    "tune": (
+        "congreve.console.tune.command:tune",
+        "Measure a disk and choose the log's I/O backend.",
+    ),
+    "doctor": ("congreve.console.doctor:doctor", "Look at a machine and its settings."),
     "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
     "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),
     "demo": ("congreve.console.demo:demo", "Send real messages, read them back, count them."),

@@ -4,7 +4,7 @@ import logging
 import os
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.state.tuned import load_tuned
+from congreve.engine.state.tuned import Tuned, load_tuned, machine_of
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK, FileSystem
@@ -54,6 +54,7 @@ def _choose(config: StoreConfig, files: FileSystem) -> str:
     choice = None if tuned is None else tuned.choice(config.flush_disk_type)
     if choice is not None:
         logger.info("ioBackend=auto is %s: %s", choice.io_backend, choice.reason)
+        _compare_machine(tuned, config.root_dir)
         return choice.io_backend
     if not config.sync_flush or config.mapped_file_size_commit_log < _URING_SEGMENT:
         return "mmap"
@@ -61,6 +62,20 @@ def _choose(config: StoreConfig, files: FileSystem) -> str:
     if refusal is not None:
         logger.warning("ioBackend=auto is mmap: %s", refusal)
     return "mmap" if refusal is not None else "uring"
+
+
+def _compare_machine(tuned: Tuned | None, root: str) -> None:
+    """Warn if the disk or the kernel has changed since it was measured."""
+    if tuned is None or tuned.machine is None:
+        return
+    try:
+        changes = tuned.machine.differences(machine_of(root))
+    except BackendError:
+        return
+    if changes:
+        logger.warning(
+            "`congreve tune` measured another machine: %s; run it again", ", ".join(changes)
+        )
 
 
 def _uring_refusal(config: StoreConfig, files: FileSystem) -> str | None:

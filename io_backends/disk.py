@@ -22,6 +22,8 @@ class Disk:
     file_system: str
     free: int
     read_only: bool
+    device: str = ""
+    """The source of the mount: /dev/sda1, or a name without a meaning for files in memory."""
 
     @property
     def network(self) -> bool:
@@ -49,7 +51,7 @@ def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:
     try:
         space = os.statvfs(folder)
         with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
-            mount, file_system = _mount_of(os.path.realpath(folder), lines.read())
+            mount, file_system, device = _mount_of(os.path.realpath(folder), lines.read())
     except OSError as error:
         raise BackendError(f"cannot stat {folder}: {error.strerror}") from error
     return Disk(
@@ -57,17 +59,19 @@ def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:
         file_system,
         free=space.f_bavail * space.f_frsize,
         read_only=bool(space.f_flag & os.ST_RDONLY),
+        device=device,
     )
 
 
-def _mount_of(path: str, table: str) -> tuple[str, str]:
-    """Mount point and file system of `path`: the longest prefix, the last of equal ones."""
-    best = ("/", "unknown")
+def _mount_of(path: str, table: str) -> tuple[str, str, str]:
+    """Mount point, file system and source of `path`: the longest prefix, the last of equal ones."""
+    best = ("/", "unknown", "unknown")
     for line in table.splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape")
         if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
-            best = (point, after.split()[0])
+            file_system, source = after.split()[:2]
+            best = (point, file_system, source)
     return best
 
 

@@ -8,25 +8,32 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from congreve.console.tune import ALONE, SYNC, TOGETHER, Row, recommend
-from congreve.engine.state.tuned import load_tuned
+from congreve.console.tune.choice import dissenting, is_busy, recommend
+from congreve.console.tune.command import conf_diff
+from congreve.console.tune.rounds import ALONE, RAW, TOGETHER, Rounds, Step
+from congreve.engine.state.tuned import SYNC, load_tuned, save_tuned
 from congreve.io_backends.measure import Sample
 from tests.console.conftest import congreve
 
 
 def test_it_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
-    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--output", "json")
+    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "2", "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    by_backend = {row["backend"] for row in found["measured"]}
+    measured = found["recommendation"]["measured"]
+    by_backend = {row["backend"] for row in measured}
     assert "mmap" in by_backend
-    assert all(row["p50_us"] > 0 and row["bytes_per_s"] > 0 for row in found["measured"])
+    assert all(row["p50Us"] > 0 and row["bytesPerS"] > 0 for row in measured)
+    assert all(low <= row["p50Us"] <= high for row in measured for low, high in [row["p50UsRange"]])
+    assert found["recommendation"]["rounds"] == 2
     assert {*by_backend, *found["refused"]} >= {"mmap", "uring"}
     chosen = load_tuned(str(tmp_path))
     assert chosen is not None
     assert chosen.io_backend == found["recommendation"]["ioBackend"] in by_backend
+    assert chosen.machine is not None and chosen.machine.kernel == os.uname().release
     assert chosen.flush_disk_type == "SYNC_FLUSH"
     for_async = chosen.choice("ASYNC_FLUSH")
     assert for_async is not None and for_async.io_backend == "mmap"
@@ -84,20 +91,69 @@ def test_a_small_disk_is_one_line_and_stays_empty(small_disk: Callable[[int], Pa
     assert os.listdir(disk) == []
 
 
-def row(backend: str, step: tuple[int, int], p50_us: float, rate: float) -> Row:
-    return Row(backend, SYNC, Sample(*step, 100, p50_us, p50_us, rate))
+def rounds_of(*rows: tuple[str, tuple[int, int], list[float], float]) -> Rounds:
+    """Rows of backend, step, p50 of each round in microseconds, bytes per second."""
+    rounds = Rounds()
+    for backend, step, p50, rate in rows:
+        for one in p50:
+            rounds.add(Step(backend, SYNC, *step), Sample(*step, 100, one, one, rate))
+    return rounds
 
 
 @pytest.mark.parametrize(("slow_us", "chosen"), [(105.0, "more-bandwidth"), (200.0, "sooner")])
 def test_the_sooner_backend_wins_unless_it_is_close(slow_us: float, chosen: str) -> None:
-    rows = [
-        row("sooner", ALONE, 100.0, 1e6),
-        row("sooner", TOGETHER, 300.0, 1e8),
-        row("more-bandwidth", ALONE, slow_us, 1e6),
-        row("more-bandwidth", TOGETHER, 300.0, 1e9),
-        row("raw", ALONE, 1.0, 1e6),
-        row("raw", TOGETHER, 1.0, 1e12),
-    ]
-    tuned = recommend(rows)
+    rounds = rounds_of(
+        ("sooner", ALONE, [100.0], 1e6),
+        ("sooner", TOGETHER, [300.0], 1e8),
+        ("more-bandwidth", ALONE, [slow_us], 1e6),
+        ("more-bandwidth", TOGETHER, [300.0], 1e9),
+        (RAW, ALONE, [1.0], 1e6),
+        (RAW, TOGETHER, [1.0], 1e12),
+    )
+    tuned = recommend(rounds)
     assert tuned.io_backend == chosen
     assert "100 us" in tuned.reason and f"{slow_us:.0f} us" in tuned.reason
+
+
+def test_rounds_beside_other_work_do_not_choose() -> None:
+    rounds = rounds_of(
+        ("quick", ALONE, [100.0, 4000.0, 4000.0], 1e6),
+        ("quick", TOGETHER, [300.0] * 3, 1e8),
+        ("slow", ALONE, [300.0] * 3, 1e6),
+        ("slow", TOGETHER, [900.0] * 3, 1e8),
+        (RAW, ALONE, [50.0, 4000.0, 4000.0], 1e6),
+    )
+    assert recommend(rounds).io_backend == "quick"
+    assert dissenting(rounds, "quick") == ["slow", "slow"]
+    assert is_busy(rounds)
+
+
+def test_a_quiet_machine_is_not_called_busy() -> None:
+    assert not is_busy(rounds_of((RAW, ALONE, [50.0, 60.0, 55.0], 1e6)))
+
+
+def test_the_diff_of_a_broker_conf_keeps_its_flush_policy(tmp_path: Path) -> None:
+    rounds = rounds_of(("uring", ALONE, [100.0], 1e6), ("uring", TOGETHER, [300.0], 1e8))
+    conf = tmp_path / "broker.conf"
+    conf.write_text("# mine\nbrokerName=a\nflushDiskType=ASYNC_FLUSH\nioBackend=pool\n")
+    changed = conf_diff(conf, recommend(rounds)).splitlines()
+    assert changed[3:] == [
+        " # mine",
+        " brokerName=a",
+        " flushDiskType=ASYNC_FLUSH",
+        "-ioBackend=pool",
+        "+ioBackend=mmap",
+    ]
+    conf.write_text("flushDiskType=SYNC_FLUSH\nioBackend=uring\n")
+    assert conf_diff(conf, recommend(rounds)) == ""
+
+
+def test_a_change_of_the_kernel_is_reported(tmp_path: Path) -> None:
+    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "1", "--json")
+    assert run.returncode == 0, run.stderr
+    tuned = load_tuned(str(tmp_path))
+    assert tuned is not None and tuned.machine is not None
+    older = msgspec.structs.replace(tuned.machine, kernel="1.0")
+    save_tuned(str(tmp_path), msgspec.structs.replace(tuned, machine=older))
+    again = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "1", "--dry-run")
+    assert f"the kernel was 1.0 and is {os.uname().release}" in again.stderr

@@ -10,7 +10,14 @@ import pytest
 from congreve.engine.backends import make_backend
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreConfigError
-from congreve.engine.state.tuned import Choice, Tuned, load_tuned, save_tuned, tuned_path
+from congreve.engine.state.tuned import (
+    Choice,
+    Tuned,
+    load_tuned,
+    machine_of,
+    save_tuned,
+    tuned_path,
+)
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.fault.fault import FaultBackend
@@ -122,6 +129,20 @@ def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
     save_tuned(str(tmp_path), Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x"))
     assert isinstance(make_backend(config_of(tmp_path)), PoolBackend)
     assert isinstance(make_backend(config_of(tmp_path, ioBackend="mmap")), MmapBackend)
+
+
+def test_a_choice_of_another_kernel_is_followed_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = machine_of(str(tmp_path))
+    tuned = Tuned(io_backend="mmap", flush_disk_type="SYNC_FLUSH", reason="x", machine=here)
+    save_tuned(str(tmp_path), tuned)
+    make_backend(config_of(tmp_path))
+    assert "another machine" not in caplog.text
+    older = msgspec.structs.replace(here, kernel="1.0")
+    save_tuned(str(tmp_path), msgspec.structs.replace(tuned, machine=older))
+    assert isinstance(make_backend(config_of(tmp_path)), MmapBackend)
+    assert f"the kernel was 1.0 and is {here.kernel}; run it again" in caplog.text
 
 
 def test_auto_with_async_flush_does_not_take_what_was_tuned_for_sync_flush(tmp_path: Path) -> None:

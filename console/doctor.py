@@ -1,0 +1,320 @@
+"""``congreve doctor``: looks at a machine and a broker's settings, and says what to change."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from congreve.byte_size import readable_size
+from congreve.console.report import output_option, show
+from congreve.errors import CongreveError
+
+if TYPE_CHECKING:
+    from congreve.broker.config import LoadedConfig
+
+NAME_SERVER_TIMEOUT_S = 3.0
+LEAST_FILES = 65_536
+LEAST_MAPPINGS = 262_144
+MOST_SWAPPINESS = 10
+URING_WINDOW = 64 << 20
+_TIME_ERROR = 5
+"""adjtimex() returns it while nothing adjusts the clock (TIME_ERROR)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what it is, and what to do about it."""
+
+    check: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    advice: str = ""
+
+
+class Doctor:
+    """The checks of one machine, of the settings in `loaded` and of the store's folder.
+
+    `system` has the files of /proc/sys; `limit` is resource.getrlimit; `clock_state` is the result
+    of adjtimex(), or None where the system has none.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        *,
+        system: Path = Path("/proc/sys"),
+        limit: Callable[[int], tuple[int, int]] = resource.getrlimit,
+        clock_state: Callable[[], int | None] | None = None,
+        time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._config = loaded.config
+        self._unknown = loaded.unknown
+        self._root = Path(loaded.config.store.root_dir)
+        self._system = system
+        self._limit = limit
+        self._clock_state = clock_state or _clock_state
+        self._time_ms = time_ms
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings, the settings first."""
+        yield from self._settings()
+        folder = self._existing_folder()
+        yield from self._disk(folder)
+        yield from self._backend(folder)
+        yield from self._limits()
+        yield from self._clock()
+        yield from self._name_servers()
+        yield from self._port()
+
+    # --- settings
+
+    def _settings(self) -> Iterator[Finding]:
+        if self._unknown:
+            keys = ", ".join(f"{key} (line {line})" for line, key in self._unknown)
+            yield Finding("settings", "warn", f"without effect: {keys}", "remove them or correct")
+        else:
+            yield Finding("settings", "ok", "every key of the file has an effect")
+        if self._config.store.sync_flush:
+            yield Finding("flush policy", "ok", "SYNC_FLUSH: acknowledged messages are on disk")
+        else:
+            yield Finding(
+                "flush policy",
+                "warn",
+                "ASYNC_FLUSH: a power cut loses messages that were acknowledged",
+                "set flushDiskType=SYNC_FLUSH unless that is intended",
+            )
+
+    # --- disk
+
+    def _existing_folder(self) -> Path:
+        folder = self._root.absolute()
+        while not folder.is_dir():
+            folder = folder.parent
+        return folder
+
+    def _disk(self, folder: Path) -> Iterator[Finding]:
+        from congreve.engine.retention import (
+            DISK_SPACE_CLEAN_FORCIBLY_RATIO,
+            DISK_SPACE_WARNING_LEVEL_RATIO,
+        )
+        from congreve.io_backends.disk import check_usable, used_share
+        from congreve.io_backends.errors import BackendError
+
+        segment = self._config.store.mapped_file_size_commit_log
+        try:
+            disk = check_usable(str(folder), 2 * segment)
+        except BackendError as error:
+            yield Finding("disk", "fail", str(error), "the broker cannot store messages there")
+            return
+        share = used_share(str(folder))
+        free = readable_size(disk.free)
+        found = f"{disk.file_system} on {disk.device}, {free} free, {share:.0%} in use"
+        if share >= DISK_SPACE_WARNING_LEVEL_RATIO:
+            yield Finding("disk", "fail", found, "free some: the broker refuses messages")
+        elif share >= DISK_SPACE_CLEAN_FORCIBLY_RATIO:
+            yield Finding(
+                "disk", "warn", found, "free some: messages are deleted before their time"
+            )
+        else:
+            yield Finding("disk", "ok", found)
+
+    def _backend(self, folder: Path) -> Iterator[Finding]:
+        from congreve.engine.state.tuned import load_tuned, machine_of
+        from congreve.io_backends.probe import uring_refusal
+
+        refusal = uring_refusal(str(folder))
+        wants = self._config.store.io_backend in ("uring", "auto") and self._config.store.sync_flush
+        if refusal is None:
+            yield Finding("io_uring", "ok", "a write through io_uring works")
+        else:
+            yield Finding(
+                "io_uring", "warn" if wants else "ok", refusal, "docs/tuning.md says how" * wants
+            )
+        tuned = load_tuned(str(self._root)) if self._root.is_dir() else None
+        advice = f"run `congreve tune {self._root}`"
+        if tuned is None or tuned.machine is None:
+            yield Finding("disk choice", "warn", "the disk was not measured", advice)
+        elif changes := tuned.machine.differences(machine_of(str(folder))):
+            yield Finding("disk choice", "warn", ", ".join(changes), advice)
+        else:
+            yield Finding("disk choice", "ok", f"{tuned.io_backend}, {tuned.rounds} rounds")
+
+    # --- limits of the system
+
+    def _limits(self) -> Iterator[Finding]:
+        files = self._limit(resource.RLIMIT_NOFILE)[1]
+        yield _least(
+            "open files", files, LEAST_FILES, f"raise the hard limit: ulimit -Hn {LEAST_FILES}"
+        )
+        memory = self._limit(resource.RLIMIT_MEMLOCK)[0]
+        store = self._config.store
+        wanted = (
+            store.transient_store_pool_size * store.mapped_file_size_commit_log
+            if store.io_backend == "pool" and store.transient_store_pool_locked
+            else URING_WINDOW
+        )
+        if memory == resource.RLIM_INFINITY or memory >= wanted:
+            yield Finding("locked memory", "ok", _amount(memory))
+        else:
+            yield Finding(
+                "locked memory",
+                "fail" if store.io_backend == "pool" else "warn",
+                f"{_amount(memory)}; the backend locks {readable_size(wanted)}",
+                "raise it: ulimit -l, or LimitMEMLOCK= of the unit",
+            )
+        mappings = self._number("vm/max_map_count")
+        if mappings is not None:
+            advice = f"sysctl vm.max_map_count={LEAST_MAPPINGS}"
+            yield _least("mapped files", mappings, LEAST_MAPPINGS, advice)
+        swappiness = self._number("vm/swappiness")
+        if swappiness is not None:
+            quiet = swappiness <= MOST_SWAPPINESS
+            advice = "sysctl vm.swappiness=1: the system then keeps the broker in memory"
+            yield Finding(
+                "swapping",
+                "ok" if quiet else "warn",
+                f"vm.swappiness={swappiness}",
+                advice * (not quiet),
+            )
+
+    def _number(self, name: str) -> int | None:
+        try:
+            return int((self._system / name).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+    # --- clock
+
+    def _clock(self) -> Iterator[Finding]:
+        state = self._clock_state()
+        if state == _TIME_ERROR:
+            yield Finding(
+                "clock", "warn", "no time service adjusts it", "run chrony or systemd-timesyncd"
+            )
+        elif state is not None:
+            yield Finding("clock", "ok", "a time service adjusts it")
+        newest = self._newest_store_time()
+        if newest is not None and newest > self._time_ms():
+            behind = (newest - self._time_ms()) / 1000
+            yield Finding(
+                "clock and store",
+                "fail",
+                f"the clock is {behind:.0f} s behind the newest message of the store",
+                "set the clock: delays and retention follow it",
+            )
+
+    def _newest_store_time(self) -> int | None:
+        from congreve.store_reader import open_store
+
+        try:
+            return open_store(self._root).info().last_store_timestamp
+        except CongreveError:
+            return None
+
+    # --- network
+
+    def _name_servers(self) -> Iterator[Finding]:
+        addresses = [part for part in self._config.namesrv_addr.split(";") if part]
+        if not addresses:
+            yield Finding(
+                "name servers",
+                "warn",
+                "namesrvAddr is not set",
+                "set it, or -n of `congreve broker`: clients find brokers there",
+            )
+        for address in addresses:
+            yield _name_server(address)
+
+    def _port(self) -> Iterator[Finding]:
+        from congreve.engine.state.lock import is_held
+
+        port = self._config.listen_port
+        if port == 0:
+            return
+        if is_held(str(self._root / "lock")):
+            yield Finding("port", "ok", f"a broker is running with this store (port {port})")
+            return
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self._config.bind_address, port))
+            except OSError as error:
+                yield Finding(
+                    "port", "fail", f"{port}: {error.strerror}", "stop its user, or set listenPort"
+                )
+                return
+        yield Finding("port", "ok", f"{port} is free")
+
+
+def _name_server(address: str) -> Finding:
+    from congreve.client.admin.sync import SyncAdminClient
+
+    try:
+        with SyncAdminClient(address, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+            info = admin.cluster_info()
+    except CongreveError as error:
+        return Finding(
+            "name servers", "fail", f"{address}: {error}", "start it, or correct namesrvAddr"
+        )
+    return Finding("name servers", "ok", f"{address} knows {len(info.broker_addr_table)} brokers")
+
+
+def _least(check: str, found: int, wanted: int, advice: str) -> Finding:
+    enough = found in (resource.RLIM_INFINITY,) or found >= wanted
+    return Finding(check, "ok" if enough else "warn", _count(found), "" if enough else advice)
+
+
+def _count(number: int) -> str:
+    return "unlimited" if number == resource.RLIM_INFINITY else f"{number:,}"
+
+
+def _amount(size: int) -> str:
+    return "unlimited" if size == resource.RLIM_INFINITY else readable_size(size)
+
+
+def _clock_state() -> int | None:
+    """The result of adjtimex(), which changes nothing here; None if the system has none."""
+    call = getattr(ctypes.CDLL(None), "adjtimex", None)
+    # struct timex with modes 0; it is shorter than this.
+    return None if call is None else int(call(ctypes.create_string_buffer(512)))
+
+
+@click.command(help="Look at this machine, a broker.conf and its name servers; say what to change.")
+@click.option(
+    "-c",
+    "--config",
+    "conf",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The broker.conf; without it the defaults are checked.",
+)
+@click.option("-n", "--namesrv", help="Name servers instead of namesrvAddr: host:port;host:port.")
+@click.option("--store", type=click.Path(path_type=Path), help="Instead of storePathRootDir.")
+@output_option
+def doctor(conf: Path | None, namesrv: str | None, store: Path | None, output: str) -> None:
+    """Print a line for each check; exit code 1 if one of them failed."""
+    from congreve.broker.config import load_config, parse_config
+
+    given = {"namesrvAddr": namesrv, "storePathRootDir": None if store is None else str(store)}
+    overrides = {key: value for key, value in given.items() if value is not None}
+    loaded = (
+        parse_config("", "the defaults", overrides)
+        if conf is None
+        else load_config(conf, overrides)
+    )
+    findings = list(Doctor(loaded).findings())
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.encode([asdict(finding) for finding in findings]).decode())
+    else:
+        show([asdict(finding) for finding in findings], output)
+    if any(finding.state == "fail" for finding in findings):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,1 @@
+"""``congreve tune``: measures a disk in several rounds and chooses the log's I/O backend."""

@@ -1,0 +1,104 @@
+"""``congreve doctor``: what it finds on good and bad machines."""
+
+import json
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from congreve import Message
+from congreve.broker.config import load_config
+from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
+from congreve.engine.state.tuned import Machine, Tuned, machine_of, save_tuned
+from congreve.node import serve
+from tests.console.conftest import congreve
+
+UNLIMITED = resource.RLIM_INFINITY
+
+
+def doctor_of(tmp_path: Path, conf: str = "", **options: object) -> dict[str, Finding]:
+    """The findings by check, on a machine without limits."""
+    path = tmp_path / "broker.conf"
+    path.write_text(f"storePathRootDir={tmp_path}/store\nlistenPort=0\n{conf}")
+    system = tmp_path / "sys"
+    (system / "vm").mkdir(parents=True, exist_ok=True)
+    (system / "vm" / "max_map_count").write_text(f"{options.pop('mappings', LEAST_MAPPINGS)}\n")
+    (system / "vm" / "swappiness").write_text(f"{options.pop('swappiness', 1)}\n")
+    limits = {"limit": lambda _: (UNLIMITED, UNLIMITED), "clock_state": lambda: 0, **options}
+    doctor = Doctor(load_config(path), system=system, **limits)  # type: ignore[arg-type]
+    return {finding.check: finding for finding in doctor.findings()}
+
+
+def states(findings: dict[str, Finding], *checks: str) -> list[str]:
+    return [findings[check].state for check in checks]
+
+
+def test_a_good_machine(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    measured = Tuned(
+        io_backend="mmap",
+        flush_disk_type="SYNC_FLUSH",
+        reason="x",
+        machine=machine_of(str(tmp_path / "store")),
+    )
+    save_tuned(str(tmp_path / "store"), measured)
+    findings = doctor_of(tmp_path, "flushDiskType=SYNC_FLUSH\n")
+    checks = ("settings", "flush policy", "disk", "disk choice", "open files", "locked memory")
+    assert set(states(findings, *checks, "mapped files", "swapping", "clock")) == {"ok"}
+    assert findings["name servers"].state == "warn"
+
+
+def test_small_limits_have_advice(tmp_path: Path) -> None:
+    findings = doctor_of(
+        tmp_path,
+        "ioBackend=pool\nnoSuchKey=1\nflushDiskType=ASYNC_FLUSH\n",
+        limit=lambda _: (1 << 20, 1024),
+        mappings=1000,
+        swappiness=60,
+        clock_state=lambda: 5,
+    )
+    checks = ("settings", "flush policy", "open files", "mapped files", "swapping", "clock")
+    assert set(states(findings, *checks)) == {"warn"}
+    assert findings["locked memory"].state == "fail"
+    assert "noSuchKey (line 4)" in findings["settings"].found
+    assert str(LEAST_FILES) in findings["open files"].advice
+
+
+def test_another_kernel_than_the_measured_one(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    machine = Machine(kernel="1.0", device="/dev/x", mount="/", file_system="ext4")
+    tuned = Tuned(io_backend="mmap", flush_disk_type="SYNC_FLUSH", reason="x", machine=machine)
+    save_tuned(str(tmp_path / "store"), tuned)
+    finding = doctor_of(tmp_path)["disk choice"]
+    assert finding.state == "warn"
+    assert "the kernel was 1.0" in finding.found and "congreve tune" in finding.advice
+
+
+def test_a_clock_behind_the_store(tmp_path: Path) -> None:
+    with serve(tmp_path) as node, node.producer("g") as producer:
+        producer.send(Message(topic="orders", body=b"hello"))
+    conf = f"storePathRootDir={tmp_path}/store\n"
+    assert "clock and store" not in doctor_of(tmp_path, conf)
+    late = doctor_of(tmp_path, conf, time_ms=lambda: 1_000_000)
+    assert late["clock and store"].state == "fail"
+
+
+def test_a_port_in_use_and_a_name_server_that_is_away(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        conf = f"listenPort={port}\nbindAddress=127.0.0.1\nnamesrvAddr=127.0.0.1:1\n"
+        findings = doctor_of(tmp_path, conf)
+    assert findings["port"].state == "fail" and str(port) in findings["port"].found
+    assert findings["name servers"].state == "fail"
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_the_exit_code_says_whether_a_check_failed(tmp_path: Path, failing: bool) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={tmp_path}/store\nlistenPort=0\n")
+    options = ["-n", "127.0.0.1:1"] if failing else []
+    run = congreve("doctor", "-c", str(conf), *options, "--output", "json")
+    assert run.returncode == (1 if failing else 0), run.stdout
+    findings = json.loads(run.stdout)
+    assert any(finding["state"] == "fail" for finding in findings) == failing
