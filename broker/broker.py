@@ -19,6 +19,7 @@ from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, lo
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
+from congreve.broker.lake_process import LakeProcess
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
@@ -76,6 +77,14 @@ class Broker(Lifecycle):
         on_ready: Callable[["Broker"], None] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
+        self._lake: LakeProcess | None = None
+        if self.config.lake_topics:
+            self._lake = LakeProcess.of(self.config)
+            # Only what a checkpoint covers is exported.
+            self.config.store.flush_consume_queue_thorough_interval = min(
+                self.config.store.flush_consume_queue_thorough_interval,
+                self.config.lake_lag_millis // 4,
+            )
         self._clock = clock or Clock()
         self._on_ready = on_ready
         self._config_path = config_path
@@ -166,6 +175,8 @@ class Broker(Lifecycle):
             if self._watchdog is not None:
                 self._watchdog.start()
             self._metrics.serve(self._paths, runtime_info)
+            if self._lake is not None:
+                self._lake.start()
         except BaseException:
             await self.stop()
             raise
@@ -180,6 +191,8 @@ class Broker(Lifecycle):
             periodic.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
+        if self._lake is not None:
+            await asyncio.to_thread(self._lake.stop)
         await self._registration.stop()
         for server in self._servers:
             await server.stop(None if self._paths is None else self._paths.dismiss_pulls)

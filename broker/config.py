@@ -144,6 +144,15 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Ours: see broker/log_levels.py; empty leaves the levels as they are.
     log_levels: Annotated[str, Change.NOW] = ""
 
+    # Ours: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
+    lake_topics: str = ""
+    lake_warehouse: str = ""
+    lake_catalog: str = ""
+    lake_properties: str = ""
+    lake_partition: str = "day"
+    lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
+    lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
+
     # Ours: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
     # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.
@@ -186,6 +195,14 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
 
+        if self.lake_topics and not self.lake_warehouse:
+            raise ConfigError(
+                f"lakeTopics={self.lake_topics!r} needs lakeWarehouse: a folder, or the "
+                "warehouse of lakeCatalog"
+            )
+        if self.lake_partition not in ("day", "hour"):
+            raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
+
     @property
     def readable(self) -> bool:
         """Whether brokerPermission allows pulls."""
@@ -227,7 +244,17 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     @property
     def name_servers(self) -> list[str]:
         """The addresses `host:port` in namesrvAddr, which `;` separates."""
-        return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+        return _parts(self.namesrv_addr)
+
+    @property
+    def lake_topic_names(self) -> list[str]:
+        """The topics in lakeTopics, which `;` separates."""
+        return _parts(self.lake_topics)
+
+    @property
+    def lake_property_texts(self) -> list[str]:
+        """KEY=VALUE for pyiceberg in lakeProperties, which `;` separates."""
+        return _parts(self.lake_properties)
 
     def changed(self, texts: Mapping[str, str]) -> "BrokerConfig":
         """A copy with other values by the keys of broker.conf; unknown keys are ignored.
@@ -321,6 +348,10 @@ def parse_config(
         where = f"{path}:{named[0]}" if named else str(path)
         raise ConfigError(f"{where}: {error}") from error
     return LoadedConfig(config, [(lines[key], key) for key in unknown if key in lines])
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";") if part.strip()]
 
 
 @lru_cache(maxsize=16)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.lake.export import Exporter
+    from congreve.lake.follow import Follower
 
 
 @click.group(help="Copy topics into Iceberg tables.")
@@ -89,8 +92,9 @@ def export(topic: str, **options: Any) -> None:
     show_default=True,
     help="Seconds from the start of one export to the start of the next.",
 )
+@click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @_table_options
-def follow(topics: tuple[str, ...], lag: float, **options: Any) -> None:
+def follow(topics: tuple[str, ...], lag: float, stop_with_stdin: bool, **options: Any) -> None:
     """Follow topics; a signal ends the command after the current commit."""
     if options["table"] is not None and len(topics) > 1:
         raise click.UsageError("--table is for one topic")
@@ -100,8 +104,15 @@ def follow(topics: tuple[str, ...], lag: float, **options: Any) -> None:
     follower = Follower(exporters, lag)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: follower.stop())
+    if stop_with_stdin:
+        threading.Thread(target=_stop_with_stdin, args=(follower,), daemon=True).start()
     click.echo(f"following {', '.join(topics)}")
     click.echo(f"{follower.run()} messages were added")
+
+
+def _stop_with_stdin(follower: Follower) -> None:
+    sys.stdin.read()
+    follower.stop()
 
 
 def _exporter(

@@ -32,6 +32,10 @@ class StoreFormatError(StoreError):
     """A file of the store contradicts the settings or the other files."""
 
 
+class UnknownTopicError(StoreFormatError):
+    """The store has no queue of a topic."""
+
+
 class MessageIllegalError(StoreError):
     """A message exceeds a limit of the record format."""
 

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+from congreve.engine.errors import UnknownTopicError
+from congreve.errors import CongreveError
 from congreve.lake.errors import NotDurableError
 from congreve.lake.export import Exporter
 
@@ -31,24 +33,27 @@ class Follower:
     def run(self) -> int:
         """Export until stop(); returns the number of rows that were committed.
 
-        If a store has no checkpoint yet, it waits for the first one. It raises all other errors of
-        an export: progress is in the tables, so a new follower continues where this one ended.
+        It waits for stores without a checkpoint and for topics that do not exist yet. What fails
+        for one topic is logged and tried again in the next round; what fails for all of them in a
+        round is raised. A new follower continues where this one ended, as the tables have the
+        progress.
         """
         committed = 0
         while not self._stopped.is_set():
             begun = time.monotonic()
+            failures: list[CongreveError] = []
             for exporter in self._exporters:
-                committed += self._export(exporter)
+                try:
+                    for rows in exporter.commits():
+                        committed += rows
+                        if self._stopped.is_set():
+                            return committed
+                except (NotDurableError, UnknownTopicError) as error:
+                    logger.info("%s", error)
+                except CongreveError as error:
+                    logger.error("%s was not exported: %s", exporter.table_name, error)
+                    failures.append(error)
+            if len(failures) == len(self._exporters):
+                raise failures[0]
             self._stopped.wait(max(0.0, self._lag_s - (time.monotonic() - begun)))
-        return committed
-
-    def _export(self, exporter: Exporter) -> int:
-        committed = 0
-        try:
-            for rows in exporter.commits():
-                committed += rows
-                if self._stopped.is_set():
-                    break
-        except NotDurableError as error:
-            logger.info("%s", error)
         return committed

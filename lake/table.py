@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,16 +13,18 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, HourTransform
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from congreve.lake.commit_files import CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
-from congreve.lake.progress import EndOffsets, newest, to_property
+from congreve.lake.progress import PROPERTY, EndOffsets, newest, to_property
 
 PROPERTIES = {
     # A repeated commit would add rows that the winner of the conflict has already added.
@@ -29,6 +32,9 @@ PROPERTIES = {
     TableProperties.PARQUET_COMPRESSION: "zstd",
     TableProperties.PARQUET_COMPRESSION_LEVEL: "1",
     "write.metadata.metrics.column.body": "none",
+    # Each commit writes the state of the table as a new file; older ones are deleted.
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
 }
 PARTITIONS = {"day": DayTransform, "hour": HourTransform}
 
@@ -69,7 +75,8 @@ class TopicTable:
         Raises TableError when it has other columns.
         """
         try:
-            self._table = self._catalog.load_table(self.name)
+            with self._catalog_errors():
+                self._table = self._catalog.load_table(self.name)
         except NoSuchTableError:
             return False
         found = self._table.schema().as_arrow().names
@@ -79,10 +86,11 @@ class TopicTable:
 
     def create(self) -> None:
         """Create the table if there is none, and load() it."""
-        with suppress(NamespaceAlreadyExistsError, IntegrityError):
+        with self._catalog_errors(), suppress(NamespaceAlreadyExistsError, IntegrityError):
             self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
         # Another process may create the table at the same time.
         with (
+            self._catalog_errors(),
             suppress(TableAlreadyExistsError, CommitFailedException),
             self._catalog.create_table_transaction(
                 self.name, self._schema, properties=PROPERTIES
@@ -92,23 +100,39 @@ class TopicTable:
             spec.add_field("storeTimestamp", PARTITIONS[self._partition](), self._partition)
         self.load()
 
+    @property
+    def iceberg(self) -> Table:
+        """The table as of the last load() or commit."""
+        return self._table
+
     def progress(self) -> EndOffsets:
         """The end offsets of the table, as of the last load() or commit.
 
         Raises TableError when the table has snapshots but no progress: another program wrote it,
         or all snapshots with progress have expired.
         """
-        found = newest(
-            snapshot.summary.additional_properties
-            for snapshot in self._chain()
-            if snapshot.summary is not None
-        )
+        found = newest(map(_properties, self.chain()))
         if found is None and self._table.current_snapshot() is not None:
             raise TableError(
                 f"no snapshot of table {self.name} says which offsets it holds: "
                 "another program wrote it, or the snapshots have expired"
             )
         return found or {}
+
+    def with_progress(self) -> set[int]:
+        """The id of the newest snapshot with the table's progress, if there is one."""
+        known = (s.snapshot_id for s in self.chain() if PROPERTY in _properties(s))
+        return {*islice(known, 1)}
+
+    def chain(self) -> list[Snapshot]:
+        """The current snapshot and its ancestors, newest first."""
+        chain = []
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None:
+            chain.append(snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return chain
 
     def new_files(self) -> CommitFiles:
         """Files for one commit on top of the last loaded or committed state."""
@@ -118,8 +142,41 @@ class TopicTable:
         """Add files and progress in one commit, on top of the last loaded or committed state.
 
         Raises CommitConflictError when the table has changed since: then nothing was added, the
-        files are deleted, and the caller must call load().
+        files are deleted, and the caller must call load(). Raises TableError when the catalog does
+        not answer: the commit may be there, so the files stay.
         """
+        with (
+            self._commit(files) as (added, change),
+            change.update_snapshot(to_property(ends)).fast_append() as snapshot,
+        ):
+            for file in added:
+                snapshot.append_data_file(file)
+
+    def replace(self, old: Iterable[DataFile], files: CommitFiles) -> None:
+        """Put files with the same rows in the place of old ones; the progress stays.
+
+        Raises what append() raises.
+        """
+        with (
+            self._commit(files) as (added, change),
+            change.update_snapshot(to_property(self.progress())).overwrite() as snapshot,
+        ):
+            for file in old:
+                snapshot.delete_data_file(file)
+            for file in added:
+                snapshot.append_data_file(file)
+
+    def expire(self, snapshot_ids: list[int]) -> None:
+        """Expire snapshots. Raises TableError, also if another process has changed the table."""
+        try:
+            with self._catalog_errors():
+                if snapshot_ids:
+                    self._table.maintenance.expire_snapshots().by_ids(snapshot_ids).commit()
+        except CommitFailedException as error:
+            raise CommitConflictError(f"table {self.name}: {error}") from error
+
+    @contextmanager
+    def _commit(self, files: CommitFiles) -> Iterator[tuple[list[DataFile], Transaction]]:
         if self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES) != "0":
             raise TableError(
                 f"table {self.name} needs the property {TableProperties.COMMIT_NUM_RETRIES}=0: "
@@ -127,20 +184,19 @@ class TopicTable:
             )
         added = files.finish()
         try:
-            with (
-                self._table.transaction() as change,
-                change.update_snapshot(to_property(ends)).fast_append() as snapshot,
-            ):
-                for file in added:
-                    snapshot.append_data_file(file)
+            with self._catalog_errors(), self._table.transaction() as change:
+                yield added, change
         except CommitFailedException as error:
             files.discard()
             raise CommitConflictError(f"table {self.name}: {error}") from error
 
-    def _chain(self) -> Iterator[Snapshot]:
-        """The current snapshot and its ancestors, newest first."""
-        snapshot = self._table.current_snapshot()
-        while snapshot is not None:
-            yield snapshot
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+    @contextmanager
+    def _catalog_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (RESTError, SQLAlchemyError, OSError) as error:
+            raise TableError(f"the catalog failed for table {self.name}: {error}") from error
+
+
+def _properties(snapshot: Snapshot) -> dict[str, str]:
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties

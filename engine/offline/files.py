@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congreve.engine.errors import StoreFormatError
+from congreve.engine.errors import StoreFormatError, UnknownTopicError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY, ENTRY_SIZE, FILLER_SIZE
 from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.offline.visible_end import readable_end
@@ -136,10 +136,10 @@ class StoreFiles:
         return [folder.name for folder in self._reader.folders(self.root / "consumequeue")]
 
     def queues(self, topic: str) -> list[int]:
-        """Ids of the topic's queues, ascending. Raises StoreFormatError for an unknown topic."""
+        """Ids of the topic's queues, ascending. Raises UnknownTopicError if it has none."""
         folder = self.root / "consumequeue" / topic
         if not self._reader.is_folder(folder):
-            raise StoreFormatError(f"{self.root} has no topic {topic!r}")
+            raise UnknownTopicError(f"{self.root} has no topic {topic!r}")
         names = (entry.name for entry in self._reader.entries(folder))
         return sorted(int(name) for name in names if name.isdecimal())
 

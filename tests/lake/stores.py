@@ -108,6 +108,7 @@ def command(
     args = ["--store", str(store), "--warehouse", str(warehouse), "-t", TOPIC, *more]
     return subprocess.Popen(
         [sys.executable, "-m", "congreve", "lake", name, *args],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -62,6 +62,29 @@ def test_a_store_without_a_checkpoint_is_awaited(tmp_path: Path) -> None:
     thread.join()
 
 
+def test_topics_that_are_not_there_yet_and_one_that_fails_hold_no_other_back(
+    tmp_path: Path,
+) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
+    catalog = open_catalog(str(warehouse))
+    catalog.create_namespace("rocketmq")
+    catalog.create_table("rocketmq.foreign", SCHEMA.remove(0))
+
+    def of(topic: str, table: str) -> Exporter:
+        return Exporter(
+            DurableTopic(root, topic, "broker-a"), TopicTable(catalog, table, SCHEMA, "day")
+        )
+
+    exporters = [of("later", "rocketmq.later"), of("T", "rocketmq.foreign"), of("T", "rocketmq.T")]
+    follower = Follower(exporters, lag_s=0.05)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    wait_for_rows(warehouse, 12)
+    follower.stop()
+    thread.join()
+    assert not catalog.table_exists("rocketmq.later")
+
+
 def test_stop_takes_effect_behind_the_present_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,3 +116,10 @@ def test_the_command_ends_with_sigterm(tmp_path: Path) -> None:
     output = process.communicate()[0]
     assert process.returncode == 0, output
     assert "messages were added" in output
+
+
+def test_the_command_ends_with_its_standard_input(tmp_path: Path) -> None:
+    root = stores.write(tmp_path / "store", 4)
+    more = ("--lag", "3600", "--stop-with-stdin")
+    process = stores.command(root, tmp_path / "lake", *more, name="follow")
+    assert process.wait(120) == 0, process.communicate()[0]
