@@ -28,6 +28,15 @@ $(VENV)/.liburing: | $(VENV)/.base
 		>/dev/null || echo "liburing-dev could not be installed: ioBackend=uring is left out"
 	touch $@
 
+# The coordination service that tests of the election start, where this machine lets us. RUNLEVEL
+# keeps the package from starting a service.
+$(VENV)/.etcd: | $(VENV)/.base
+	command -v etcd >/dev/null || ! test -w /usr/bin || ! command -v apt-get >/dev/null || \
+		RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server >/dev/null 2>&1 || \
+		{ apt-get update -qq && RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server; } \
+		>/dev/null 2>&1 || echo "etcd-server could not be installed: tests with etcd are left out"
+	touch $@
+
 # Spark looks for pyspark_* in folders, which --editable does not show: hence the link.
 $(VENV)/.built: $(VENV)/.base $(VENV)/.liburing setup.py $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
@@ -40,7 +49,7 @@ $(VENV)/.demo: $(VENV)/.built
 	$(BIN)/pip install --quiet "congreve[demo,spark]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd
 	$(BIN)/pip install --quiet "congreve[dev,bench,demo,lake,spark]"
 	touch $@
 

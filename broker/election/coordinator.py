@@ -1,0 +1,90 @@
+"""What an election needs from a coordination service."""
+
+from typing import Protocol
+
+import msgspec
+
+from congreve.broker.errors import BrokerError
+
+
+class CoordinatorError(BrokerError):
+    """The coordination service cannot be reached or refused a call; nothing has changed."""
+
+
+class OutcomeUnknownError(CoordinatorError):
+    """The answer to a change is lost: it may have happened. The caller reads the state again."""
+
+
+class StateChangedError(CoordinatorError):
+    """The state was not the one that the caller had read; nothing has changed."""
+
+
+class LeaseLostError(CoordinatorError):
+    """This member's lease has ended or belongs to another member."""
+
+
+class Master(msgspec.Struct, frozen=True, rename="camel"):
+    """The holder of the lease; both addresses are `ip:port`.
+
+    RocketMQ: the master of a broker name in the controller's ReplicasInfoManager.
+    """
+
+    member: int
+    epoch: int
+    address: str
+    ha_address: str
+
+
+class GroupState(msgspec.Struct, frozen=True):
+    """What the coordination service knows about one group (RocketMQ: SyncStateInfo).
+
+    `master` is None while no member holds a live lease. `epoch` is that of the last election, 0
+    before the first one; only members of `in_sync` have all acknowledged messages. `guard` belongs
+    to the coordinator.
+    """
+
+    master: Master | None = None
+    epoch: int = 0
+    in_sync: frozenset[int] = frozenset()
+    guard: tuple[int | str, ...] = ()
+
+
+class Coordinator(Protocol):
+    """One group's state in a coordination service, for one member.
+
+    Every change is conditional on the state that the member has read. All calls raise
+    CoordinatorError; a change raises OutcomeUnknownError if its answer is lost.
+
+    RocketMQ: the controller, and the BrokerOuterAPI calls that a broker makes to it.
+    """
+
+    async def read(self) -> GroupState:
+        """The state now, after all completed changes."""
+        ...
+
+    async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
+        """Make the candidate the master, alone in the in-sync set, with a lease of `ttl_s` seconds.
+
+        Raises StateChangedError unless the state still is `seen`, without a master.
+        """
+        ...
+
+    async def keep_alive(self) -> None:
+        """Renew this member's lease. Raises LeaseLostError when it has ended."""
+        ...
+
+    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
+        """Replace the in-sync set. Raises StateChangedError unless this member holds its lease."""
+        ...
+
+    async def resign(self) -> None:
+        """End this member's lease at once, so that another member need not wait for its end."""
+        ...
+
+    async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
+        """The first state that is not `seen`; after `limit_s` seconds, the state then."""
+        ...
+
+    async def close(self) -> None:
+        """Free connections; the lease stays until it ends."""
+        ...

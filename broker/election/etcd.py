@@ -1,0 +1,227 @@
+"""A group's state in etcd, over the JSON gateway of its version 3 API."""
+
+import asyncio
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from congreve.broker.election.coordinator import (
+    CoordinatorError,
+    GroupState,
+    LeaseLostError,
+    Master,
+    OutcomeUnknownError,
+    StateChangedError,
+)
+from congreve.broker.election.json_http import JsonHttp
+
+# gRPC codes of a request that etcd refused without carrying it out.
+_INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED = 3, 5, 7, 16
+_REFUSED = (_INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED)
+
+
+class _InSync(msgspec.Struct):
+    """The value of the key `set`."""
+
+    epoch: int
+    members: list[int]
+
+
+class _Lease(msgspec.Struct, rename="upper"):
+    """A lease in etcd's answers and requests; a lease that has ended has no `ttl`."""
+
+    id: str = "0"
+    ttl: int = 0
+
+
+class EtcdCoordinator:
+    """Two keys a group below /congreve/CLUSTER/GROUP: `master`, bound to a lease, and `set`.
+
+    A change is one transaction: `master` was created at the revision, and `set` last written at
+    the revision, that the member has read. Endpoints are tried in turn, beginning with the last
+    that answered. (RocketMQ: the controller's Raft group.)
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        cluster: str,
+        group: str,
+        *,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._endpoints = [JsonHttp(endpoint, tls=tls) for endpoint in endpoints]
+        self._prefix = f"/congreve/{cluster}/{group}/"
+        self._timeout_s = timeout_s
+        self._lease: str | None = None
+
+    async def read(self) -> GroupState:
+        """The state now: a linearizable read of both keys."""
+        body = {"key": _text(self._prefix), "range_end": _text(self._prefix[:-1] + "0")}
+        return self._state(await self._call("/v3/kv/range", body, repeatable=True))
+
+    async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
+        """Grant a lease, then write both keys if neither has changed."""
+        if self._lease is not None:
+            await self._revoke(self._lease)  # of an election whose outcome was unknown
+            self._lease = None
+        wanted = _Lease(ttl=ttl_s)
+        granted = await self._call("/v3/lease/grant", wanted, repeatable=True)
+        lease = _lease(granted).id
+        _, set_revision = seen.guard
+        compare = [self._compare("master", "CREATE", 0), self._compare("set", "MOD", set_revision)]
+        in_sync = frozenset({candidate.member})
+        puts = [
+            self._put("master", msgspec.json.encode(candidate), lease),
+            self._put_set(candidate.epoch, in_sync),
+        ]
+        try:
+            revision = await self._change(compare, puts)
+        except OutcomeUnknownError:
+            self._lease = lease
+            raise
+        except CoordinatorError:
+            await self._revoke(lease)
+            raise
+        self._lease = lease
+        return GroupState(candidate, candidate.epoch, in_sync, (revision, revision))
+
+    async def keep_alive(self) -> None:
+        """Renew the lease that the last election granted."""
+        if self._lease is None:
+            raise LeaseLostError("this member has no lease")
+        body = {"ID": self._lease}
+        answer = await self._call("/v3/lease/keepalive", body, repeatable=True)
+        if _lease(answer.get("result", {})).ttl <= 0:
+            self._lease = None
+            raise LeaseLostError("the lease of this member has ended in etcd")
+
+    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
+        """Write the set if `master` still is the key that this member created."""
+        master_revision, set_revision = seen.guard
+        compare = [
+            self._compare("master", "CREATE", master_revision),
+            self._compare("set", "MOD", set_revision),
+        ]
+        revision = await self._change(compare, [self._put_set(seen.epoch, members)])
+        return GroupState(seen.master, seen.epoch, members, (master_revision, revision))
+
+    async def resign(self) -> None:
+        """Revoke the lease: etcd removes the key `master` with it."""
+        if self._lease is not None:
+            lease, self._lease = self._lease, None
+            await self._call("/v3/lease/revoke", {"ID": lease}, repeatable=True)
+
+    async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
+        """Watch both keys; the state is read again after an event, or after the time."""
+        with suppress(TimeoutError, CoordinatorError):
+            async with asyncio.timeout(limit_s):
+                await self._wait_for_event(seen)
+        return await self.read()
+
+    async def close(self) -> None:
+        """There is nothing to free: a request has its own connection."""
+
+    async def _wait_for_event(self, seen: GroupState) -> None:
+        state = await self.read()
+        if state != seen:
+            return
+        request = {
+            "key": _text(self._prefix),
+            "range_end": _text(self._prefix[:-1] + "0"),
+            "start_revision": str(max(int(revision) for revision in seen.guard) + 1),
+        }
+        body = {"create_request": request}
+        events = self._endpoints[0].stream("POST", "/v3/watch", body, self._timeout_s)
+        async for event in events:
+            if event.get("result", {}).get("events") or "error" in event:
+                return
+
+    async def _revoke(self, lease: str) -> None:
+        with suppress(CoordinatorError):  # it ends by itself
+            await self._call("/v3/lease/revoke", {"ID": lease}, repeatable=True)
+
+    async def _change(self, compare: list[dict[str, Any]], puts: list[dict[str, Any]]) -> int:
+        """Run a transaction; returns its revision."""
+        answer = await self._call(
+            "/v3/kv/txn", {"compare": compare, "success": puts}, repeatable=False
+        )
+        if not answer.get("succeeded"):
+            raise StateChangedError(f"{self._prefix} has changed since this member read it")
+        return int(answer["header"]["revision"])
+
+    def _compare(self, key: str, target: str, revision: int | str) -> dict[str, Any]:
+        field = "create_revision" if target == "CREATE" else "mod_revision"
+        return {
+            "key": _text(self._prefix + key),
+            "target": target,
+            "result": "EQUAL",
+            field: str(revision),
+        }
+
+    def _put(self, key: str, value: bytes, lease: str = "0") -> dict[str, Any]:
+        encoded = b64encode(value).decode()
+        return {"request_put": {"key": _text(self._prefix + key), "value": encoded, "lease": lease}}
+
+    def _put_set(self, epoch: int, members: frozenset[int]) -> dict[str, Any]:
+        return self._put("set", msgspec.json.encode(_InSync(epoch, sorted(members))))
+
+    def _state(self, answer: dict[str, Any]) -> GroupState:
+        found = {b64decode(pair["key"]).decode(): pair for pair in answer.get("kvs", [])}
+        master = found.get(self._prefix + "master")
+        in_sync = found.get(self._prefix + "set")
+        try:
+            holder = None if master is None else msgspec.json.decode(_value(master), type=Master)
+            known = _InSync(0, [])
+            if in_sync is not None:
+                known = msgspec.json.decode(_value(in_sync), type=_InSync)
+        except msgspec.DecodeError as error:
+            raise CoordinatorError(f"{self._prefix} in etcd is damaged: {error}") from error
+        created = 0 if master is None else int(master["create_revision"])
+        written = 0 if in_sync is None else int(in_sync["mod_revision"])
+        return GroupState(holder, known.epoch, frozenset(known.members), (created, written))
+
+    async def _call(self, path: str, body: object, *, repeatable: bool) -> dict[str, Any]:
+        """POST to the first endpoint that answers.
+
+        Only a `repeatable` request goes to another endpoint after one that may have carried it out.
+        """
+        failures: list[CoordinatorError] = []
+        for endpoint in tuple(self._endpoints):
+            try:
+                answer = await endpoint.request("POST", path, body, self._timeout_s)
+                if answer.status == 200:
+                    self._endpoints.remove(endpoint)
+                    self._endpoints.insert(0, endpoint)
+                    return answer.body
+                refused = answer.body.get("code") in _REFUSED
+                kind = CoordinatorError if refused else OutcomeUnknownError
+                why = answer.body.get("error") or f"HTTP status {answer.status}"
+                raise kind(f"{endpoint.url}{path}: {why}")
+            except CoordinatorError as error:
+                failures.append(error)
+                if isinstance(error, OutcomeUnknownError) and not repeatable:
+                    break
+        texts = "; ".join(str(failure) for failure in failures)
+        unknown = any(isinstance(failure, OutcomeUnknownError) for failure in failures)
+        raise (OutcomeUnknownError if unknown else CoordinatorError)(texts)
+
+
+def _lease(answer: object) -> _Lease:
+    try:
+        return msgspec.convert(answer, _Lease, strict=False)
+    except msgspec.ValidationError as error:
+        raise CoordinatorError(f"etcd's answer about a lease is damaged: {error}") from error
+
+
+def _text(key: str) -> str:
+    return b64encode(key.encode()).decode()
+
+
+def _value(pair: dict[str, Any]) -> bytes:
+    return b64decode(pair.get("value", ""))

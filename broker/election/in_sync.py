@@ -1,0 +1,147 @@
+"""Which members have all acknowledged messages, as one master knows and decides it."""
+
+from dataclasses import dataclass
+
+from congreve.broker.election.coordinator import GroupState, Master
+
+
+@dataclass(slots=True)
+class _Member:
+    """What the master knows about a slave's log; offsets are physical, times in seconds."""
+
+    connected: bool = True
+    offset: int = -1
+    lost: bool = False
+    caught_up_at: float = float("-inf")
+    mark: int = 0  # the log's end at the last report, and its time
+    mark_at: float = float("-inf")
+
+
+class InSyncSet:
+    """The in-sync set of one master's term (RocketMQ: AutoSwitchHAService's syncStateSet).
+
+    A message is acknowledged once every member of `required` has it. That is the committed set,
+    and the proposed one too while its outcome is open: the change may have happened. So a slave
+    leaves the set before messages are acknowledged without it, and has them all when it enters.
+    It does no I/O.
+    """
+
+    def __init__(
+        self, state: GroupState, start: int, *, patience_s: float, min_in_sync: int = 1
+    ) -> None:
+        """`state` is the one of the election; `start` is where the term begins in the log.
+
+        A member that has not caught up for `patience_s` seconds leaves the set. With fewer than
+        `min_in_sync` members nothing is acknowledged.
+        """
+        assert state.master is not None, "a term begins with an election"
+        self.master: Master = state.master
+        self.state = state
+        """The state of the last completed change."""
+        self.proposed: frozenset[int] | None = None
+        """The set that a change without a known outcome would commit."""
+        self._start = start
+        self._patience_s = patience_s
+        self._min_in_sync = min_in_sync
+        self._slaves: dict[int, _Member] = {}
+        self._acknowledged = -1
+
+    @property
+    def required(self) -> frozenset[int]:
+        """The members that must have a message before it is acknowledged."""
+        return self.state.in_sync | (self.proposed or frozenset())
+
+    def confirmed(self, own_end: int) -> int:
+        """The offset up to which messages are acknowledged; `own_end` is this member's own.
+
+        It is -1 while the set has too few members. (RocketMQ: computeConfirmOffset.)
+        """
+        if len(self.state.in_sync) < self._min_in_sync:
+            return -1
+        others = (self._offset(member) for member in self.required - {self.master.member})
+        confirmed = min((own_end, *others))
+        self._acknowledged = max(self._acknowledged, confirmed)
+        return confirmed
+
+    def _offset(self, member: int) -> int:
+        slave = self._slaves.get(member)
+        return -1 if slave is None else slave.offset
+
+    def connected(self, member: int, now: float) -> None:
+        """A slave has connected; its earlier reports count no more."""
+        self._slaves[member] = _Member(caught_up_at=now)
+
+    def admits(self, member: int) -> bool:
+        """Whether a slave may get parts of the log: not one that lost what it once reported.
+
+        Its store would seem to be complete; it leaves the set first.
+        """
+        return not (self._slaves[member].lost and member in self.required)
+
+    def disconnected(self, member: int) -> None:
+        """A slave's connection has ended; what it has reported stays true."""
+        if member in self._slaves:
+            self._slaves[member].connected = False
+
+    def reported(self, member: int, offset: int, own_end: int, now: float) -> None:
+        """A connected slave has the log up to `offset`, which is at most `own_end`."""
+        slave = self._slaves[member]
+        if slave.offset < 0:
+            slave.lost = member in self.required and offset < self._acknowledged
+        slave.offset = max(slave.offset, offset)
+        if offset >= own_end:
+            slave.caught_up_at = now
+        elif offset >= slave.mark:
+            slave.caught_up_at = max(slave.caught_up_at, slave.mark_at)
+        slave.mark, slave.mark_at = own_end, now
+
+    def wanted(self, own_end: int, now: float) -> frozenset[int] | None:
+        """The set to propose now; None while it is right, or while an outcome is open."""
+        if self.proposed is not None:
+            return None
+        members = self.state.in_sync
+        lost = {
+            member
+            for member in members - {self.master.member}
+            if self._is_lost(member, own_end, now)
+        }
+        if lost:  # alone: a slave that enters must have what is acknowledged without these
+            return members - lost
+        needed = max(self.confirmed(own_end), self._acknowledged, self._start)
+        ready = {
+            member
+            for member, slave in self._slaves.items()
+            if slave.connected and slave.offset >= needed and member not in members
+        }
+        return members | ready if ready else None
+
+    def _is_lost(self, member: int, own_end: int, now: float) -> bool:
+        """Whether a slave lost its log, or messages wait for one that is away or far behind."""
+        slave = self._slaves.get(member)
+        if slave is None or not slave.connected:
+            return self._offset(member) < own_end
+        if slave.lost:
+            return True
+        if slave.offset >= own_end:
+            slave.caught_up_at = now
+        return now - slave.caught_up_at > self._patience_s
+
+    def propose(self, members: frozenset[int]) -> None:
+        """A change to this set is about to be sent.
+
+        Raises ValueError while another one is open.
+        """
+        if self.proposed not in (None, members):
+            raise ValueError("the outcome of another change is open")
+        self.proposed = members
+
+    def committed(self, state: GroupState) -> None:
+        """The change that was proposed has happened."""
+        self.state = state
+        self.proposed = None
+        for member, slave in self._slaves.items():
+            slave.lost = slave.lost and member in state.in_sync
+
+    def refused(self) -> None:
+        """The change that was proposed has not happened, and never will."""
+        self.proposed = None

@@ -1,0 +1,187 @@
+"""A group's state in a Lease object of Kubernetes (coordination.k8s.io/v1)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from congreve.broker.election.coordinator import (
+    CoordinatorError,
+    GroupState,
+    LeaseLostError,
+    Master,
+    OutcomeUnknownError,
+    StateChangedError,
+)
+from congreve.broker.election.json_http import JsonHttp
+
+POLL_S = 0.5
+"""Seconds between two reads of the object while a member waits for a change."""
+ANNOTATION = "congreve/state"
+_NOT_FOUND, _CONFLICT = 404, 409
+
+
+class _State(msgspec.Struct):
+    """The value of the annotation: what the Lease's own fields have no place for."""
+
+    epoch: int
+    members: list[int]
+    master: Master | None = None
+
+
+class KubernetesCoordinator:
+    """One Lease object a group; each change replaces it at the resource version that was read.
+
+    Kubernetes ends no lease. A member takes it for ended when it has seen no renewal for the whole
+    duration by its own clock; two members may differ in this, which is safe: acknowledgements need
+    every member of the in-sync set. (RocketMQ: the controller's Raft group.)
+    """
+
+    def __init__(
+        self,
+        api: JsonHttp,
+        namespace: str,
+        name: str,
+        *,
+        timeout_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._held: Master | None = None
+        self._seen: tuple[str, float] = ("", 0.0)  # the last renewal, and when it was first seen
+        self._lock = asyncio.Lock()  # renewals and changes of the set replace the same object
+
+    async def read(self) -> GroupState:
+        """The state of the object; the master is None once its lease has ended."""
+        return self._state_of(await self._get())
+
+    async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
+        """Replace the object, or create it, if it has not changed and its lease has ended."""
+        async with self._lock:
+            lease = await self._get()
+            if self._state_of(lease) != seen or seen.master is not None:
+                raise StateChangedError(f"the Lease {self._name} has changed")
+            self._held = candidate
+            state = _State(candidate.epoch, [candidate.member], candidate)
+            now = _now()
+            spec = {
+                "holderIdentity": str(candidate.member),
+                "leaseDurationSeconds": ttl_s,
+                "acquireTime": now,
+                "renewTime": now,
+                "leaseTransitions": candidate.epoch,
+            }
+            return self._state_of(await self._write(lease, spec, state))
+
+    async def keep_alive(self) -> None:
+        """Write a new `renewTime`."""
+        async with self._lock:
+            lease, state = await self._own()
+            await self._write(lease, {"renewTime": _now()}, state)
+
+    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
+        """Write the set, with a renewal."""
+        async with self._lock:
+            lease, state = await self._own()
+            if frozenset(state.members) != seen.in_sync or state.epoch != seen.epoch:
+                raise StateChangedError(f"the Lease {self._name} has changed")
+            state.members = sorted(members)
+            return self._state_of(await self._write(lease, {"renewTime": _now()}, state))
+
+    async def resign(self) -> None:
+        """Write an empty holder."""
+        async with self._lock:
+            if self._held is None:
+                return
+            try:
+                lease, state = await self._own()
+            except LeaseLostError:
+                return
+            state.master = self._held = None
+            await self._write(lease, {"holderIdentity": ""}, state)
+
+    async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
+        """Read the object again and again."""
+        until = self._monotonic() + limit_s
+        while (state := await self.read()) == seen and (left := until - self._monotonic()) > 0:
+            await asyncio.sleep(min(POLL_S, left))
+        return state
+
+    async def close(self) -> None:
+        """There is nothing to free: a request has its own connection."""
+
+    async def _get(self) -> dict[str, Any]:
+        """The object; without one, an object that is not written yet."""
+        path = f"{self._folder}/{self._name}"
+        answer = await self._api.request("GET", path, None, self._timeout_s)
+        if answer.status == _NOT_FOUND:
+            return {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": {}}
+        return _accepted(answer.status, answer.body)
+
+    async def _own(self) -> tuple[dict[str, Any], _State]:
+        """The object and its state, if this member is its master. Raises LeaseLostError."""
+        lease = await self._get()
+        state = _decoded(lease)
+        if self._held is None or state.master != self._held:
+            self._held = None
+            raise LeaseLostError(f"the Lease {self._name} does not belong to this member")
+        return lease, state
+
+    async def _write(
+        self, lease: dict[str, Any], spec: dict[str, Any], state: _State
+    ) -> dict[str, Any]:
+        metadata = dict(lease["metadata"])
+        annotations = dict(metadata.get("annotations") or {})
+        annotations[ANNOTATION] = msgspec.json.encode(state).decode()
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": {**lease["spec"], **spec},
+        }
+        exists = "resourceVersion" in metadata
+        method: Literal["PUT", "POST"] = "PUT" if exists else "POST"
+        path = f"{self._folder}/{self._name}" if exists else self._folder
+        answer = await self._api.request(method, path, body, self._timeout_s)
+        if answer.status == _CONFLICT:
+            raise StateChangedError(f"the Lease {self._name} has changed")
+        return _accepted(answer.status, answer.body)
+
+    def _state_of(self, lease: dict[str, Any]) -> GroupState:
+        state = _decoded(lease)
+        spec = lease["spec"]
+        renewal = f"{state.epoch} {spec.get('renewTime')}"
+        if renewal != self._seen[0]:
+            self._seen = renewal, self._monotonic()
+        ended = self._monotonic() - self._seen[1] >= float(spec.get("leaseDurationSeconds") or 0)
+        master = None if ended or not spec.get("holderIdentity") else state.master
+        return GroupState(master, state.epoch, frozenset(state.members))
+
+
+def _accepted(status: int, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer's object. Raises OutcomeUnknownError for an error of the server itself."""
+    if status in (200, 201):
+        return body
+    kind = OutcomeUnknownError if status >= 500 else CoordinatorError
+    raise kind(f"Kubernetes answered with status {status}: {body.get('message', '')}")
+
+
+def _decoded(lease: dict[str, Any]) -> _State:
+    text = (lease["metadata"].get("annotations") or {}).get(ANNOTATION)
+    try:
+        return _State(0, []) if text is None else msgspec.json.decode(text, type=_State)
+    except msgspec.DecodeError as error:
+        raise CoordinatorError(f"the annotation {ANNOTATION} is damaged: {error}") from error
+
+
+def _now() -> str:
+    """The time as a MicroTime; only people read it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,130 @@
+"""What one member of a group does next, from what the coordination service knows."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from congreve.broker.election.coordinator import GroupState, Master
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease
+
+
+class Lead(NamedTuple):
+    """Stay the master (RocketMQ: BrokerRole.SYNC_MASTER)."""
+
+
+class Follow(NamedTuple):
+    """Copy the log of this master (RocketMQ: BrokerRole.SLAVE)."""
+
+    master: Master
+
+
+class Elect(NamedTuple):
+    """Ask the coordination service for the lease (RocketMQ: brokerElect)."""
+
+    seen: GroupState
+    candidate: Master
+
+
+class Release(NamedTuple):
+    """End a lease of this member that belongs to no term of it: of an unknown election."""
+
+
+class Wait(NamedTuple):
+    """Serve nothing; `why` is for people."""
+
+    why: str
+
+
+Step = Lead | Follow | Elect | Release | Wait
+
+
+class Knowledge(NamedTuple):
+    """What a member's store says about the group; both numbers survive a crash.
+
+    `newest_epoch` is that of the epoch file, -1 without one. `claimed` is the epoch of the last
+    election that this member has asked for, 0 before the first.
+    """
+
+    newest_epoch: int
+    claimed: int
+    has_messages: bool
+
+
+class ElectionMember:
+    """Decides for one member (RocketMQ: ReplicasManager). It does no I/O.
+
+    A member can become master only if it is in the in-sync set and its store has the set's epoch:
+    a store that was emptied, or restored from a backup, is not the one that entered the set.
+    """
+
+    def __init__(self, member: int, address: str, ha_address: str, lease: MasterLease) -> None:
+        self.member = member
+        self.lease = lease
+        self.term: InSyncSet | None = None
+        """This member's term; None unless it is the master."""
+        self._candidate: Callable[[int], Master] = lambda epoch: Master(
+            member, epoch, address, ha_address
+        )
+
+    def next_step(self, state: GroupState, known: Knowledge) -> Step:
+        """What to do in this state; a term that is over ends here."""
+        if self.term is not None:
+            if state.master == self.term.master and self.lease.held:
+                return Lead()
+            self.end_term()
+        if state.master is not None:
+            if state.master.member == self.member:
+                return Release()
+            if known.has_messages and known.newest_epoch < 0:
+                return Wait(_NOT_OF_THE_GROUP)
+            if known.newest_epoch > state.epoch:
+                return Wait(_lost_state(state, known))
+            return Follow(state.master)
+        if state.epoch and self.member not in state.in_sync:
+            return Wait(
+                f"no member of the in-sync set {sorted(state.in_sync)} is running; this member,"
+                f" {self.member}, lacks acknowledged messages"
+            )
+        if known.newest_epoch > state.epoch:
+            return Wait(_lost_state(state, known))
+        if state.epoch and not self._has_epoch(state, known):
+            return Wait(
+                f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.epoch}:"
+                " the store was emptied or restored, and lacks acknowledged messages"
+            )
+        return Elect(state, self._candidate(state.epoch + 1))
+
+    def _has_epoch(self, state: GroupState, known: Knowledge) -> bool:
+        if known.newest_epoch == state.epoch:
+            return True
+        # Elected, and stopped before the epoch file was written.
+        return known.claimed == state.epoch and state.in_sync == {self.member}
+
+    def begin_term(self, term: InSyncSet, sent_at: float) -> None:
+        """An election that was sent at `sent_at` has made this member the master."""
+        self.term = term
+        self.lease.renewed(sent_at)
+
+    def end_term(self) -> None:
+        """This member is not the master any more."""
+        self.term = None
+        self.lease.end()
+
+    def confirmed(self, own_end: int) -> int:
+        """The offset up to which this member may acknowledge messages now; -1: none."""
+        if self.term is None or not self.lease.held:
+            return -1
+        return self.term.confirmed(own_end)
+
+
+_NOT_OF_THE_GROUP = (
+    "the store has messages from before the group's first election: start its member first, or"
+    " remove the store so that it copies the master's"
+)
+
+
+def _lost_state(state: GroupState, known: Knowledge) -> str:
+    return (
+        f"the store has epoch {known.newest_epoch}, the coordination service only {state.epoch}:"
+        " it has lost its data; `congreve election appoint` names the member to continue with"
+    )

@@ -1,0 +1,321 @@
+"""A group of members in memory: logs of numbered messages, a network, a coordination service.
+
+The decisions are those of the real classes; this module only does what they decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from congreve.broker.election.coordinator import GroupState, Master, StateChangedError
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease
+from congreve.broker.election.member import (
+    Elect,
+    ElectionMember,
+    Follow,
+    Knowledge,
+    Lead,
+    Release,
+)
+from congreve.engine.state.epochs import Epochs
+
+TTL_S, MARGIN_S, PATIENCE_S = 3.0, 0.5, 2.0
+
+
+@dataclass
+class Service:
+    """A linearizable coordination service with one lease; a change may be carried out late."""
+
+    now: Callable[[], float]
+    master: Master | None = None
+    epoch: int = 0
+    in_sync: frozenset[int] = frozenset()
+    ends_at: float = 0.0
+    revision: int = 0
+
+    def read(self) -> GroupState:
+        if self.master is not None and self.now() >= self.ends_at:
+            self.master = None
+        return GroupState(self.master, self.epoch, self.in_sync, (self.revision,))
+
+    def elect(self, seen: GroupState, candidate: Master) -> GroupState:
+        if self.read() != seen or seen.master is not None:
+            raise StateChangedError("another election")
+        self.revision += 1
+        self.master, self.epoch = candidate, candidate.epoch
+        self.in_sync = frozenset({candidate.member})
+        self.ends_at = self.now() + TTL_S
+        return self.read()
+
+    def change_set(self, master: Master, seen: GroupState, members: frozenset[int]) -> GroupState:
+        if self.read().master != master or seen.guard != (self.revision,):
+            raise StateChangedError("another term, or another set")
+        self.revision += 1
+        self.in_sync = members
+        return self.read()
+
+    def keep_alive(self, master: Master) -> bool:
+        if self.read().master != master:
+            return False
+        self.ends_at = self.now() + TTL_S
+        return True
+
+    def release(self, member: int) -> None:
+        if (master := self.read().master) is not None and master.member == member:
+            self.master = None
+
+
+@dataclass
+class Request:
+    """A change on its way: it is carried out at most once, and its answer may be lost."""
+
+    run: Callable[[], GroupState]
+    answer: Callable[[GroupState | StateChangedError], None]
+
+
+@dataclass
+class Node:
+    """One member: what is on its disk, and what it knows while it runs."""
+
+    number: int
+    now: Callable[[], float]
+    log: list[tuple[int, int]] = field(default_factory=list)  # (epoch, message) each
+    epochs: Epochs = field(default_factory=Epochs)
+    claimed: int = 0
+    up: bool = True
+    waiting: bool = False  # for the answer to a change
+    follows: Master | None = None
+    aligned: bool = False  # after the handshake with the master that it follows
+    told: int = 0  # messages whose acknowledgement was decided
+
+    def __post_init__(self) -> None:
+        lease = MasterLease(TTL_S, MARGIN_S, self.now)
+        self.member = ElectionMember(self.number, f"a{self.number}", f"h{self.number}", lease)
+
+    @property
+    def term(self) -> InSyncSet | None:
+        return self.member.term
+
+    def stop(self) -> None:
+        self.up = self.waiting = self.aligned = False
+        self.follows = None
+
+    def start(self) -> None:
+        self.up = True
+        self.__post_init__()
+
+    def known(self) -> Knowledge:
+        return Knowledge(self.epochs.newest, self.claimed, bool(self.log))
+
+
+class Group:
+    """The members, the service, and what producers were told."""
+
+    def __init__(self, count: int, min_in_sync: int = 1) -> None:
+        self.time = 0.0
+        self.min_in_sync = min_in_sync
+        self.service = Service(self.clock)
+        self.nodes = {n: Node(n, self.clock) for n in range(1, count + 1)}
+        self.requests: list[Request] = []
+        self.acknowledged: set[int] = set()
+        self.messages = 0
+        self.terms = 0
+
+    def clock(self) -> float:
+        return self.time
+
+    def go_on(self) -> None:
+        """A while without failures: elections, copies and changes of the set get somewhere."""
+        for node in self.nodes.values():
+            if not node.up:
+                node.start()
+        for _ in range(40):
+            self.time += 0.1
+            for node in self.nodes.values():
+                self.look(node)
+                self.renew(node, answered=True)
+                self.copy(node, 9, reported=True)
+                self.change_set(node)
+            while self.requests:
+                self.carry_out(0, answered=True)
+
+    # --- a member and the service
+
+    def look(self, node: Node) -> None:
+        """The member reads the state and does what it decides."""
+        if not node.up or node.waiting:
+            return
+        state = self.service.read()
+        step = node.member.next_step(state, node.known())
+        if not isinstance(step, Lead | Follow) or step != Follow(node.follows or _NO_MASTER):
+            node.follows, node.aligned = None, False
+        if isinstance(step, Follow):
+            node.follows = step.master
+        elif isinstance(step, Release):
+            self.service.release(node.number)
+        elif isinstance(step, Elect):
+            self._elect(node, step)
+
+    def _elect(self, node: Node, step: Elect) -> None:
+        node.claimed = step.candidate.epoch
+        sent_at = self.time
+
+        def elected(outcome: GroupState | StateChangedError) -> None:
+            if isinstance(outcome, StateChangedError):
+                return
+            start = len(node.log)
+            node.epochs = node.epochs.cut(start).begun(step.candidate.epoch, start)
+            term = InSyncSet(outcome, start, patience_s=PATIENCE_S, min_in_sync=self.min_in_sync)
+            node.member.begin_term(term, sent_at)
+            node.told = 0
+            self.terms += 1
+            lost = self.acknowledged - {message for _, message in node.log}
+            assert not lost, f"member {node.number} became master without {sorted(lost)}"
+
+        self._send(node, lambda: self.service.elect(step.seen, step.candidate), elected)
+
+    def change_set(self, node: Node) -> None:
+        """The master proposes the set it wants, or again the one whose outcome is open."""
+        term = node.term
+        if not node.up or node.waiting or term is None:
+            return
+        members = term.proposed or term.wanted(len(node.log), self.time)
+        if members is None:
+            return
+        term.propose(members)
+        seen = term.state
+
+        def changed(outcome: GroupState | StateChangedError) -> None:
+            if node.term is not term:
+                return
+            if not isinstance(outcome, StateChangedError):
+                term.committed(outcome)
+                return
+            # Carried out by an earlier attempt, or this term is over.
+            state = self.service.read()
+            if state.master == term.master and state.in_sync == members:
+                term.committed(state)
+            else:
+                node.member.end_term()
+
+        self._send(node, lambda: self.service.change_set(term.master, seen, members), changed)
+
+    def _send(
+        self,
+        node: Node,
+        run: Callable[[], GroupState],
+        answer: Callable[[GroupState | StateChangedError], None],
+    ) -> None:
+        node.waiting = True
+        self.requests.append(Request(run, answer_to(node, answer)))
+
+    def carry_out(self, index: int, *, answered: bool) -> None:
+        """One of the changes on their way arrives; its answer arrives too, or is lost."""
+        if not self.requests:
+            return
+        request = self.requests.pop(index % len(self.requests))
+        try:
+            outcome: GroupState | StateChangedError = request.run()
+        except StateChangedError as error:
+            outcome = error
+        if answered:
+            request.answer(outcome)
+
+    def give_up(self, node: Node) -> None:
+        """The member takes the outcome of its change for unknown; it may still be carried out."""
+        node.waiting = False
+
+    def renew(self, node: Node, *, answered: bool) -> None:
+        term = node.term
+        if node.up and term is not None:
+            sent_at = self.time
+            if self.service.keep_alive(term.master) and answered:
+                node.member.lease.renewed(sent_at)
+
+    # --- messages and their copies
+
+    def produce(self, node: Node) -> None:
+        if node.up and node.term is not None and node.member.lease.held:
+            self.messages += 1
+            node.log.append((node.term.master.epoch, self.messages))
+            self.acknowledge(node)
+
+    def acknowledge(self, node: Node) -> None:
+        """Tell producers what every required member has."""
+        if node.up:
+            confirmed = max(node.member.confirmed(len(node.log)), 0)
+            self.acknowledged |= {message for _, message in node.log[node.told : confirmed]}
+            node.told = max(node.told, confirmed)
+
+    def copy(self, slave: Node, count: int, *, reported: bool) -> None:
+        """The slave gets up to `count` messages from the master that it follows."""
+        master = next(
+            (
+                node
+                for node in self.nodes.values()
+                if node.up and node.term is not None and node.term.master == slave.follows
+            ),
+            None,
+        )
+        if not slave.up or master is None or master.term is None:
+            return
+        term = master.term
+        if not slave.aligned:
+            common = slave.epochs.common_end(len(slave.log), master.epochs, len(master.log))
+            if slave.log and common is None:
+                raise AssertionError("two logs of one group have nothing in common")
+            end = common or 0
+            if end < len(slave.log):
+                del slave.log[end:]
+            slave.epochs = slave.epochs.cut(end)
+            slave.aligned = True
+            term.connected(slave.number, self.time)
+            term.reported(slave.number, len(slave.log), len(master.log), self.time)
+        if not term.admits(slave.number):
+            return
+        slave.log += master.log[len(slave.log) :][:count]
+        slave.epochs = master.epochs.cut(len(slave.log))
+        here = master.epochs.at(len(slave.log))
+        if here is not None and here.number > slave.epochs.newest:
+            slave.epochs = slave.epochs.begun(*here)
+        if reported:
+            term.reported(slave.number, len(slave.log), len(master.log), self.time)
+            self.acknowledge(master)
+
+    def disconnect(self, slave: Node) -> None:
+        slave.aligned = False
+        for node in self.nodes.values():
+            if node.term is not None:
+                node.term.disconnected(slave.number)
+
+    def crash(self, node: Node) -> None:
+        self.disconnect(node)
+        node.stop()
+
+    def wipe(self, node: Node) -> None:
+        """The member comes back with an empty disk."""
+        self.crash(node)
+        node.log, node.epochs, node.claimed = [], Epochs(), 0
+
+    def acting(self) -> list[int]:
+        """The members that may acknowledge messages now."""
+        return [n for n, node in self.nodes.items() if node.member.lease.held and node.up]
+
+
+_NO_MASTER = Master(-1, -1, "", "")
+
+
+def answer_to(
+    node: Node, answer: Callable[[GroupState | StateChangedError], None]
+) -> Callable[[GroupState | StateChangedError], None]:
+    """Deliver only to the process that asked, while it waits."""
+    member = node.member
+
+    def deliver(outcome: GroupState | StateChangedError) -> None:
+        if node.up and node.waiting and node.member is member:
+            node.waiting = False
+            answer(outcome)
+
+    return deliver

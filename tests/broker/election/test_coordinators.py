@@ -1,0 +1,154 @@
+"""Both coordinators keep the same promises: against a real etcd, and a stand-in of Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+from harness.etcd import Etcd
+from harness.eventually import eventually
+from harness.servers import free_port
+
+from congreve.broker.election.coordinator import (
+    Coordinator,
+    CoordinatorError,
+    GroupState,
+    LeaseLostError,
+    Master,
+    OutcomeUnknownError,
+    StateChangedError,
+)
+from congreve.broker.election.etcd import EtcdCoordinator
+from congreve.broker.election.json_http import JsonHttp
+from congreve.broker.election.kubernetes import KubernetesCoordinator
+from congreve.broker.errors import ConfigError
+
+from .fake_kubernetes import FakeKubernetes
+
+Make = Callable[[str], Coordinator]
+Service = Callable[[], AbstractAsyncContextManager[Make]]
+LONG_S = 600
+SHORT_S = 1
+
+
+def candidate(member: int, epoch: int) -> Master:
+    return Master(member, epoch, f"127.0.0.1:{10 * member}", f"127.0.0.1:{10 * member + 1}")
+
+
+async def test_the_first_election_of_a_group(service: Service) -> None:
+    async with service() as make:
+        mine, other = make("g"), make("g")
+        assert await mine.read() == GroupState(None, 0, frozenset(), (await mine.read()).guard)
+        elected = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
+        assert (elected.master, elected.epoch, elected.in_sync) == (candidate(1, 1), 1, {1})
+        assert await other.read() == elected
+        await mine.keep_alive()
+        assert (await make("another").read()).epoch == 0
+
+
+async def test_one_of_two_candidates_wins(service: Service) -> None:
+    async with service() as make:
+        members = {number: make("g") for number in (1, 2)}
+        seen = {number: await members[number].read() for number in members}
+        outcomes = await asyncio.gather(
+            *(members[each].elect(seen[each], candidate(each, 1), LONG_S) for each in members),
+            return_exceptions=True,
+        )
+        won = [outcome for outcome in outcomes if isinstance(outcome, GroupState)]
+        lost = [outcome for outcome in outcomes if isinstance(outcome, StateChangedError)]
+        assert (len(won), len(lost)) == (1, 1)
+        assert await members[1].read() == won[0]
+
+
+async def test_only_the_holder_of_the_lease_changes_the_set(service: Service) -> None:
+    async with service() as make:
+        mine, other = make("g"), make("g")
+        first = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
+        grown = await mine.change_set(first, frozenset({1, 2}))
+        assert grown.in_sync == {1, 2}
+        assert await other.read() == grown
+        with pytest.raises(StateChangedError):
+            await mine.change_set(first, frozenset({1, 3}))
+        await mine.resign()
+        free = await other.read()
+        assert (free.master, free.epoch, free.in_sync) == (None, 1, {1, 2})
+        second = await other.elect(free, candidate(2, 2), LONG_S)
+        with pytest.raises((StateChangedError, LeaseLostError)):
+            await mine.change_set(grown, frozenset({1}))
+        with pytest.raises(LeaseLostError):
+            await mine.keep_alive()
+        assert await mine.read() == second
+        assert second.in_sync == {2}
+
+
+async def test_a_lease_without_renewals_ends(service: Service) -> None:
+    async with service() as make:
+        mine, other = make("g"), make("g")
+        held = await mine.elect(await mine.read(), candidate(1, 1), SHORT_S)
+
+        async def is_free() -> bool:
+            return (await other.changed(held, 0.2)).master is None
+
+        await eventually(is_free)
+        await other.elect(await other.read(), candidate(2, 2), LONG_S)
+        with pytest.raises(LeaseLostError):
+            await mine.keep_alive()
+
+
+async def test_a_change_ends_the_wait_for_one(service: Service) -> None:
+    async with service() as make:
+        mine, other = make("g"), make("g")
+        seen = await other.read()
+        waiting = asyncio.create_task(other.changed(seen, LONG_S))
+        elected = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
+        assert await waiting == elected
+        waiting = asyncio.create_task(other.changed(elected, LONG_S))
+        grown = await mine.change_set(elected, frozenset({1, 2}))
+        assert await waiting == grown
+        assert await other.changed(grown, 0.01) == grown
+
+
+async def test_no_server_and_a_paused_one_are_different_errors(tmp_path: Path) -> None:
+    nothing = f"http://127.0.0.1:{free_port()}"
+    absent = EtcdCoordinator([nothing], "c", "g", timeout_s=5)
+    with pytest.raises(CoordinatorError) as refused:
+        await absent.change_set(GroupState(guard=(1, 1)), frozenset())
+    assert not isinstance(refused.value, OutcomeUnknownError)
+    server = Etcd(tmp_path)
+    server.start()
+    try:
+        # An endpoint that nothing listens on does not keep the next one from answering.
+        both = EtcdCoordinator([nothing, server.url], "c", "g", timeout_s=30)
+        held = await both.elect(await both.read(), candidate(1, 1), LONG_S)
+        server.pause()
+        hasty = EtcdCoordinator([server.url], "c", "g", timeout_s=0.2)
+        with pytest.raises(OutcomeUnknownError):
+            await hasty.change_set(held, frozenset({1, 2}))
+        server.resume()
+        after = await both.read()
+        assert after.in_sync in ({1}, {1, 2})  # the transaction may have been carried out
+    finally:
+        server.stop()
+
+
+async def test_a_lost_answer_of_kubernetes_is_an_unknown_outcome() -> None:
+    api = FakeKubernetes()
+    await api.start()
+    mine = KubernetesCoordinator(JsonHttp(api.url), "test", "g", timeout_s=30)
+    held = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
+    api.lose_answers = True
+    with pytest.raises(OutcomeUnknownError):
+        await mine.change_set(held, frozenset({1, 2}))
+    api.lose_answers = False
+    assert (await mine.read()).in_sync == {1, 2}
+    await mine.keep_alive()
+    await api.stop()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:2379", "ftp://x", "http://", "http://x/path"])
+def test_a_bad_address_is_named(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not an address"):
+        JsonHttp(url)
