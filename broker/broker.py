@@ -26,6 +26,9 @@ from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
+from congreve.broker.quotas.gate import QuotaGate
+from congreve.broker.quotas.quota_file import QuotaFile
+from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.replication import Replication
 from congreve.broker.slow_requests import SlowRequests
@@ -46,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
 ACCOUNTS_S = 1
-"""How often the broker looks whether files with accounts have changed, in seconds."""
+"""How often the broker looks whether files with accounts or quotas have changed, in seconds."""
 FOLD_S = 1
 """How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
 _NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -100,6 +103,7 @@ class Broker(Lifecycle):
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
         self.replication = Replication(self.config, self.store, self._arrived, sign)
+        self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
         self._registration = NameServerRegistration(
             self.config,
             self.managers.metadata.topics,
@@ -112,7 +116,9 @@ class Broker(Lifecycle):
         self._servers: list[RemotingServer] = []
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
-        self._metrics = MetricsService(self.config, self.managers, self._guard, self._watchdog)
+        self._metrics = MetricsService(
+            self.config, self.managers, self._guard, self._watchdog, self._quotas
+        )
         self._log_levels = LogLevels()
         self._started = False
         self._replaced: list[ConsumeQueue] = []
@@ -122,6 +128,7 @@ class Broker(Lifecycle):
             Periodic(self.config.flush_consumer_offset_interval / 1000, self.managers.save_offsets),
             Periodic(FOLD_S, self.managers.files.fold),
             *([] if self._access is None else [Periodic(ACCOUNTS_S, self._access.follow)]),
+            Periodic(ACCOUNTS_S, self._quotas.follow),
         )
 
     @classmethod
@@ -159,12 +166,15 @@ class Broker(Lifecycle):
             self._metrics.listen()
             if self._access is not None:
                 await self._access.load()
+            await self._quotas.load()
             await asyncio.to_thread(self.store.start)
             await self.managers.load()
             self.managers.stats.sample()
             if self._access is not None:
                 self._access.compile()
-            self._paths = MessagePaths(self.managers, self._arrived, self._access)
+            self._paths = MessagePaths(
+                self.managers, self._arrived, self._quotas.table, self._access
+            )
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
             await self._listen(self._paths, runtime_info)
             await self.managers.start()
@@ -239,6 +249,10 @@ class Broker(Lifecycle):
             config.network_threads = 0
         return access
 
+    def _quota_file(self, files: FileSystem) -> QuotaFile | None:
+        folder = self.config.acl_folder or (self._config_path and self._config_path.parent)
+        return QuotaFile(str(folder), files) if folder else None
+
     def _check_addresses(self) -> None:
         """Raises ConfigError or BrokerError for a bad address, before anything is written."""
         _, port = self.config.store_host
@@ -256,6 +270,7 @@ class Broker(Lifecycle):
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config
         handlers = answer_errors(self._handlers(paths, runtime_info))
+        handlers = QuotaGate(self._quotas.table).guard(handlers)
         if self._access is not None:
             handlers = self._access.guard(handlers)
         if config.slow_request_millis:
@@ -312,6 +327,7 @@ class Broker(Lifecycle):
             await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
         if "logLevels" in keys:
             self._log_levels.apply(self.config.log_levels)
+        self._quotas.set_defaults()
         if "defaultTopicQueueNums" in keys:
             self.managers.metadata.topics.resize_template()
 

@@ -19,6 +19,7 @@ from congreve import settings
 from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
 from congreve.broker.log_levels import parse_log_levels
+from congreve.broker.quotas.limits import Limits
 from congreve.broker.replication.frames import FRAME_MAX
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
@@ -30,6 +31,13 @@ from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting
 PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
+
+QUOTA_KEYS = (
+    "default_topic_quota",
+    "default_group_quota",
+    "default_account_quota",
+    "default_address_quota",
+)
 
 MASTER_ID = 0
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
@@ -168,6 +176,13 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Queues of all groups together.
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
 
+    # Ours: the quota of each name without one of its own (broker/quotas), as in
+    # `sendMessages=1000,sendBytes=1048576`; empty: no limit.
+    default_topic_quota: Annotated[str, Change.NOW] = ""
+    default_group_quota: Annotated[str, Change.NOW] = ""
+    default_account_quota: Annotated[str, Change.NOW] = ""
+    default_address_quota: Annotated[str, Change.NOW] = ""
+
     # Ours, for all connections together: see remoting/transport/guard.py.
     # 0: as many as the limit of open files allows.
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
@@ -190,6 +205,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
         parse_log_levels(self.log_levels)
+        for key in QUOTA_KEYS:
+            _check_quota(_camel(key), getattr(self, key))
         if self.broker_role not in (*MASTER_ROLES, "SLAVE"):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
@@ -289,6 +306,13 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     def as_properties(self) -> dict[str, str]:
         """Every key with its value as text, sorted: what mqadmin getBrokerConfig shows."""
         return dict(sorted((settings.as_texts(self.store) | settings.as_texts(self)).items()))
+
+
+def _check_quota(key: str, text: str) -> None:
+    try:
+        Limits.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"{key}={text}: {error}") from error
 
 
 def all_settings() -> dict[str, Setting]:

@@ -1,6 +1,7 @@
 """The paths of messages through an open store, compiled and in Python."""
 
 from collections.abc import Callable
+from functools import partial
 
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.fastpath.fastpath import FastPath
@@ -20,6 +21,9 @@ from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.broker.pull.processor import PullMessageProcessor, pull_for_now
+from congreve.broker.pull.pull_quota import PullQuota
+from congreve.broker.quotas.quota_table import QuotaTable
+from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -39,9 +43,11 @@ class MessagePaths:
         self,
         managers: Managers,
         arrived: Callable[[ConsumeQueue], None],
+        quotas: QuotaTable,
         access: AccessControl | None = None,
     ) -> None:
         config, store = managers.config, managers.store
+        self._quotas = quotas
         self._managers = managers
         self._access = access
         self._arrived = arrived
@@ -58,6 +64,7 @@ class MessagePaths:
             store=store,
             stats=managers.stats,
             clock=managers.clock,
+            quota=PullQuota(quotas, partial(self._end_pull, commits=True)),
         )
         follow_topics(managers.metadata.topics, self.topics)
         self.fast_path = self._new_fast_path(self.pulls.path)
@@ -73,6 +80,7 @@ class MessagePaths:
         pulls = LanePulls(
             store,
             self.pulls.validated_pulls,
+            self._quotas,
             watcher=watcher_of_lane(number),
             ended_kind=PULL_ENDED_KIND,
         )
@@ -96,6 +104,7 @@ class MessagePaths:
             transactions=managers.transactions.fast_path(self.topics),
             delays=managers.delayed.fast_path(config.broker_cluster_name),
             settings=fast_path_settings(config),
+            quota=SendQuota(self._quotas),
             accounts=None if self._access is None else self._access.table,
         )
 
@@ -122,17 +131,18 @@ class MessagePaths:
         elif isinstance(protocol, Connection):
             protocol.write(self.group_commit.not_durable(data, number))
 
-    def _end_pull(self, protocol: FrameProtocol, frame: bytes) -> None:
+    def _end_pull(self, protocol: FrameProtocol, frame: bytes, *, commits: bool = False) -> None:
         """Answer a pull that has waited in a lane, if it is still permitted."""
         if self._access is None:
-            protocol.take_frame(pull_for_now(frame))
+            protocol.take_frame(pull_for_now(frame, commits=commits))
         elif isinstance(protocol, Connection):
             request = RemotingCommand.decode(frame)
             refusal = self._access.refusal(request, protocol)
             if refusal is not None:
                 protocol.send(refusal)
             else:
-                protocol.take_frame(pull_for_now(frame, self._access.sign_again))
+                sign = self._access.sign_again
+                protocol.take_frame(pull_for_now(frame, sign, commits=commits))
 
     async def recheck_pulls(self, access: AccessControl) -> None:
         """Answer the waiting pulls that are not permitted any more."""

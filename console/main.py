@@ -22,6 +22,7 @@ COMMANDS = {
     "topic": ("congreve.console.topic:topic", "List, create, delete and inspect topics."),
     "user": ("congreve.console.accounts:user", "List, add and delete a broker's accounts."),
     "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
+    "quota": ("congreve.console.quota:quota", "List and change what names may use a second."),
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),

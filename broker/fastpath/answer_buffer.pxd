@@ -2,6 +2,7 @@ from cpython.mem cimport PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.broker.quotas.send_quota cimport busy_remark
 from congreve.engine.log.commit_log cimport Appended
 from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
@@ -19,6 +20,7 @@ from congreve.remoting.wire.slices cimport Slice
 cdef enum:
     FIRST_CAPACITY = 262144
     ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
+    SYSTEM_BUSY = 2
 
 cdef struct AnswerBuffer:
     uint8_t *data
@@ -97,12 +99,23 @@ cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t room, int32_t
     )
 
 
-# An answer that only says success; SEND_RESPONSE_MAX bytes are room enough.
+# An answer with a code alone; SEND_RESPONSE_MAX bytes are room enough.
+cdef inline void put_code(AnswerBuffer *answers, int32_t serialize_type, int32_t opaque,
+                          int32_t code, Slice remark) noexcept nogil:
+    answers.used += encode_response(
+        answers.data + answers.used, serialize_type, opaque, code, remark
+    )
+
+
 cdef inline void put_success(AnswerBuffer *answers, int32_t serialize_type,
                              int32_t opaque) noexcept nogil:
     cdef Slice remark
     remark.data = NULL
     remark.length = 0
-    answers.used += encode_response(
-        answers.data + answers.used, serialize_type, opaque, 0, remark
-    )
+    put_code(answers, serialize_type, opaque, 0, remark)
+
+
+# The answer to a send that a quota refuses.
+cdef inline void put_busy(AnswerBuffer *answers, int32_t serialize_type,
+                          int32_t opaque) noexcept nogil:
+    put_code(answers, serialize_type, opaque, SYSTEM_BUSY, busy_remark())

@@ -48,7 +48,7 @@ cdef class FastPath(FrameSink):
     cdef inline void begin_chunk(self) noexcept nogil:
         self.at = 0
         self.begun_ns = monotonic_ns()
-        self.sends.begin_chunk()
+        self.sends.begin_chunk(self.begun_ns)
 
     # Serves ordinary frames, and returns why it stopped at the frame at `at`.
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil

@@ -7,6 +7,7 @@ from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
+from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -26,6 +27,7 @@ class FastPath(FrameSink):
         transactions: TransactionPath,
         delays: DelayPath,
         settings: FastPathSettings,
+        quota: SendQuota,
         accounts: AccountTable | None = None,
     ) -> None: ...
     @property

@@ -32,6 +32,8 @@ from congreve.broker.fastpath.stops cimport (
 )
 from congreve.broker.fastpath.topic_table cimport TopicTable
 from congreve.broker.pull.fast cimport PullPath
+from congreve.broker.quotas.send_quota cimport REST_MS, SendQuota
+from congreve.broker.send.fast cimport SendPath
 from congreve.broker.send.prepared cimport clear_prepared
 from congreve.broker.transaction.fast cimport (
     END_DONE,
@@ -80,7 +82,7 @@ cdef class FastPath(FrameSink):
 
     def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
                  TransactionPath transactions, DelayPath delays, settings,
-                 AccountTable accounts=None):
+                 SendQuota quota not None, AccountTable accounts=None):
         self.accounts = accounts
         self.headers.keeps_fields = accounts is not None
         self.store = store
@@ -88,7 +90,8 @@ cdef class FastPath(FrameSink):
         self.topics = topics
         self.transactions, self.delays = transactions, delays
         self.sends = SendPath(
-            self.log, topics, transactions=transactions, delays=delays, settings=settings
+            self.log, topics, transactions=transactions, delays=delays, settings=settings,
+            quota=quota,
         )
         self.group_commit = group_commit
         self.arrived = arrived
@@ -165,6 +168,7 @@ cdef class FastPath(FrameSink):
 
     cdef int answer_cold(self, object connection) except -1:
         cdef int32_t size = self.frame.size
+        self.sends.give_back(&self.frame, &self.header, &self.send)
         self.notify_arrivals()  # a handler may delete a topic with a queue of this list
         connection.on_frame(<bytes> self.frame.data[:self.frame.size])
         self.transactions.find_queues()
@@ -187,6 +191,8 @@ cdef class FastPath(FrameSink):
         if sends.appended_end:
             self.store.after_append(sends.appended_end, flush=not parks)
         self.notify_arrivals()
+        if sends.quota.limited:
+            connection.rest_for(REST_MS / 1000)
 
     def notify_arrivals(self):
         """Call `arrived` for each queue that got an entry."""

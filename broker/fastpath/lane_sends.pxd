@@ -8,6 +8,7 @@ from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.index.index cimport KeyIndex
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane, LaneSink
+from congreve.remoting.lanes.resting cimport RestingConnections
 
 
 cdef enum:
@@ -20,6 +21,7 @@ cdef class LaneSends(LaneSink):
     cdef readonly LanePulls pulls
     """The pulls of this lane."""
     cdef SendPath sends             # of `path`
+    cdef RestingConnections resting
     cdef KeyIndex index             # None if the store has no index
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH

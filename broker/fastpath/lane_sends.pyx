@@ -24,6 +24,7 @@ from congreve.broker.fastpath.stops cimport (
     STOP_UNFRAMEABLE,
 )
 from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
+from congreve.broker.quotas.send_quota cimport REST_MS
 from congreve.broker.send.lane_commit cimport LaneCommit
 from congreve.engine.atomic cimport (
     full_barrier,
@@ -37,6 +38,7 @@ from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
 from congreve.remoting.lanes.mailbox cimport MailboxEntry, new_eventfd
+from congreve.remoting.lanes.resting cimport RestingConnections
 from congreve.remoting.wire.fast_headers cimport is_send
 from congreve.remoting.wire.slices cimport Slice
 
@@ -104,6 +106,7 @@ cdef class LaneSends(LaneSink):
                 timeout_s=store.config.sync_flush_timeout / 1000,
             )
         self.tells_appends = tells_appends
+        self.resting = RestingConnections(REST_MS)
         self.accepting = True
 
     def follow(self, list lanes):
@@ -158,6 +161,8 @@ cdef class LaneSends(LaneSink):
                 self.notify_arrivals(lane)
                 self.path.at += self.path.frame.size
         self.finish(lane, connection)
+        if self.sends.quota.limited:
+            self.resting.add(lane, connection)
         return UNFRAMEABLE if stop == STOP_UNFRAMEABLE else self.path.at
 
     cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil:
@@ -166,7 +171,7 @@ cdef class LaneSends(LaneSink):
         )
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
-        cdef int sleep_ms = self.pulls.turn_ended(lane)
+        cdef int sleep_ms = min(self.pulls.turn_ended(lane), self.resting.turn(lane))
         return sleep_ms if self.commit is None else min(sleep_ms, self.commit.sleep_ms(lane))
 
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
@@ -260,6 +265,7 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the current frame to the loop; later sends wait for it if their order matters."""
         cdef int32_t code = self.path.header.code
+        self.sends.give_back(&self.path.frame, &self.path.header, &self.path.send)
         if code == END_TRANSACTION or (
             code != UNKNOWN_CODE and is_send(code)
             and self.path.send.sys_flag & SYS_TRANSACTION_MASK

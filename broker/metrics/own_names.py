@@ -10,6 +10,8 @@ from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.exposition import Family, Kind, label_text
 from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.metrics.put_times import BOUNDS_US
+from congreve.broker.quotas.limits import Use
+from congreve.broker.quotas.quotas import Quotas
 from congreve.engine.store import MessageStore
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.watchdog import Watchdog, thread_cpu_s
@@ -27,12 +29,14 @@ class OwnNames:
         paths: MessagePaths,
         guard: ConnectionGuard,
         watchdog: Watchdog | None,
+        quotas: Quotas,
     ) -> None:
         self._config = config
         self._store = store
         self._paths = paths
         self._guard = guard
         self._watchdog = watchdog
+        self._quotas = quotas
 
     def of_broker(self, trouble: str | None, folded: int, series: int) -> Iterator[Family]:
         """State, and the limit of series; `trouble` is why the broker is not ready."""
@@ -92,6 +96,28 @@ class OwnNames:
             samples.append(("_bucket" + label_text(le=at), upto))
         samples += [("_sum", latency.sum_s), ("_count", upto)]
         yield Family(name, Kind.HISTOGRAM, "Seconds from a send to its answer", samples)
+
+    def of_quotas(self) -> Iterator[Family]:
+        """Requests that found a quota used up: of each kind of names, and of names with a quota."""
+        yield Family(
+            "congreve_quota_limited_total",
+            COUNTER,
+            "Requests that found a quota used up",
+            [
+                (label_text(kind=str(kind), request=use.name.lower()), count)
+                for (kind, use), count in self._quotas.limited().items()
+            ],
+        )
+        yield Family(
+            "congreve_quota_name_limited_total",
+            COUNTER,
+            "Requests that found the quota of this name used up",
+            [
+                (label_text(kind=str(kind), name=name, request=use.name.lower()), count)
+                for (kind, name, _), counts in self._quotas.shown()
+                for use, count in zip(Use, counts, strict=True)
+            ],
+        )
 
     def of_network(self) -> Iterator[Family]:
         """Waiting requests, connections, and the CPU time of threads."""

@@ -25,6 +25,7 @@ from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.periodic import Periodic
+from congreve.broker.quotas.quotas import Quotas
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.watchdog import Watchdog
@@ -53,11 +54,13 @@ class MetricsService:
         managers: Managers,
         guard: ConnectionGuard,
         watchdog: Watchdog | None,
+        quotas: Quotas,
     ) -> None:
         self._config = config
         self._managers = managers
         self._guard = guard
         self._watchdog = watchdog
+        self._quotas = quotas
         self._state: str | None = STARTING
         self._collection: Collection | None = None
         self._reports = ClientReports(managers.members.consumers)
@@ -84,7 +87,14 @@ class MetricsService:
     def serve(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         """Show all figures from now on: the broker serves clients."""
         self._state = None
-        names = OwnNames(self._config, self._managers.store, paths, self._guard, self._watchdog)
+        names = OwnNames(
+            self._config,
+            self._managers.store,
+            paths,
+            self._guard,
+            self._watchdog,
+            self._quotas,
+        )
         self._collection = Collection(
             self._config, self._managers, paths, runtime_info, names, self._reports
         )
@@ -208,6 +218,7 @@ class Collection:
         yield from self._own.of_store(disk)
         yield from self._own.of_sends(self._latency)
         yield from self._own.of_network()
+        yield from self._own.of_quotas()
         yield from self._exporter.of_broker(runtime, self._latency.distribution(), disk, seen)
         yield from self._exporter.of_topics(figures)
         yield from self._exporter.of_groups(figures)

@@ -19,7 +19,7 @@ class DiskWait(Generic[P]):
 
     `fetch(place, done)` starts to read the log there, or to repair a queue's entry, and calls
     `done` from any thread. `answer(pull)` executes the pull again, `dismiss(pull)` answers that
-    the broker stops.
+    the broker stops. `delay_s(pull)` is the time after which it may read.
     """
 
     def __init__(
@@ -28,20 +28,36 @@ class DiskWait(Generic[P]):
         fetch: Callable[[P, Callable[[], None]], bool],
         answer: Callable[[SuspendedPull], None],
         dismiss: Callable[[SuspendedPull], None],
+        delay_s: Callable[[SuspendedPull], float] = lambda _: 0.0,
     ) -> None:
         self._fetch = fetch
         self._answer = answer
         self._dismiss = dismiss
+        self._delay_s = delay_s
+        self._delayed: dict[SuspendedPull, asyncio.TimerHandle] = {}
         self._waiting: dict[P, list[SuspendedPull]] = {}
         self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._delayed)
 
     def suspend(self, pull: SuspendedPull, place: P) -> bool:
         """Let the pull wait for a place; False when too many wait or nothing can be fetched."""
-        if self._count >= WAITING_MAX:
+        if self._count + len(self._delayed) >= WAITING_MAX:
             return False
+        delay_s = self._delay_s(pull)
+        if delay_s:
+            timer = asyncio.get_running_loop().call_later(delay_s, self._read, pull, place)
+            self._delayed[pull] = timer
+            return True
+        return self._start(pull, place)
+
+    def _read(self, pull: SuspendedPull, place: P) -> None:
+        del self._delayed[pull]
+        if not pull.connection.closed and not self._start(pull, place):
+            self._answer(pull)
+
+    def _start(self, pull: SuspendedPull, place: P) -> bool:
         waiting = self._waiting.get(place)
         if waiting is None:
             loop = asyncio.get_running_loop()
@@ -55,7 +71,10 @@ class DiskWait(Generic[P]):
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""
         waiting, self._waiting, self._count = self._waiting, {}, 0
-        for pulls in waiting.values():
+        delayed, self._delayed = self._delayed, {}
+        for timer in delayed.values():
+            timer.cancel()
+        for pulls in (*waiting.values(), list(delayed)):
             for pull in pulls:
                 if pull.connection.is_writable:
                     self._dismiss(pull)

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t
 
+from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
 from congreve.remoting.wire.frame cimport Frame, Header
@@ -10,11 +11,17 @@ cdef class PullPath:
     cdef object pulls
     cdef ValidatedPulls validated_pulls
     cdef Gather gather
+    cdef QuotaTable quotas
     cdef PullHeader pull        # of the current request
+    cdef Charged who            # is charged for it
 
     # Answers a pull that finds messages, or suspends it. False: nothing was done, the Python
     # handler serves it.
     cdef bint serve(self, object connection, const Frame *frame, const Header *header) except -1
+
+    # Refuses or postpones a pull whose quota is used up.
+    cdef bint is_limited(self, object connection, const Frame *frame,
+                         const Header *header) except -1
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
                       ValidatedPull validated) except -1

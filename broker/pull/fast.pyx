@@ -2,11 +2,14 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 from congreve.broker.pull.suspended_pull cimport SuspendedPull, answer_found, may_wait
 from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
+from congreve.broker.quotas.charged cimport charged_to
+from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
 from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
+from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 from congreve.remoting.wire.fast_headers cimport read_pull_header
 
@@ -25,6 +28,7 @@ cdef class PullPath:
     def __init__(self, store, pulls):
         self.pulls = pulls
         self.validated_pulls = pulls.validated_pulls
+        self.quotas = pulls.quota.table
         self.gather = Gather(store.log, store.limits, memory_only=True)
 
     def release_segments(self):
@@ -38,6 +42,8 @@ cdef class PullPath:
         read_pull_header(header, &self.pull)
         if not self.pull.complete or header.flag & FLAG_ONEWAY:
             return False
+        if has_quotas(self.quotas) and self.is_limited(connection, frame, header):
+            return True
         validated = self.validated_pulls.find(&self.pull)
         if validated is None:
             validated = self.pulls.validate(whole(frame), connection)
@@ -51,10 +57,24 @@ cdef class PullPath:
         if self.gather.status == GET_FOUND:
             answer_found(connection, self.gather, frame.serialize_type, header.opaque)
             validated.counter.add(self.gather.count, self.gather.size)
+            if has_quotas(self.quotas):
+                self.quotas.charge(&self.who, PULLS, self.gather.count, self.gather.size,
+                                   monotonic_ns())
         elif not self.suspend(connection, frame, header.opaque, validated):
             return False
         self.validated_pulls.commit(validated, &self.pull)
         return True
+
+    cdef bint is_limited(self, object connection, const Frame *frame,
+                         const Header *header) except -1:
+        cdef bytes peer = connection.peer_bytes
+        cdef int64_t wait_ns
+        self.who = charged_to(self.quotas, header, self.pull.topic, self.pull.consumer_group,
+                              peer, <int32_t> len(peer) - 4)
+        wait_ns = self.quotas.take(&self.who, PULLS, 0, 0, monotonic_ns())
+        if wait_ns:
+            self.pulls.quota.limit(connection, whole(frame), wait_ns)
+        return wait_ns != 0
 
     cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
                       ValidatedPull validated) except -1:

@@ -19,6 +19,7 @@ from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP
 from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
+from congreve.broker.pull.pull_quota import FLAG_SUSPEND, PullQuota
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
@@ -43,7 +44,6 @@ from congreve.table_limit import TableFullError
 logger = logging.getLogger(__name__)
 
 FLAG_COMMIT_OFFSET = 1
-FLAG_SUSPEND = 2
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -78,6 +78,7 @@ class PullMessageProcessor:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
+        quota: PullQuota,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
@@ -88,6 +89,7 @@ class PullMessageProcessor:
         self._store = store
         self._stats = stats
         self._metadata = metadata
+        self.quota = quota
         self._checks = PullChecks(config, metadata, self._subscriptions)
         self._offset_moved = OffsetMovedEvents(config, store, clock)
         self.validated_pulls = ValidatedPulls(
@@ -98,7 +100,10 @@ class PullMessageProcessor:
             consumers=consumers.groups,
         )
         self.disk_wait = DiskWait(
-            fetch=store.cold_reads.fetch, answer=self._answer_cold, dismiss=self._dismiss
+            fetch=store.cold_reads.fetch,
+            answer=self._answer_cold,
+            dismiss=self._dismiss,
+            delay_s=quota.read_delay_s,
         )
         self.repair_wait = DiskWait(
             fetch=self._start_repair, answer=self._answer_cold, dismiss=self._dismiss
@@ -109,6 +114,7 @@ class PullMessageProcessor:
             resume=self._resume,
             wait_for_disk=self.disk_wait.suspend,
             wait_for_repair=self.repair_wait.suspend,
+            charge=quota.charge_held,
         )
         self.long_polling = LongPolling(
             watch=partial(watch, store.log.lock, watcher=WATCHER_OF_LOOP),
@@ -143,6 +149,8 @@ class PullMessageProcessor:
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         """Execute a pull for the first time; None when it waits."""
+        if self.quota.limits(request, connection):
+            return None
         header = PullMessageRequestHeader.read(request)
         try:
             self._checks.check(header, connection)
@@ -197,7 +205,7 @@ class PullMessageProcessor:
             )
         )
         if not suspended:
-            answer = self._answer(request, header, group, found, code)
+            answer = self._answer(request, connection, header, group, found, code)
         self._commit(header)
         return answer
 
@@ -253,7 +261,7 @@ class PullMessageProcessor:
                     return
                 found = self._get(header, wanted)
             code = pull_code(found.status, header.queue_offset)
-            answer = self._answer(request, header, group, found, code)
+            answer = self._answer(request, held.connection, header, group, found, code)
         except RefusedError as refused:
             answer = request.reply(refused.code, str(refused))
         except NotCompiledError:
@@ -305,6 +313,7 @@ class PullMessageProcessor:
     def _answer(
         self,
         request: RemotingCommand,
+        connection: Connection,
         header: PullMessageRequestHeader,
         group: SubscriptionGroupConfig,
         found: GetResult,
@@ -319,6 +328,7 @@ class PullMessageProcessor:
         elif code is ResponseCode.SUCCESS:
             counter = self._stats.pull_counter(header.consumer_group, header.topic)
             counter.add(found.count, found.size)
+            self.quota.charge(request, connection, found.count, found.size)
         else:
             self._stats.missed()
         fields = PullMessageResponseHeader(
@@ -352,15 +362,19 @@ class PullMessageProcessor:
         self.long_polling.stop()
         self.disk_wait.stop()
         self.repair_wait.stop()
+        self.quota.stop()
 
 
-def pull_for_now(frame: bytes, sign: Callable[[RemotingCommand], None] | None = None) -> bytes:
-    """The frame of a pull that has waited: it neither waits nor commits an offset again.
+def pull_for_now(
+    frame: bytes, sign: Callable[[RemotingCommand], None] | None = None, *, commits: bool = False
+) -> bytes:
+    """The frame of a pull that has waited, and does not wait again.
 
-    `sign` replaces its signature, which is of other fields.
+    It commits its offset if it `commits`. `sign` replaces its signature, which is of other fields.
     """
     request = RemotingCommand.decode(frame)
-    flags = int(request.ext_fields["sysFlag"]) & ~(FLAG_COMMIT_OFFSET | FLAG_SUSPEND)
+    dropped = FLAG_SUSPEND if commits else FLAG_SUSPEND | FLAG_COMMIT_OFFSET
+    flags = int(request.ext_fields["sysFlag"]) & ~dropped
     request.ext_fields["sysFlag"] = str(flags)
     if sign is not None:
         sign(request)

@@ -29,6 +29,7 @@ cdef class PullWaker:
     cdef object resume
     cdef object wait_for_disk
     cdef object wait_for_repair
+    cdef object charge
     cdef bint suspend(self, SuspendedPull held) except -1
     cdef bint look(self, SuspendedPull held) except -1
 

@@ -56,17 +56,19 @@ cdef class PullWaker:
     `resume(held)` executes a pull with every check and answers it. It is called when the checks of
     the validated pull may have another result now, or when its offset is no longer valid.
     `wait_for_disk(held, physical_offset)` and `wait_for_repair(held, (queue, offset))` let a pull
-    wait; they return False when it may not wait.
+    wait; they return False when it may not wait. `charge(held, messages, size)` is called for
+    each answer with messages.
     (RocketMQ: PullRequestHoldService.notifyMessageArriving.)
     """
 
     def __init__(self, *, ValidatedPulls validated_pulls not None, store, resume, wait_for_disk,
-                 wait_for_repair):
+                 wait_for_repair, charge):
         self.validated_pulls = validated_pulls
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.resume = resume
         self.wait_for_disk = wait_for_disk
         self.wait_for_repair = wait_for_repair
+        self.charge = charge
 
     def wake(self, SuspendedPull held not None):
         """Answer the pull; returns False, without an answer, if no message matches yet.
@@ -124,6 +126,7 @@ cdef class PullWaker:
             return False
         answer_found(held.connection, gather, held.serialize_type, held.opaque)
         validated.counter.add(gather.count, gather.size)
+        self.charge(held, gather.count, gather.size)
         return True
 
     def release_segments(self):

@@ -59,6 +59,20 @@ cdef bint is_ordinary_batch(const uint8_t *body, int32_t length) noexcept nogil:
     return True
 
 
+cdef int32_t member_count(const uint8_t *body, int32_t length) noexcept nogil:
+    cdef Message member
+    cdef int32_t at = 0
+    cdef int32_t size
+    cdef int32_t count = 0
+    while at < length:
+        size = read_batch_element(body + at, length - at, &member)
+        if size == 0:
+            break
+        at += size
+        count += 1
+    return max(count, 1)
+
+
 def is_ordinary(body):
     """Whether no member of the batch asks for a delay or a transaction.
 

@@ -5,6 +5,7 @@ from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
 from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
+from congreve.broker.quotas.send_quota cimport SendQuota
 from congreve.broker.send.prepared cimport PreparedSend, PreparedSends
 from congreve.broker.transaction.fast cimport TransactionPath
 from congreve.engine.log.commit_log cimport CommitLog
@@ -19,6 +20,7 @@ cdef class SendPath:
     cdef TopicTable topics
     cdef TransactionPath transactions
     cdef DelayPath delays
+    cdef SendQuota quota
     cdef bint sync_flush
     cdef int32_t max_message_size
 
@@ -53,9 +55,15 @@ cdef class SendPath:
     cdef readonly int64_t holds
     """How often the append lock was held here, each time for some 64 KiB of requests at most."""
 
-    cdef inline void begin_chunk(self) noexcept nogil:
+    cdef inline void begin_chunk(self, int64_t now_ns) noexcept nogil:
         self.appended_end = self.chunk_messages = 0
         self.answers.used = self.arrivals.count = 0
+        self.quota.begin_chunk(now_ns)
+
+    # Before another thread or handler serves a send that prepare() may have charged.
+    cdef inline void give_back(self, const Frame *frame, const Header *header,
+                               const SendHeader *fields) noexcept nogil:
+        self.quota.give_back(header, fields, frame.body, &self.born_host)
 
     cdef int set_store_host(self, bytes host) except -1
 

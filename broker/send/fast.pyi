@@ -3,6 +3,7 @@ from typing import final
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.engine.log.commit_log import CommitLog
 
@@ -16,6 +17,7 @@ class SendPath:
         transactions: TransactionPath,
         delays: DelayPath,
         settings: FastPathSettings,
+        quota: SendQuota,
     ) -> None: ...
     @property
     def put_messages(self) -> int: ...

@@ -12,6 +12,7 @@ from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, ParkStatus
 from congreve.broker.fastpath.answer_buffer cimport (
     allocate_answers,
     has_room,
+    put_busy,
     put_send_answer,
     send_answer_room,
     set_id_host,
@@ -73,10 +74,11 @@ cdef class SendPath:
         PyMem_Free(self.prepared.text)
 
     def __init__(self, CommitLog log not None, TopicTable topics not None, *,
-                 TransactionPath transactions not None, DelayPath delays not None, settings):
+                 TransactionPath transactions not None, DelayPath delays not None, settings,
+                 SendQuota quota not None):
         self.log = log
         self.topics = topics
-        self.transactions, self.delays = transactions, delays
+        self.transactions, self.delays, self.quota = transactions, delays, quota
         self.sync_flush = settings.sync_flush
         self.max_message_size = settings.max_message_size
         self.constant_bytes = (settings.cluster, *settings.send_constants)
@@ -121,7 +123,10 @@ cdef class SendPath:
         send.serialize_type = frame.serialize_type
         send.opaque = header.opaque
         send.oneway = header.flag & FLAG_ONEWAY != 0
-        if send.kind == SEND_HALF or send.wish.level.data != NULL or send.wish.time.data != NULL:
+        send.refused = self.quota.refuses(header, fields, frame.body, &self.born_host)
+        if not send.refused and (
+            send.kind == SEND_HALF or send.wish.level.data != NULL or send.wish.time.data != NULL
+        ):
             return STOP_ALONE
         self.prepared.count += 1
         self.prepared.answer_room += send.answer_room
@@ -166,7 +171,7 @@ cdef class SendPath:
         stop = self.append_all(at)
         self.log.lock.drop()
         for i in range(self.prepared.appended):
-            if self.prepared.sends[i].kind != SEND_BATCH:
+            if self.prepared.sends[i].kind != SEND_BATCH or self.prepared.sends[i].refused:
                 self.answer(&self.prepared.sends[i])
         return stop
 
@@ -183,6 +188,10 @@ cdef class SendPath:
         cdef void *queue
         while self.prepared.appended < self.prepared.count:
             send = &self.prepared.sends[self.prepared.appended]
+            if send.refused:
+                self.prepared.appended += 1
+                at[0] += send.frame_size
+                continue
             queue = self.queue_of(send, &stop)
             if queue == NULL:
                 return stop
@@ -263,6 +272,9 @@ cdef class SendPath:
         """Encode the answer; for a batch, which reads the log, under the append lock."""
         cdef const uint8_t *log = NULL
         if send.oneway:
+            return
+        if send.refused:
+            put_busy(&self.answers, send.serialize_type, send.opaque)
             return
         if send.kind == SEND_BATCH:
             log = self.log.active.data - self.log.active.base_offset

@@ -28,6 +28,7 @@ cdef struct PreparedSend:
     int32_t serialize_type
     int32_t opaque
     bint oneway
+    bint refused            # by a quota: it is answered, not appended
     Py_ssize_t answer_room  # bytes of its answer, at most
     Appended appended       # after the append
 

@@ -18,6 +18,7 @@ cdef struct LaneConnection:
     bint paused                 # the loop has paused reading
     bint choked                 # its peer does not read, so the lane does not read either
     bint blocked                # the mailbox had no room for its next frame
+    bint resting                # its requests were refused, so it is not read for a moment
     int32_t ordered             # frames at the loop that later frames must not overtake
     uint8_t address[16]         # of the peer
     int32_t address_length      # 4 or 16
@@ -30,6 +31,12 @@ cdef struct LaneConnection:
     int64_t mark                # set by the sink, 0 for a new connection
     void *of_sink               # set by the sink, NULL for a new connection
     int64_t received            # bytes of all WRITE entries so far
+
+
+# Whether no more of the connection's bytes may be read now.
+cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
+    return (connection.paused or connection.choked or connection.blocked or connection.resting
+            or connection.ordered)
 
 
 cdef class ConnectionTable:

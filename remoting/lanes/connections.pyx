@@ -94,6 +94,7 @@ cdef class ConnectionTable:
         connection.ordered = 0
         store_relaxed(&connection.unsent, 0)
         connection.closing = connection.paused = connection.choked = connection.blocked = False
+        connection.resting = False
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
 

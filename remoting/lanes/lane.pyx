@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from congreve.remoting.lanes cimport entry_kinds, sockets
+from congreve.remoting.lanes.connections cimport may_not_read
 from congreve.remoting.lanes.relaxed cimport store_relaxed
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -194,9 +195,7 @@ cdef class Lane:
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
         """Set the events that epoll reports for the connection."""
-        cdef uint32_t events = sockets.EPOLLIN
-        if connection.paused or connection.choked or connection.blocked or connection.ordered:
-            events = 0
+        cdef uint32_t events = 0 if may_not_read(connection) else sockets.EPOLLIN
         if connection.unsent:
             events |= sockets.EPOLLOUT
         if events != connection.events:
@@ -243,7 +242,7 @@ cdef class Lane:
 
     cdef void resume(self, LaneConnection *connection) noexcept nogil:
         """Serve the frames that arrived before a pause, then read again."""
-        if connection.paused or connection.choked or connection.blocked or connection.ordered:
+        if may_not_read(connection):
             return
         if connection.stash.used:
             self.take(connection, connection.stash.data, connection.stash.used)

@@ -136,6 +136,7 @@ class ResponseCode(IntEnum):
     UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
+    FLOW_CONTROL = 215  # of 5.x
 
 
 class LanguageCode(IntEnum):

@@ -162,6 +162,12 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
 
+    def rest_for(self, seconds: float) -> None:
+        """Stop reading for this time."""
+        if not self.reading_paused:
+            self._pause_reading()
+            self._loop.call_later(seconds, self._resume_reading)
+
     def _pause_reading(self) -> None:
         transport = self._transport
         if not self.reading_paused and transport is not None and not transport.is_closing():

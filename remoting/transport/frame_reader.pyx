@@ -90,6 +90,10 @@ cdef class FrameReader:
         """Stop reading what has arrived until the next turn of the loop."""
         raise NotImplementedError(f"{type(self).__name__} has no turns")
 
+    def rest_for(self, seconds):
+        """Stop reading for this time."""
+        raise NotImplementedError(f"{type(self).__name__} has no timers")
+
     def read_stash(self):
         """After a pause, pass the frames that arrived before it to the sink."""
         if self.stash is not None:

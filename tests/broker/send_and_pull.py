@@ -6,6 +6,8 @@ from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.pull.pull_quota import PullQuota
+from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
@@ -61,6 +63,7 @@ class Bench:
             store=self.store,
             stats=stats,
             clock=self.clock,
+            quota=PullQuota(QuotaTable(), lambda *_: None),
         )
         sends = SendMessageProcessor(
             config=self.config,

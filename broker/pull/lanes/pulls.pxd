@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
+from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
 from congreve.engine.queue.gather cimport FilePart, Gather
 from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
@@ -23,6 +24,9 @@ cdef class LanePulls:
     cdef bint stopping
     cdef HeaderDecoder headers  # of pulls that waited
     cdef Gather gather
+    cdef QuotaTable quotas
+    cdef bint metered           # some name has a limit
+    cdef Charged who            # is charged for the current request then
     cdef PullHeader pull        # of the current request
     cdef ByteBuffer answers     # of the current connection
 
@@ -44,6 +48,11 @@ cdef class LanePulls:
     cdef int map_file(self, LanePull *known) except -1
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
                      int32_t serialize_type, int32_t opaque) noexcept nogil
+    # Sets who is charged for the current pull.
+    cdef void meter(self, LaneConnection *connection, const Header *header) noexcept nogil
+    # Lets a pull whose quota is used up wait. False: the loop must serve it now.
+    cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                       LanePull *known, int64_t wait_ns) noexcept nogil
     cdef void count(self, LanePull *known) noexcept nogil
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
                    LanePull *known) noexcept nogil

@@ -3,6 +3,7 @@ from typing import final
 from congreve.broker.pull.lanes.polling import LanePolling
 from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.validated_pull import ValidatedPulls
+from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.engine.store import MessageStore
 
 @final
@@ -17,6 +18,7 @@ class LanePulls:
         self,
         store: MessageStore,
         validated_pulls: ValidatedPulls,
+        quotas: QuotaTable,
         *,
         watcher: int,
         ended_kind: int,

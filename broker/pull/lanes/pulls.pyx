@@ -16,6 +16,8 @@ from congreve.broker.pull.validated_pull cimport (
     ValidatedPull,
     ValidatedPulls,
 )
+from congreve.broker.quotas.charged cimport charged_to
+from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
 from congreve.engine.queue.queue_files cimport Mapping
 from congreve.engine.format cimport CQ_ENTRY
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
@@ -27,6 +29,7 @@ from congreve.engine.queue.gather cimport (
 )
 from congreve.engine.log.watch cimport watch_queue
 from congreve.remoting.lanes.byte_buffer cimport make_room, release
+from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,
@@ -59,14 +62,14 @@ cdef class LanePulls:
     (RocketMQ: PullMessageProcessor.)
     """
 
-    def __init__(self, store, ValidatedPulls validated_pulls not None, *, uint64_t watcher,
-                 int32_t ended_kind):
+    def __init__(self, store, ValidatedPulls validated_pulls not None, QuotaTable quotas not None,
+                 *, uint64_t watcher, int32_t ended_kind):
         # A mapping that a pull keeps outlives the budget of its queue.
         self.table = LanePullTable(validated_pulls, max(store.queues.budget.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.polling = LanePolling()
         self.headers = HeaderDecoder()
-        self.watcher, self.ended_kind = watcher, ended_kind
+        self.quotas, self.watcher, self.ended_kind = quotas, watcher, ended_kind
 
     def __dealloc__(self):
         release(&self.answers)
@@ -74,11 +77,19 @@ cdef class LanePulls:
     cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
                     const Header *header) noexcept nogil:
         cdef LanePull *known
+        cdef int64_t wait_ns = 0
         read_pull_header(header, &self.pull)
         if not self.pull.complete or header.flag & FLAG_ONEWAY:
             return False
         known = self.table.find(&self.pull)
-        if known == NULL or not self.look(known):
+        if known == NULL:
+            return False
+        self.meter(connection, header)
+        if self.metered:
+            wait_ns = self.quotas.take(&self.who, PULLS, 0, 0, monotonic_ns())
+            if wait_ns:
+                return self.postpone(lane, connection, frame, known, wait_ns)
+        if not self.look(known):
             return False
         if self.gather.status != GET_FOUND and not (
             self.pull.sys_flag & SUSPEND and not self.stopping
@@ -114,6 +125,31 @@ cdef class LanePulls:
     cdef void count(self, LanePull *known) noexcept nogil:
         self.answered += 1
         (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
+        if self.metered:
+            self.quotas.charge(&self.who, PULLS, self.gather.count, self.gather.size,
+                               monotonic_ns())
+
+    cdef void meter(self, LaneConnection *connection, const Header *header) noexcept nogil:
+        self.metered = has_quotas(self.quotas)
+        if self.metered:
+            self.who = charged_to(self.quotas, header, self.pull.topic, self.pull.consumer_group,
+                                  connection.address, connection.address_length)
+
+    cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
+                       LanePull *known, int64_t wait_ns) noexcept nogil:
+        cdef WaitingPull *waiting
+        if not self.pull.sys_flag & SUSPEND or self.stopping:
+            return False
+        waiting = self.polling.add(
+            connection, frame.data, frame.size, lane.now_ms,
+            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms),
+        )
+        if waiting == NULL:
+            return False
+        self.polling.wait(waiting, NULL)    # no queue wakes it: the loop gets it in time
+        if self.pull.sys_flag & COMMIT_OFFSET:
+            self.table.commit(known, self.pull.commit_offset)
+        return True
 
     cdef bint look(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
@@ -234,6 +270,7 @@ cdef class LanePulls:
         read_pull_header(&header, &self.pull)
         self.pull.queue_offset = waiting.offset
         known = self.table.find(&self.pull)
+        self.meter(connection, &header)
         if known == NULL or not self.look(known):
             return False
         if (

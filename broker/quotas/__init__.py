@@ -1,0 +1,1 @@
+"""Quotas: how many messages and bytes a second topics, groups, accounts and addresses may use."""

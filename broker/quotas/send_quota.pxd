@@ -1,0 +1,39 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from congreve.broker.quotas.quota_table cimport QuotaTable
+from congreve.records.host cimport Host
+from congreve.remoting.wire.fast_headers cimport SendHeader
+from congreve.remoting.wire.frame cimport Header
+from congreve.remoting.wire.slices cimport Slice
+
+cdef enum:
+    REST_MS = 20        # of a connection whose send was refused: it is not read meanwhile
+    JUDGED_MAX = 64     # sends that are prepared at a time, and more
+
+# A send that was charged or refused; its body's place in the chunk says which one it is.
+cdef struct Judged:
+    const uint8_t *body
+    int64_t messages
+    bint refused
+
+
+cdef class SendQuota:
+    cdef QuotaTable table
+    cdef int64_t now_ns
+    cdef Judged[JUDGED_MAX] judged      # the last ones of the chunk, a ring
+    cdef int64_t judged_count
+    cdef bint limited                   # a send of the chunk was refused
+
+    # Before the first frame of a chunk, at this time of the monotonic clock.
+    cdef void begin_chunk(self, int64_t now_ns) noexcept nogil
+    # Whether a quota of the send is used up; if not, it is charged. A send that is prepared again
+    # gets the same answer.
+    cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
+                      const Host *sender) noexcept nogil
+    # Takes the charge back: the Python handlers serve the send.
+    cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
+                        const Host *sender) noexcept nogil
+    cdef Judged *find(self, Slice body) noexcept nogil
+
+# The remark in the answer to a refused send.
+cdef Slice busy_remark() noexcept nogil

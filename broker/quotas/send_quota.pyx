@@ -1,0 +1,75 @@
+"""The quotas of sends for compiled code; broker/quotas/gate.py checks those of the handlers."""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from congreve.broker.quotas.charged cimport charged_to
+from congreve.broker.quotas.quota_table cimport SENDS, Charged, has_quotas
+from congreve.broker.send.batch_body cimport member_count
+from congreve.remoting.wire.slices cimport slice_of
+
+BUSY_REMARK = "a quota is used up, start flow control for a while"
+"""The remark in the answer to a request that a quota refuses."""
+
+cdef bytes BUSY = BUSY_REMARK.encode()
+cdef Slice BUSY_SLICE = slice_of(BUSY)
+
+
+cdef Slice busy_remark() noexcept nogil:
+    return BUSY_SLICE
+
+
+@cython.final
+cdef class SendQuota:
+    """Charges the sends of one thread to the buckets of `table`. (RocketMQ: none.)"""
+
+    def __init__(self, QuotaTable table not None):
+        self.table = table
+
+    cdef void begin_chunk(self, int64_t now_ns) noexcept nogil:
+        self.now_ns = now_ns
+        self.judged_count = 0
+        self.limited = False
+
+    cdef Judged *find(self, Slice body) noexcept nogil:
+        cdef int64_t i
+        # Frames are prepared in order, so that nearly all are behind the last one.
+        if not self.judged_count or (
+            body.data > self.judged[(self.judged_count - 1) % JUDGED_MAX].body
+        ):
+            return NULL
+        for i in range(min(self.judged_count, <int64_t> JUDGED_MAX)):
+            if self.judged[i].body == body.data:
+                return &self.judged[i]
+        return NULL
+
+    cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
+                      const Host *sender) noexcept nogil:
+        cdef Charged who
+        cdef Judged *judged
+        if not has_quotas(self.table):
+            return False
+        judged = self.find(body)
+        if judged != NULL:
+            return judged.refused
+        judged = &self.judged[self.judged_count % JUDGED_MAX]
+        self.judged_count += 1
+        judged.body = body.data
+        judged.messages = member_count(body.data, body.length) if send.batch else 1
+        who = charged_to(self.table, header, send.topic, send.producer_group,
+                         sender.address, sender.length)
+        judged.refused = 0 != self.table.take(
+            &who, SENDS, judged.messages, body.length, self.now_ns
+        )
+        self.limited |= judged.refused
+        return judged.refused
+
+    cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
+                        const Host *sender) noexcept nogil:
+        cdef Charged who
+        cdef Judged *judged = self.find(body)
+        if judged != NULL and not judged.refused:
+            who = charged_to(self.table, header, send.topic, send.producer_group,
+                             sender.address, sender.length)
+            self.table.give_back(&who, SENDS, judged.messages, body.length, self.now_ns)
+            judged.body = NULL

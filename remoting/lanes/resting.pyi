@@ -1,0 +1,5 @@
+from typing import final
+
+@final
+class RestingConnections:
+    def __init__(self, rest_ms: int) -> None: ...

@@ -1,0 +1,61 @@
+"""Connections that a lane does not read for a moment, because their requests were refused."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+
+cdef int64_t FIRST_ROOM = 64
+cdef int SLEEP_MS = 250
+
+
+@cython.final
+cdef class RestingConnections:
+    """The connections of one lane that rest for `rest_ms`; only its thread calls this."""
+
+    def __cinit__(self, int64_t rest_ms):
+        self.rest_ms = rest_ms
+        self.room = FIRST_ROOM
+        self.rests = <Rest *> malloc(self.room * sizeof(Rest))
+        if self.rests == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.rests)
+
+    cdef void add(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        cdef Rest *rest
+        if connection.fd < 0 or connection.resting:
+            return
+        if self.count == self.room and not self.grow():
+            return
+        rest = &self.rests[(self.first + self.count) % self.room]
+        rest.connection, rest.until_ms = connection.id, lane.now_ms + self.rest_ms
+        self.count += 1
+        connection.resting = True
+        lane.watch(connection)
+
+    cdef int turn(self, Lane lane) noexcept nogil:
+        cdef LaneConnection *connection
+        cdef Rest rest
+        while self.count:
+            rest = self.rests[self.first]
+            if rest.until_ms > lane.now_ms:
+                return <int> (rest.until_ms - lane.now_ms)
+            self.first = (self.first + 1) % self.room
+            self.count -= 1
+            connection = lane.table.find(rest.connection)
+            if connection != NULL:
+                connection.resting = False
+                lane.resume(connection)
+        return SLEEP_MS
+
+    cdef bint grow(self) noexcept nogil:
+        cdef int64_t i
+        cdef Rest *grown = <Rest *> malloc(2 * self.room * sizeof(Rest))
+        if grown == NULL:
+            return False
+        for i in range(self.count):
+            grown[i] = self.rests[(self.first + i) % self.room]
+        free(self.rests)
+        self.rests, self.first, self.room = grown, 0, 2 * self.room
+        return True

@@ -1,0 +1,215 @@
+"""Quotas of a running broker: sends and pulls over lanes and over the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from congreve.broker.broker import Broker
+from congreve.broker.errors import ConfigError
+from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits
+from congreve.broker.quotas.quota_file import Quota, QuotaFile
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
+
+from ..guarded import SECRET, guarded
+from ..tool import Tool, config_of
+
+PULL = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "commitOffset": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+LONG_POLL = PULL | {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
+NO_WAIT = PULL | {"sysFlag": "4", "suspendTimeoutMillis": "0"}
+BUSY = int(ResponseCode.SYSTEM_BUSY)
+
+lanes_and_loop = pytest.mark.parametrize("threads", [0, 1])
+
+
+@asynccontextmanager
+async def broker_with(
+    folder: Path, threads: int, *quotas: Quota, **settings: object
+) -> AsyncIterator[tuple[Broker, Tool]]:
+    """A broker with these quotas, and a tool."""
+    for quota in quotas:
+        QuotaFile(str(folder)).set(quota)
+    settings = {"acl_folder": str(folder), "network_threads": threads, **settings}
+    async with Broker(config_of(folder / "store", **settings)) as broker:
+        client = RemotingClient()
+        tool = Tool(broker.address, client)
+        try:
+            for topic in ("T", "U"):
+                assert (await tool.create_topic(topic)).code == 0
+            yield broker, tool
+        finally:
+            await client.close()
+
+
+async def send_many(tool: Tool, topic: str, count: int) -> Counter[int]:
+    """Codes of so many sends, each after the answer to the one before."""
+    return Counter([(await tool.send(topic, b"x" * 100)).code for _ in range(count)])
+
+
+@lanes_and_loop
+async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) -> None:
+    quota = Quota(Kind.TOPIC, "T", Limits(send_messages=5))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        begin = time.monotonic()
+        codes = await send_many(tool, "T", 30)
+        seconds = time.monotonic() - begin
+        assert codes.keys() <= {0, BUSY}
+        assert 5 <= codes[0] <= 5 + 5 * seconds + 1
+        assert broker.store.queues.get("T", 0).max == codes[0]
+        assert (await send_many(tool, "U", 30))[0] == 30
+        assert broker._quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
+        ((shown, counts),) = broker._quotas.shown()
+        assert (shown, counts) == (quota, (codes[BUSY], 0, 0))
+
+
+async def test_refused_connections_are_read_again_after_a_rest(tmp_path: Path) -> None:
+    quota = Quota(Kind.TOPIC, "T", Limits(send_messages=1))
+    async with broker_with(tmp_path, 1, quota) as (_, tool):
+        tasks = [tool.send(topic) for topic in ("T", "U") * 30]
+        codes = Counter(answer.code for answer in await asyncio.gather(*tasks))
+        assert codes[0] >= 31
+        assert codes[0] + codes[BUSY] == 60
+
+
+@lanes_and_loop
+async def test_handlers_have_the_same_quotas(threads: int, tmp_path: Path) -> None:
+    quota = Quota(Kind.GROUP, "P", Limits(send_bytes=100))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        # The topic does not exist yet: its first send is for a handler.
+        assert (await tool.send("new", b"x" * 1000)).code == 0
+        assert (await tool.send("newer")).code == BUSY
+        assert "newer" not in broker.managers.metadata.topics.table
+        assert (await tool.send("T")).code == BUSY
+
+
+@lanes_and_loop
+async def test_a_pull_waits_until_its_quota_has_room(threads: int, tmp_path: Path) -> None:
+    quota = Quota(Kind.GROUP, "G", Limits(pull_messages=32))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        for number in range(32):
+            assert (await tool.send("T", b"%d" % number)).code == 0
+        begin = time.monotonic()
+        for _ in range(3):
+            assert len((await tool.ask(11, LONG_POLL)).body) > 32 * 91
+        seconds = time.monotonic() - begin
+        # Three answers of 32 messages: the first was in the bucket, the last is a debt.
+        assert seconds >= 1
+        assert broker._quotas.limited()[Kind.GROUP, 2] > 0
+
+
+@lanes_and_loop
+async def test_a_pull_that_may_not_wait_is_refused(threads: int, tmp_path: Path) -> None:
+    quota = Quota(Kind.TOPIC, "T", Limits(pull_bytes=1))
+    async with broker_with(tmp_path, threads, quota) as (_, tool):
+        await tool.heart_beat("G", "T")
+        assert (await tool.send("T")).code == 0
+        answers = [await tool.ask(11, NO_WAIT) for _ in range(3)]
+        assert [answer.code for answer in answers] == [0, 215, 215]
+        assert "quota" in (answers[1].remark or "")
+        # Its debt is longer than it may wait.
+        short = LONG_POLL | {"suspendTimeoutMillis": "50"}
+        assert (await tool.ask(11, short)).code == 215
+
+
+async def test_a_postponed_pull_commits_its_offset(tmp_path: Path) -> None:
+    quota = Quota(Kind.TOPIC, "T", Limits(pull_messages=1))
+    async with broker_with(tmp_path, 0, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        for _ in range(2):
+            assert (await tool.send("T")).code == 0
+        assert (await tool.ask(11, LONG_POLL)).code == 0
+        commits = LONG_POLL | {"sysFlag": "7", "commitOffset": "1", "queueOffset": "1"}
+        assert (await tool.ask(11, commits)).code == 0
+        assert broker.managers.metadata.offsets.query("G", "T", 0) == 1
+
+
+async def test_accounts_have_quotas_when_requests_are_signed(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    QuotaFile(str(conf)).set(Quota(Kind.ACCOUNT, "both-of-T", Limits(send_messages=3)))
+    for threads in (0, 1):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        (folder / "conf").symlink_to(conf)
+        async with guarded(folder, network_threads=threads) as (_, tools):
+            await tools.of("administrator").create_topic("T")
+            begin = time.monotonic()
+            codes = await send_many(tools.of("both-of-T"), "T", 20)
+            assert 3 <= codes[0] <= 3 + 3 * (time.monotonic() - begin) + 1
+            assert (await send_many(tools.of("pub-of-T"), "T", 20))[0] == 20
+            # A wrong signature is refused before it is charged.
+            wrong = await tools.of("pub-of-T", SECRET + "x").send("T")
+            assert wrong.code == 1
+
+
+async def test_a_changed_file_takes_effect(tmp_path: Path) -> None:
+    async with broker_with(tmp_path, 1) as (broker, tool):
+        file = QuotaFile(str(tmp_path))
+        file.set(Quota(Kind.TOPIC, EVERY_NAME, Limits(send_messages=1)))
+        await broker._quotas.follow()
+        assert (await send_many(tool, "T", 40))[BUSY] > 0
+        file.delete(Kind.TOPIC, EVERY_NAME)
+        await broker._quotas.follow()
+        assert not broker._quotas.table
+        assert (await send_many(tool, "T", 40))[0] == 40
+        file.set(Quota(Kind.TOPIC, "U", Limits(send_messages=1)))
+        await broker._quotas.follow()
+        Path(file.path).write_text("topic: {T: {sendMessages: -1}}")
+        await broker._quotas.follow()
+        assert [quota.name for quota, _ in broker._quotas.shown()] == ["U"]
+
+
+async def test_defaults_of_broker_conf_change_over_the_network(tmp_path: Path) -> None:
+    async with broker_with(tmp_path, 1) as (_, tool):
+
+        async def set_default(text: str) -> RemotingCommand:
+            return await tool.ask(25, body=f"defaultTopicQuota={text}".encode())
+
+        assert (await set_default("sendMessages=1")).code == 0
+        assert (await send_many(tool, "T", 40))[BUSY] > 0
+        assert (await set_default("")).code == 0
+        assert (await send_many(tool, "T", 40))[0] == 40
+        refused = await set_default("sendMessages=much")
+        assert (refused.code, "defaultTopicQuota" in (refused.remark or "")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["queue: {T: {}}", "topic: [T]", "address: {here: {}}", "topic: {T: {sendMails: 1}}", "[1]"],
+)
+def test_a_file_that_cannot_be_used_is_an_error(text: str, tmp_path: Path) -> None:
+    file = QuotaFile(str(tmp_path))
+    Path(file.path).write_text(text)
+    with pytest.raises(ConfigError, match=r"quotas\.yml"):
+        file.load()
+
+
+async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
+    quota = Quota(Kind.TOPIC, "T", Limits(send_bytes=1))
+    async with broker_with(tmp_path, 1, quota, metrics_port=0) as (broker, tool):
+        assert [(await tool.send("T", b"x" * 1000)).code for _ in range(3)] == [0, 2, 2]
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.config.metrics_port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        text = (await reader.read()).decode()
+        writer.close()
+        assert 'congreve_quota_limited_total{kind="topic",request="sends"} 2' in text
+        named = 'congreve_quota_name_limited_total{kind="topic",name="T",request="sends"} 2'
+        assert named in text
