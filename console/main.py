@@ -26,6 +26,7 @@ COMMANDS = {
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
+    "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
     "tune": (
         "congreve.console.tune.command:tune",
         "Measure a disk and choose the log's I/O backend.",

@@ -16,9 +16,10 @@ from unittest.mock import patch
 
 import click
 import msgspec
-from sidebyside import generator
 from sidebyside.brokers import running
-from sidebyside.generator import Load, LoadResult
+
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load, LoadResult
 
 SOURCE = Path(__file__).with_name("mutex_times.c")
 LIBRARY = SOURCE.parent.parent.parent / "build" / "bench" / "mutex_times.so"

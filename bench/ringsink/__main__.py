@@ -12,11 +12,12 @@ from pathlib import Path
 from statistics import median
 
 import click
-from sidebyside import generator
-from sidebyside.generator import Load
+
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load
 
 SOURCE = Path(__file__).resolve().parent / "ringsink.c"
-PROGRAM = generator.PROGRAM.with_name("ringsink")
+PROGRAM = Path(__file__).resolve().parents[2] / "build" / "bench" / "ringsink"
 CONNECTIONS = (8, 64, 500, 2_000)
 TICKS_S = 100  # of /proc/PID/stat
 
@@ -46,7 +47,7 @@ def main(rounds: int) -> None:
     command = ["cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(PROGRAM)]
     subprocess.run([*command, str(SOURCE), "-luring"], check=True)
     ways = {
-        "epoll": [str(generator.build()), "--mode=sink", "--port=0"],
+        "epoll": [*generator.COMMAND, "--mode=sink", "--port=0"],
         "io_uring": [str(PROGRAM)],
     }
     for connections in CONNECTIONS:

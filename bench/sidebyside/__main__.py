@@ -11,7 +11,9 @@ import msgspec
 from harness import build
 from rich.console import Console
 
-from . import cases, generator, process, report
+from congreve.console.loadgen import generator
+
+from . import cases, process, report
 from .brokers import KINDS
 from .results import CaseResult
 from .sessions import SESSIONS, play

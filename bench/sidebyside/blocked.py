@@ -18,10 +18,10 @@ from harness.wire import Wire
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load, LoadResult
 from congreve.engine.config import StoreConfig
-from sidebyside import generator
 from sidebyside.brokers import create_topic
-from sidebyside.generator import Load, LoadResult
 
 STALL_S = 1.0
 BETWEEN_S = 0.05  # the loop runs, so that timers and letters are served

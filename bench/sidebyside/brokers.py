@@ -20,7 +20,7 @@ from harness.wire import (
     send_fields,
 )
 
-from .generator import Load
+from congreve.console.loadgen.generator import Load
 
 UPDATE_AND_CREATE_TOPIC = 17
 PERM_READ_WRITE = 6

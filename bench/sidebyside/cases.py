@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .generator import Load
+from congreve.console.loadgen.generator import Load
 
 KIB = 1024
 RECORD_OVERHEAD = 200

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from . import generator
-from .generator import LoadResult
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import LoadResult
+
 from .process import Memory
 
 

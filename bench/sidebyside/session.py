@@ -11,12 +11,13 @@ import msgspec
 from harness.drivers import java_driver
 from harness.wire import Wire
 
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load, LoadResult
 from congreve.io_backends.measure import raw_writes
 
-from . import cases, generator, process
+from . import cases, process
 from .brokers import Running
 from .cases import Size
-from .generator import Load, LoadResult
 from .process import Memory
 from .results import CaseResult, early, quantile, quantiles
 from .storms import Call, storm

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from . import cases, generator, process, storms
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load
+
+from . import cases, process, storms
 from .brokers import running
 from .cases import Size
-from .generator import Load
 from .results import CaseResult
 from .session import Session, Tell
 

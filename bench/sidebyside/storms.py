@@ -13,9 +13,9 @@ from itertools import count, cycle
 from harness.wire import HEART_BEAT, Wire, heartbeat
 
 import congreve
+from congreve.console.loadgen.generator import Load
 
 from .brokers import Running, create_topic, topic_names
-from .generator import Load
 
 GET_ALL_TOPIC_CONFIG = 21
 GET_BROKER_RUNTIME_INFO = 28

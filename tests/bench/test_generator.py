@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
-from sidebyside import generator
-from sidebyside.generator import Load
 
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import is_signed
 

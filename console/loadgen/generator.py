@@ -1,25 +1,34 @@
-"""Builds, runs and reads the compiled load generator (bench/loadgen)."""
+"""Runs the compiled load generator in a process of its own, and reads its result."""
 
 from __future__ import annotations
 
+import math
+import os
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
-SOURCE = Path(__file__).resolve().parent.parent / "loadgen"
-PROGRAM = SOURCE.parent.parent / "build" / "bench" / "loadgen"
+from congreve.errors import CongreveError
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
+
+COMMAND = (sys.executable, "-m", "congreve.console.loadgen")
+"""The generator's process; its options follow."""
+SECRET_KEY = "CONGREVE_SECRET_KEY"
+"""The environment variable with the secret: others may read the command line."""
 LONGEST_NS = 60_000_000_000
 SIGNIFICANT_DIGITS = 3
 DRAIN_S = 60.0
 COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
 _SUMS = ("requests", "messages", "bytes", "all_requests", "all_messages", "broken", "seconds")
-OPTIONAL = ("sql", "access_key", "secret_key")
+OPTIONAL = ("sql", "access_key")
 DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), *((n, None) for n in OPTIONAL))
 
 
@@ -46,8 +55,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
 
     def options(self) -> Iterator[str]:
-        """The command line; omitted options have the program's defaults."""
+        """The command line without the secret; omitted options have the program's defaults."""
         for name, value in msgspec.structs.asdict(self).items():
+            if name == "secret_key":
+                continue
             option = f"--{name.replace('_', '-')}"
             if value is True:
                 yield option
@@ -86,39 +97,49 @@ class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
         return self.broken + sum(self.errors.values())
 
     def histogram(self) -> HdrHistogram:
-        """Latencies of requests in ns."""
+        """Latencies of requests in ns. Raises ImportError without the package hdrhistogram."""
+        from hdrh.histogram import HdrHistogram
+
         found = HdrHistogram(1, LONGEST_NS, SIGNIFICANT_DIGITS)
         for value, count in self.latency:
             found.record_value(max(1, min(value, LONGEST_NS)), count)
         return found
 
     def percentiles_ms(self, *wanted: float) -> list[float]:
-        """Latencies of requests at these percentiles, in milliseconds."""
-        values = self.histogram()
-        return [values.get_value_at_percentile(p) / MILLISECOND_NS for p in wanted]
+        """Latencies of requests at these percentiles, in milliseconds; 0 without requests."""
+        return [self._latency_at(percentile) / MILLISECOND_NS for percentile in wanted]
+
+    def _latency_at(self, percentile: float) -> int:
+        total = sum(count for _, count in self.latency)
+        rank = max(1, math.ceil(total * percentile / 100))
+        passed = 0
+        for value, count in self.latency:
+            passed += count
+            if passed >= rank:
+                return value
+        return 0
 
 
-class GeneratorError(Exception):
+class GeneratorError(CongreveError):
     """The generator failed; the text is its output."""
 
 
-def build() -> Path:
-    """Compile the generator when its source is newer than the program."""
-    sources = sorted(SOURCE.glob("*.c"))
-    newest = max(path.stat().st_mtime for path in [*sources, *SOURCE.glob("*.h")])
-    if not PROGRAM.is_file() or PROGRAM.stat().st_mtime < newest:
-        PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-        command = ["cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(PROGRAM)]
-        subprocess.run([*command, *map(str, sources)], check=True)
-    return PROGRAM
+def run(port: int, load: Load, *, host: str = "127.0.0.1") -> LoadResult:
+    """Run the load against a server; `host` is an IPv4 address.
 
-
-def run(port: int, load: Load) -> LoadResult:
-    """Run the load against a server of this machine. Raises GeneratorError when the connection
-    fails."""
-    command = [str(build()), f"--port={port}", *load.options()]
+    Raises GeneratorError when the connection fails.
+    """
+    command = [*COMMAND, f"--host={host}", f"--port={port}", *load.options()]
     limit = COUNT_LIMIT_S if load.count else load.warmup + load.duration + DRAIN_S
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    secret = {} if load.secret_key is None else {SECRET_KEY: load.secret_key}
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+        env={**os.environ, **secret},
+    )
     if done.returncode != 0:
         raise GeneratorError(done.stderr.strip())
     return msgspec.json.decode(done.stdout, type=LoadResult)
@@ -140,7 +161,7 @@ def together(results: list[LoadResult]) -> LoadResult:
 @contextmanager
 def sink(size: int = 128) -> Iterator[tuple[int, int]]:
     """A server that only answers; yields its port and process id."""
-    command = [str(build()), "--mode=sink", "--port=0", f"--size={size}"]
+    command = [*COMMAND, "--mode=sink", "--port=0", f"--size={size}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -35,7 +35,7 @@ typedef struct {
     int64_t count; /* requests to send in all; 0: run for duration_s */
 } settings;
 
-/* --- histogram.c: log-linear buckets as HdrHistogram has them, 1/1024 relative error --- */
+/* --- program_histogram.c: log-linear buckets as in HdrHistogram, 1/1024 relative error --- */
 enum { HISTOGRAM_SUB = 1024, HISTOGRAM_BUCKETS = 34 * HISTOGRAM_SUB };
 typedef struct {
     uint64_t counts[HISTOGRAM_BUCKETS];
@@ -43,12 +43,12 @@ typedef struct {
 void histogram_record(histogram *h, uint64_t value);
 uint64_t histogram_lowest(size_t bucket); /* the smallest value that falls into it */
 
-/* --- sign.c --- */
+/* --- program_sign.c --- */
 enum { SIGNATURE_SIZE = 28 };
 void sign_begin(const char *secret);
 void sign(const char *content, size_t size, const char *body, size_t body_size, char *signature);
 
-/* --- request.c: frames to send --- */
+/* --- program_request.c: frames to send --- */
 typedef struct {
     char *bytes;
     size_t size;
@@ -77,7 +77,7 @@ size_t commit_frame_write(const settings *s, uint32_t opaque, int64_t half_offse
 size_t pull_frame_largest(const settings *s);
 void target_name(const settings *s, int target, char *topic, size_t capacity, int *queue);
 
-/* --- response.c: frames that came in --- */
+/* --- program_response.c: frames that came in --- */
 typedef struct {
     int code;
     uint32_t opaque;
@@ -96,7 +96,7 @@ bool response_physical_offset(const response *r, int64_t *value); /* out of a se
 /* Walk the records of a pull's body: their number, or -1 where one is damaged or out of order. */
 int records_walk(const char *body, size_t size, int64_t first_offset);
 
-/* --- client.c and sink.c --- */
+/* --- program_client.c and program_sink.c --- */
 typedef struct {
     uint64_t requests, messages, bytes; /* answered with success while measured */
     uint64_t all_requests, all_messages; /* with warm-up and the drain at the end */
@@ -109,7 +109,10 @@ typedef struct {
 int client_run(const settings *s, results *r);
 int sink_run(const settings *s);
 
-/* --- bytes.c --- */
+/* --- program_main.c --- */
+int loadgen_main(int argc, char **argv);
+
+/* --- program_bytes.c --- */
 int64_t now_ns(void);
 uint32_t get32(const char *p);
 uint64_t get64(const char *p);

@@ -22,7 +22,7 @@ static const char USAGE[] =
     "  --sql EXPRESSION  pull: a SQL92 filter\n"
     "  --transaction     send: half messages, each committed when it is answered\n"
     "  --access-key K    sign requests as this account; not with --deliver-within\n"
-    "  --secret-key S    with this secret\n"
+    "                    (its secret: the environment variable CONGREVE_SECRET_KEY)\n"
     "  --warmup S        2, not measured\n"
     "  --duration S      5\n"
     "  --count N         so many requests instead of --duration, without warm-up\n"
@@ -30,7 +30,7 @@ static const char USAGE[] =
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
        OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_SQL,
-       OPT_DELIVER_WITHIN, OPT_ACCESS_KEY, OPT_SECRET_KEY,
+       OPT_DELIVER_WITHIN, OPT_ACCESS_KEY,
        OPT_WARMUP, OPT_DURATION, OPT_COUNT };
 
 static const struct option OPTIONS[] = {
@@ -43,7 +43,7 @@ static const struct option OPTIONS[] = {
     {"warmup", 1, 0, OPT_WARMUP},     {"duration", 1, 0, OPT_DURATION},
     {"count", 1, 0, OPT_COUNT},       {"transaction", 0, 0, OPT_TRANSACTION},
     {"sql", 1, 0, OPT_SQL},           {"deliver-within", 1, 0, OPT_DELIVER_WITHIN},
-    {"access-key", 1, 0, OPT_ACCESS_KEY}, {"secret-key", 1, 0, OPT_SECRET_KEY},
+    {"access-key", 1, 0, OPT_ACCESS_KEY},
     {0, 0, 0, 0},
 };
 
@@ -98,7 +98,6 @@ static settings parse(int argc, char **argv)
         case OPT_DELAY_LEVEL: s.delay_level = (int)whole(optarg, 0, 18); break;
         case OPT_DELIVER_WITHIN: s.deliver_within_s = whole(optarg, 0, 1 << 30); break;
         case OPT_ACCESS_KEY: s.access_key = optarg; break;
-        case OPT_SECRET_KEY: s.secret_key = optarg; break;
         case OPT_SQL: s.sql = optarg; break;
         case OPT_TRANSACTION: s.transaction = true; break;
         case OPT_WARMUP: s.warmup_s = seconds(optarg); break;
@@ -107,6 +106,8 @@ static settings parse(int argc, char **argv)
         default: fputs(USAGE, stderr); exit(2);
         }
     }
+    if (s.access_key)
+        s.secret_key = getenv("CONGREVE_SECRET_KEY");
     if (s.port < 0 || optind != argc || strlen(s.topic) > 100
         || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
         fputs(USAGE, stderr);
@@ -147,13 +148,15 @@ static void print(const results *r)
     printf("]}\n");
 }
 
-int main(int argc, char **argv)
+int loadgen_main(int argc, char **argv)
 {
+    optind = 1;
     settings s = parse(argc, argv);
     if (s.mode == MODE_SINK)
         return sink_run(&s);
     static results r;
     int status = client_run(&s, &r);
     print(&r);
+    fflush(stdout);
     return status;
 }

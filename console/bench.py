@@ -1,0 +1,195 @@
+"""``congreve bench``: measures sends or pulls of any broker of RocketMQ's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from congreve.console.loadgen.generator import (
+    MILLISECOND_NS,
+    SECRET_KEY,
+    Load,
+    LoadResult,
+    run,
+)
+from congreve.console.report import namesrv_option, output_option, show
+from congreve.errors import CongreveError
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
+
+
+class BenchError(CongreveError):
+    """The measurement cannot be made as it was asked for."""
+
+
+@click.command(help="Measure a broker with many sends or pulls: rate and latencies.")
+@namesrv_option
+@click.option("--broker", help="The broker's name, where the cluster has several masters.")
+@click.option("-t", "--topic", default="bench", show_default=True, help="It is created if missing.")
+@click.option("--mode", type=click.Choice(["send", "pull"]), default="send", show_default=True)
+@click.option("--connections", type=click.IntRange(1, 10_000), default=4, show_default=True)
+@click.option(
+    "--inflight",
+    type=click.IntRange(1, 65_536),
+    default=32,
+    show_default=True,
+    help="Requests in flight on each connection.",
+)
+@click.option("--size", type=click.IntRange(1, 4 << 20), default=128, show_default=True)
+@click.option(
+    "--batch", type=click.IntRange(1, 10_000), help="Messages of a send (1), or of a pull (32)."
+)
+@click.option("--queues", type=click.IntRange(1, 1024), default=4, show_default=True)
+@click.option("--binary", is_flag=True, help="Binary headers instead of JSON.")
+@click.option("--warmup", default=2.0, show_default=True, help="Seconds that are not measured.")
+@click.option("--seconds", default=5.0, show_default=True, help="Seconds that are measured.")
+@click.option(
+    "--access-key",
+    help=f"Sign requests as this account; its secret is in the environment as {SECRET_KEY}.",
+)
+@click.option("--hdr", type=click.Path(path_type=Path), help="File for HdrHistogram's percentiles.")
+@click.option("--png", type=click.Path(path_type=Path), help="File for the picture of latencies.")
+@output_option
+def bench(
+    namesrv: str,
+    broker: str | None,
+    topic: str,
+    mode: str,
+    connections: int,
+    inflight: int,
+    size: int,
+    batch: int | None,
+    queues: int,
+    binary: bool,
+    warmup: float,
+    seconds: float,
+    access_key: str | None,
+    hdr: Path | None,
+    png: Path | None,
+    output: str,
+) -> None:
+    """Run a closed loop of requests against one broker, and print what it measured.
+
+    The messages stay in the topic. Pulls read what earlier sends have left there.
+    """
+    _check_libraries(hdr, png)
+    secret = os.environ.get(SECRET_KEY) if access_key is not None else None
+    if access_key is not None and secret is None:
+        raise BenchError(
+            f"--access-key needs its secret: set the environment variable {SECRET_KEY}"
+        )
+    host, port = asyncio.run(_find(namesrv, broker, topic, queues, access_key, secret))
+    load = Load(
+        mode=mode,
+        topic=topic,
+        queues=queues,
+        connections=connections,
+        inflight=inflight,
+        size=size,
+        batch=batch or (1 if mode == "send" else 32),
+        binary=binary,
+        warmup=warmup,
+        duration=seconds,
+        access_key=access_key,
+        secret_key=secret,
+    )
+    result = run(port, load, host=host)
+    if output == "json":
+        show([_figures(result)], output)
+    else:
+        show([_line(result)], output, f"{mode} {topic} at {host}:{port}")
+    if hdr is not None:
+        with hdr.open("wb") as file:
+            result.histogram().output_percentile_distribution(file, MILLISECOND_NS)
+    if png is not None:
+        _draw(result, f"{mode}, {connections} x {inflight} in flight, {size} B", png)
+    if result.failures:
+        raise BenchError(f"{result.failures} requests failed; by response code: {result.errors}")
+
+
+def _check_libraries(hdr: Path | None, png: Path | None) -> None:
+    for path, module in ((hdr, "hdrh"), (png, "matplotlib")):
+        if path is not None and importlib.util.find_spec(module) is None:
+            raise BenchError(f"{path} cannot be written: install the extra congreve[bench]")
+        if path is not None and not path.absolute().parent.is_dir():
+            raise BenchError(f"{path} cannot be written: the folder {path.parent} does not exist")
+
+
+async def _find(
+    namesrv: str, broker: str | None, topic: str, queues: int, key: str | None, secret: str | None
+) -> tuple[str, int]:
+    """The address of the broker, on which the topic exists afterwards."""
+    from congreve.client import Credentials
+    from congreve.client.admin import AdminClient
+
+    credentials = (
+        None if key is None or secret is None else Credentials(access_key=key, secret_key=secret)
+    )
+    async with AdminClient(namesrv, credentials=credentials) as admin:
+        masters = await admin.brokers.masters()
+        if broker is None and len(masters) != 1:
+            raise BenchError(f"name one of the brokers with --broker: {', '.join(sorted(masters))}")
+        address = masters[broker or next(iter(masters))] if broker in (None, *masters) else None
+        if address is None:
+            raise BenchError(f"there is no broker {broker}: the masters are {', '.join(masters)}")
+        if topic not in await admin.topics():
+            for cluster in (await admin.cluster_info()).cluster_addr_table:
+                await admin.create_topic(topic, queues=queues, cluster=cluster)
+    host, _, port = address.rpartition(":")
+    return socket.gethostbyname(host.strip("[]")), int(port)
+
+
+def _figures(result: LoadResult) -> dict[str, float]:
+    levels = zip(PERCENTILES, result.percentiles_ms(*PERCENTILES), strict=True)
+    return {
+        "messagesPerSecond": result.rate,
+        "bytesPerSecond": result.bytes / result.seconds,
+        "failed": result.failures,
+        **{f"p{percentile:g}Ms": milliseconds for percentile, milliseconds in levels},
+    }
+
+
+def _line(result: LoadResult) -> dict[str, object]:
+    p50, p99, p999, longest = result.percentiles_ms(50, 99, 99.9, 100)
+    return {
+        "messages/s": f"{result.rate:,.0f}",
+        "MB/s": f"{result.bytes / result.seconds / 1e6:,.1f}",
+        "p50 ms": f"{p50:.3f}",
+        "p99 ms": f"{p99:.3f}",
+        "p99.9 ms": f"{p999:.3f}",
+        "max ms": f"{longest:.3f}",
+        "failed": result.failures,
+    }
+
+
+def _draw(result: LoadResult, title: str, path: Path) -> None:
+    """Latency against percentile, on the scale of HdrHistogram's plots."""
+    from matplotlib.figure import Figure
+
+    total = sum(count for _, count in result.latency)
+    passed, shares, latencies = 0, [], []
+    for value, count in result.latency:
+        passed += count
+        if passed < total:
+            shares.append(1 / (1 - passed / total))
+            latencies.append(value / MILLISECOND_NS)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(shares, latencies)
+    ticks = [level for level in (1, 2, 10, 100, 1_000, 10_000, 100_000) if level <= max(total, 1)]
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="percentile",
+        ylabel="latency, ms",
+        title=f"{title}: {result.rate:,.0f} messages/s",
+    )
+    axes.set_xticks(ticks, [f"{100 * (1 - 1 / tick):g}%" for tick in ticks])
+    axes.grid(which="both", alpha=0.3)
+    figure.savefig(path, dpi=120)
+    click.echo(f"picture: {path}", err=True)

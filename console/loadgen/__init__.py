@@ -1,0 +1,1 @@
+"""A load generator for brokers of RocketMQ's protocol, behind ``congreve bench``."""
