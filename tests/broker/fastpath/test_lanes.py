@@ -134,9 +134,22 @@ class Work:
         assert not self.errors, self.errors
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_four_lanes_and_the_loop_append_without_gap_or_double(flush: str, tmp_path: Path) -> None:
-    with running(config_of(tmp_path, flush, LANES)) as (broker, _):
+@pytest.mark.parametrize(
+    ("flush", "io_backend"),
+    [
+        ("ASYNC_FLUSH", "mmap"),
+        ("SYNC_FLUSH", "mmap"),
+        ("SYNC_FLUSH", "pool"),
+        ("SYNC_FLUSH", "uring"),
+    ],
+)
+def test_four_lanes_and_the_loop_append_without_gap_or_double(
+    flush: str, io_backend: str, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, flush, LANES)
+    config.store.io_backend = io_backend
+    config.store.transient_store_pool_locked = False
+    with running(config) as (broker, _):
         create(broker, "T")
         create(broker, "D")
         work = Work(broker)
