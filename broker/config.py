@@ -26,7 +26,7 @@ from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
 from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.transport.local_address import local_address
-from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting
+from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -71,7 +71,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """
 
     namesrv_addr: str = ""
-    bind_address: str = "0.0.0.0"
+    bind_address: Annotated[str, Show.NEVER] = "0.0.0.0"
     listen_port: Annotated[int, Range(0, 65535)] = 10911
     broker_ip1: str = msgspec.field(default_factory=local_address)
     broker_ip2: str = msgspec.field(default_factory=local_address)
@@ -125,9 +125,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
     acl_enable: bool = False
     # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
-    acl_folder: str = ""
+    acl_folder: Annotated[str, Show.NEVER] = ""
     # Ours: the account whose signature the broker's own requests carry; empty: none.
-    broker_access_key: str = ""
+    broker_access_key: Annotated[str, Show.NEVER] = ""
     # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
 
@@ -145,7 +145,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
-    metrics_address: str = "127.0.0.1"
+    metrics_address: Annotated[str, Show.NEVER] = "127.0.0.1"
     metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
     # Ours: log requests that take longer (broker/slow_requests.py); 0: none.
     slow_request_millis: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 0
@@ -154,9 +154,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     # Ours: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
     lake_topics: str = ""
-    lake_warehouse: str = ""
-    lake_catalog: str = ""
-    lake_properties: str = ""
+    lake_warehouse: Annotated[str, Show.NEVER] = ""
+    lake_catalog: Annotated[str, Show.NEVER] = ""
+    lake_properties: Annotated[str, Show.NEVER] = ""
     lake_partition: str = "day"
     lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
     lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
@@ -304,8 +304,13 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return [key for key in texts if key not in all_settings()]
 
     def as_properties(self) -> dict[str, str]:
-        """Every key with its value as text, sorted: what mqadmin getBrokerConfig shows."""
+        """Every key with its value as text, sorted."""
         return dict(sorted((settings.as_texts(self.store) | settings.as_texts(self)).items()))
+
+    def shown(self) -> dict[str, str]:
+        """The keys that requests may read, with their values: no path and no secret."""
+        table = all_settings()
+        return {key: text for key, text in self.as_properties().items() if table[key].shown}
 
 
 def _check_quota(key: str, text: str) -> None:

@@ -4,7 +4,8 @@
         listen_port: Annotated[int, Range(0, 65535)] = 10911
         trace_on: Annotated[bool, Change.NOW] = True
 
-A field without a `Change` changes in its file only, never over the network.
+A field without a `Change` changes in its file only, never over the network. Paths and secrets have
+`Show.NEVER`, and no request reads them.
 """
 
 import re
@@ -37,6 +38,12 @@ class Change(Enum):
     AFTER_RESTART = "after a restart"
 
 
+class Show(Enum):
+    """Whether requests over the network may read a setting; without a mark they may."""
+
+    NEVER = "never"
+
+
 class Setting(NamedTuple):
     """One field of a table; `key` is its name in files and on the wire."""
 
@@ -45,6 +52,7 @@ class Setting(NamedTuple):
     type: Any
     range: Range | None
     change: Change | None
+    shown: bool = True
 
 
 @cache
@@ -66,6 +74,7 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
         type=field.type.__origin__ if annotated else field.type,
         range=next((mark for mark in marks if isinstance(mark, Range)), None),
         change=next((mark for mark in marks if isinstance(mark, Change)), None),
+        shown=Show.NEVER not in marks,
     )
 
 

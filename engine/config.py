@@ -10,7 +10,7 @@ from congreve import settings
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.format import ENTRY_SIZE, index_file_size
 from congreve.records.message.parked import ParkingRule
-from congreve.settings import INT_MAX, Change, Range
+from congreve.settings import INT_MAX, Change, Range, Show
 
 IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 
@@ -55,11 +55,14 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     Raises StoreConfigError for a value that cannot work.
     """
 
-    root_dir: str = msgspec.field(
+    root_dir: Annotated[str, Show.NEVER] = msgspec.field(
         name="storePathRootDir",
         default_factory=lambda: os.path.join(os.path.expanduser("~"), "store"),
     )
-    commit_log_dir: str = msgspec.field(name="storePathCommitLog", default="")  # ROOT/commitlog
+    # ROOT/commitlog
+    commit_log_dir: Annotated[str, Show.NEVER] = msgspec.field(
+        name="storePathCommitLog", default=""
+    )
 
     mapped_file_size_commit_log: Annotated[int, Range(_MIN_SEGMENT, INT_MAX)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Range(1, INT_MAX)] = 300_000 * ENTRY_SIZE

@@ -56,7 +56,7 @@ class ConfigAdminProcessor:
 
     def get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """All settings as key=value lines (GET_BROKER_CONFIG)."""
-        values = {**_ASKED_FOR, **self._config.as_properties()}
+        values = {**_ASKED_FOR, **self._config.shown()}
         lines = [f"{key}={value}\n" for key, value in sorted(values.items())]
         fields = {"version": self._version.encode().decode()}
         return request.reply(ResponseCode.SUCCESS, None, fields, "".join(lines).encode())
