@@ -47,9 +47,9 @@ class QuotaFile:
 
     def load(self) -> list[Quota]:
         """All quotas; none without a file. Raises ConfigError for a file that cannot be used."""
-        tree = self._read()
+        text = self._read()
         try:
-            return list(_quotas_of(tree))
+            return parse_quotas(text)
         except ConfigError as error:
             raise ConfigError(f"{self.path}: {error}") from error
 
@@ -68,21 +68,16 @@ class QuotaFile:
             raise ConfigError(f"there is no quota for the {kind} {name}")
         self._save(kept)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> bytes:
         try:
             size = self._files.status(self.path).st_size
             if size > FILE_MAX:
                 raise ConfigError(f"{self.path} has {size} bytes, {FILE_MAX} are the most")
-            tree = msgspec.yaml.decode(self._files.read_all(self.path))
+            return self._files.read_all(self.path)
         except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return b""
+        except OSError as error:
             raise ConfigError(f"cannot read {self.path}: {error}") from error
-        if tree is None:
-            return {}
-        if not isinstance(tree, dict):
-            raise ConfigError(f"{self.path} is no mapping of kinds to names")
-        return tree
 
     def _save(self, quotas: list[Quota]) -> None:
         tree: dict[str, dict[str, dict[str, int]]] = {}
@@ -91,6 +86,19 @@ class QuotaFile:
             tree.setdefault(str(kind), {})[name] = fields
         target = str(Path(self.path).resolve())  # a symbolic link stays
         StateFile(target, files=self._files).replace(msgspec.yaml.encode(tree).decode())
+
+
+def parse_quotas(text: bytes) -> list[Quota]:
+    """The quotas of a file's text. Raises ConfigError."""
+    try:
+        tree = msgspec.yaml.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ConfigError(f"no YAML: {error}") from error
+    if tree is None:
+        return []
+    if not isinstance(tree, dict):
+        raise ConfigError("no mapping of kinds to names")
+    return list(_quotas_of(tree))
 
 
 def _quotas_of(tree: dict[str, Any]) -> Iterator[Quota]:

@@ -10,6 +10,7 @@ from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.config import parse_config
 from congreve.broker.group import subscription
 from congreve.broker.log_levels import parse_log_levels
+from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.errors import CongreveError
@@ -56,6 +57,14 @@ def parsers() -> Iterator[Parser]:
         ("namesrv/config.py",),
         lambda data: parse_properties(text(data)),
         [b"orderMessageEnable=true\n"],
+    )
+    yield Parser(
+        "quotas.yml",
+        ("broker/quotas/quota_file.py", "broker/quotas/limits.py"),
+        parse_quotas,
+        [b"topic:\n  T: {sendMessages: 5}\naddress: {'*': {pullBytes: 1}}\n"],
+        inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it
+        slowness=10,
     )
     for name, parse, seed in (
         ("delay levels", parse_delay_levels, b"1s 5s 10m 2h"),

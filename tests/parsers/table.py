@@ -17,12 +17,23 @@ PARSERS: list[Parser] = [
 _BYTES_OF_STORE = "tests/engine and tests/crash damage each byte and bit of its files"
 _HANDS_ON = "hands whole frames or bodies to parsers of the table"
 _NO_PARSER = "reads what this process or its user wrote"
+_COORDINATOR = "reads answers of the coordinator that broker.conf names"
 
 ELSEWHERE: dict[str, str] = {
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
     "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
+    "broker/election/etcd.py": _COORDINATOR,
+    "broker/election/json_http.py": _COORDINATOR,
+    "broker/election/kubernetes.py": _COORDINATOR,
+    "broker/pull/pull_quota.py": _HANDS_ON,
+    "broker/replication/log_follower.py": "reads two numbers; tests/engine/replication has the log",
+    "client/admin/resent.py": _NO_PARSER,
+    "console/loadgen/generator.py": "reads what its own program prints",
+    "console/tune/command.py": _HANDS_ON,
+    "engine/replication/log_receiver.pyx": _BYTES_OF_STORE,
+    "lake/table.py": _NO_PARSER,
     "broker/metadata/state_files.py": _HANDS_ON,
     "broker/metadata/state_writer.py": "reads what it has just written",
     "broker/metadata/table_text.py": "reads what it is about to write",
