@@ -58,14 +58,6 @@ def parsers() -> Iterator[Parser]:
         lambda data: parse_properties(text(data)),
         [b"orderMessageEnable=true\n"],
     )
-    yield Parser(
-        "quotas.yml",
-        ("broker/quotas/quota_file.py", "broker/quotas/limits.py"),
-        parse_quotas,
-        [b"topic:\n  T: {sendMessages: 5}\naddress: {'*': {pullBytes: 1}}\n"],
-        inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it
-        slowness=10,
-    )
     for name, parse, seed in (
         ("delay levels", parse_delay_levels, b"1s 5s 10m 2h"),
         ("hours", parse_hours, b"04;05"),
@@ -96,6 +88,14 @@ def parsers() -> Iterator[Parser]:
 
 
 def _for_operators() -> Iterator[Parser]:
+    yield Parser(
+        "quotas.yml",
+        ("broker/quotas/quota_file.py", "broker/quotas/limits.py"),
+        parse_quotas,
+        [b"topic:\n  T: {sendMessages: 5}\naddress: {'*': {pullBytes: 1}}\n"],
+        inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it
+        slowness=10,
+    )
     yield Parser(
         "log levels",
         ("broker/log_levels.py",),
