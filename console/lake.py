@@ -16,6 +16,10 @@ from congreve.errors import CongreveError
 if TYPE_CHECKING:
     from congreve.lake.export import Exporter
     from congreve.lake.follow import Follower
+    from congreve.lake.table import TopicTable
+    from congreve.lake.upkeep import Upkeep
+
+Command = Callable[..., None]
 
 
 @click.group(help="Copy topics into Iceberg tables.")
@@ -30,51 +34,88 @@ def _key_value(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a store and its tables."""
-    options: list[Callable[[Any], Any]] = [
-        click.option(
-            "--store",
-            required=True,
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
-            help="The broker's storePathRootDir; the broker may be running.",
-        ),
-        click.option(
-            "--commit-log",
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
-            help="storePathCommitLog, if the broker sets one.",
-        ),
-        click.option("--warehouse", required=True, help="Folder of tables; a URI with --catalog."),
-        click.option(
-            "--catalog", help="URI of a SQL or REST catalog; default: SQLite in the warehouse."
-        ),
-        click.option(
-            "--property", "properties", multiple=True, help="KEY=VALUE for pyiceberg (S3, ...)."
-        ),
-        click.option("--table", help="NAMESPACE.NAME; default: rocketmq.TOPIC."),
-        click.option("--broker-name", default="broker-a", show_default=True, help="brokerName."),
-        click.option(
-            "--partition",
-            type=click.Choice(["day", "hour"]),
-            default="day",
-            show_default=True,
-            help="Unit of store time for a new table's partitions.",
-        ),
-        click.option(
-            "--commit-bytes",
-            type=click.IntRange(min=1),
-            default=512 << 20,
-            show_default=True,
-            help="Bytes of columns in a commit, before compression.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+def _with(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_folder = click.Path(exists=True, file_okay=False, path_type=Path)
+_topics = click.option(
+    "-t", "--topic", "topics", multiple=True, required=True, help="A topic; repeatable."
+)
+_table_options = _with(
+    click.option("--warehouse", required=True, help="Folder of tables; a URI with --catalog."),
+    click.option(
+        "--catalog", help="URI of a SQL or REST catalog; default: SQLite in the warehouse."
+    ),
+    click.option(
+        "--property", "properties", multiple=True, help="KEY=VALUE for pyiceberg (S3, ...)."
+    ),
+    click.option("--table", help="NAMESPACE.NAME; default: rocketmq.TOPIC."),
+)
+_export_options = _with(
+    click.option(
+        "--store",
+        required=True,
+        type=_folder,
+        help="The broker's storePathRootDir; the broker may be running.",
+    ),
+    click.option("--commit-log", type=_folder, help="storePathCommitLog, if the broker sets one."),
+    click.option("--broker-name", default="broker-a", show_default=True, help="brokerName."),
+    click.option(
+        "--partition",
+        type=click.Choice(["day", "hour"]),
+        default="day",
+        show_default=True,
+        help="Unit of store time for a new table's partitions.",
+    ),
+    click.option(
+        "--commit-bytes",
+        type=click.IntRange(min=1),
+        default=512 << 20,
+        show_default=True,
+        help="Bytes of columns in a commit, before compression.",
+    ),
+)
+_upkeep_options = _with(
+    click.option(
+        "--merge-bytes",
+        type=click.IntRange(min=1),
+        default=256 << 20,
+        show_default=True,
+        help="Files with fewer bytes of columns than half of it are merged up to it, in memory.",
+    ),
+    click.option(
+        "--keep-snapshots",
+        type=click.IntRange(min=1),
+        default=10,
+        show_default=True,
+        help="Snapshots that never expire: the newest ones.",
+    ),
+    click.option(
+        "--snapshot-hours",
+        type=click.FloatRange(min=0),
+        default=120.0,
+        show_default=True,
+        help="Age at which snapshots expire.",
+    ),
+    click.option(
+        "--orphan-hours",
+        type=click.FloatRange(min=0),
+        default=24.0,
+        show_default=True,
+        help="Age at which files without a snapshot are removed; more than a commit takes.",
+    ),
+)
 
 
 @lake.command(help="Append the durable messages that a topic's table lacks, and exit.")
 @click.option("-t", "--topic", required=True, help="The topic.")
+@_export_options
 @_table_options
 def export(topic: str, **options: Any) -> None:
     """Export once; a repeated call continues where the table ends."""
@@ -84,7 +125,7 @@ def export(topic: str, **options: Any) -> None:
 
 
 @lake.command(help="Append durable messages of topics to their tables until SIGTERM or SIGINT.")
-@click.option("-t", "--topic", "topics", multiple=True, required=True, help="A topic; repeatable.")
+@_topics
 @click.option(
     "--lag",
     type=click.FloatRange(min=0.1),
@@ -93,15 +134,37 @@ def export(topic: str, **options: Any) -> None:
     help="Seconds from the start of one export to the start of the next.",
 )
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
+@click.option(
+    "--upkeep-every",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Hours from one upkeep to the next; 0: none.",
+)
+@_upkeep_options
+@_export_options
 @_table_options
-def follow(topics: tuple[str, ...], lag: float, stop_with_stdin: bool, **options: Any) -> None:
+def follow(
+    topics: tuple[str, ...],
+    lag: float,
+    stop_with_stdin: bool,
+    upkeep_every: float,
+    merge_bytes: int,
+    keep_snapshots: int,
+    snapshot_hours: float,
+    orphan_hours: float,
+    **options: Any,
+) -> None:
     """Follow topics; a signal ends the command after the current commit."""
-    if options["table"] is not None and len(topics) > 1:
-        raise click.UsageError("--table is for one topic")
+    _check_table(topics, options["table"])
     exporters = [_exporter(topic, **options) for topic in topics]
+    kept = [
+        _upkeep(exporter.table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
+        for exporter in exporters
+    ]
     from congreve.lake.follow import Follower
 
-    follower = Follower(exporters, lag)
+    follower = Follower(exporters, lag, kept if upkeep_every else (), upkeep_every * 3600)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: follower.stop())
     if stop_with_stdin:
@@ -110,9 +173,70 @@ def follow(topics: tuple[str, ...], lag: float, stop_with_stdin: bool, **options
     click.echo(f"{follower.run()} messages were added")
 
 
+@lake.command(help="Merge small files, expire snapshots, remove files that no snapshot refers to.")
+@_topics
+@_upkeep_options
+@_table_options
+def upkeep(
+    topics: tuple[str, ...],
+    merge_bytes: int,
+    keep_snapshots: int,
+    snapshot_hours: float,
+    orphan_hours: float,
+    **options: Any,
+) -> None:
+    """Do what `follow` does every hour; exporters may run meanwhile."""
+    _check_table(topics, options["table"])
+    for topic in topics:
+        table = _topic_table(topic, partition="day", **options)
+        done = _upkeep(table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
+        click.echo(
+            f"{table.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
+            f"expired, {done.removed} files were removed"
+        )
+
+
+def _check_table(topics: tuple[str, ...], table: str | None) -> None:
+    if table is not None and len(topics) > 1:
+        raise click.UsageError("--table is for one topic")
+
+
 def _stop_with_stdin(follower: Follower) -> None:
     sys.stdin.read()
     follower.stop()
+
+
+def _upkeep(
+    table: TopicTable,
+    merge_bytes: int,
+    keep_snapshots: int,
+    snapshot_hours: float,
+    orphan_hours: float,
+) -> Upkeep:
+    from congreve.lake.upkeep import Upkeep, UpkeepRules
+
+    rules = UpkeepRules(merge_bytes, keep_snapshots, snapshot_hours * 3600, orphan_hours * 3600)
+    return Upkeep(table, rules)
+
+
+def _topic_table(
+    topic: str,
+    *,
+    warehouse: str,
+    catalog: str | None,
+    properties: tuple[str, ...],
+    table: str | None,
+    partition: str,
+) -> TopicTable:
+    try:
+        from congreve.lake.durable import SCHEMA
+        from congreve.lake.table import TopicTable, open_catalog
+    except ModuleNotFoundError as error:
+        raise CongreveError(
+            f"{error.name} is not installed: pip install 'congreve[lake]'"
+        ) from error
+    tables = open_catalog(warehouse, catalog, dict(map(_key_value, properties)))
+    return TopicTable(tables, table or f"rocketmq.{topic}", SCHEMA, partition)
 
 
 def _exporter(
@@ -120,27 +244,12 @@ def _exporter(
     *,
     store: Path,
     commit_log: Path | None,
-    warehouse: str,
-    catalog: str | None,
-    properties: tuple[str, ...],
-    table: str | None,
     broker_name: str,
-    partition: str,
     commit_bytes: int,
+    **options: Any,
 ) -> Exporter:
-    try:
-        from congreve.lake.durable import SCHEMA, DurableTopic
-        from congreve.lake.export import Exporter
-        from congreve.lake.table import TopicTable, open_catalog
-    except ModuleNotFoundError as error:
-        raise CongreveError(
-            f"{error.name} is not installed: pip install 'congreve[lake]'"
-        ) from error
-    messages = DurableTopic(store, topic, broker_name, commit_log)
-    target = TopicTable(
-        open_catalog(warehouse, catalog, dict(map(_key_value, properties))),
-        table or f"rocketmq.{topic}",
-        SCHEMA,
-        partition,
-    )
-    return Exporter(messages, target, commit_bytes)
+    table = _topic_table(topic, **options)
+    from congreve.lake.durable import DurableTopic
+    from congreve.lake.export import Exporter
+
+    return Exporter(DurableTopic(store, topic, broker_name, commit_log), table, commit_bytes)

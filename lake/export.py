@@ -27,9 +27,13 @@ class Exporter:
     ) -> None:
         """A commit has `commit_bytes` bytes of Arrow columns, and at most one batch more."""
         self._topic = topic
-        self._table = table
+        self.table = table
         self._commit_bytes = commit_bytes
-        self.table_name = table.name
+
+    @property
+    def table_name(self) -> str:
+        """NAMESPACE.NAME."""
+        return self.table.name
 
     def run(self) -> int:
         """Export all messages that are durable now; returns how many this exporter committed.
@@ -44,22 +48,22 @@ class Exporter:
         The caller may stop after any of them. Raises ProgressError when the store and the table do
         not belong together, or messages expired before they were exported.
         """
-        if not self._table.load():
+        if not self.table.load():
             self._topic.queues()  # a topic that is unknown, or not durable yet, gets no table
-            self._table.create()
+            self.table.create()
         # After the table, which another exporter may move on: the queues are never behind it.
         queues = self._topic.queues()
         while True:
-            ends = self._table.progress()
-            with self._table.new_files() as files:
+            ends = self.table.progress()
+            with self.table.new_files() as files:
                 moved = self._write(files, queues, ends.get(self._topic.broker, {}))
                 if not moved:
                     return
                 try:
-                    self._table.append(files, advanced(ends, self._topic.broker, moved))
+                    self.table.append(files, advanced(ends, self._topic.broker, moved))
                 except CommitConflictError as error:
                     logger.info("%s; the export continues after the other commit", error)
-                    self._table.load()
+                    self.table.load()
                     queues = self._topic.queues()
                     continue
             yield files.rows
@@ -89,6 +93,6 @@ class Exporter:
                 f"{where}: messages {start} to {low - 1} expired before they were exported"
             )
         raise ProgressError(
-            f"{where} ends at {high}, but the table {self._table.name} has its messages up to "
+            f"{where} ends at {high}, but the table {self.table.name} has its messages up to "
             f"{start}: the table belongs to another store, or to a deleted topic of this name"
         )

@@ -11,19 +11,28 @@ from congreve.engine.errors import UnknownTopicError
 from congreve.errors import CongreveError
 from congreve.lake.errors import NotDurableError
 from congreve.lake.export import Exporter
+from congreve.lake.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
 
 class Follower:
-    """Exports each topic every `lag_s` seconds.
+    """Exports each topic every `lag_s` seconds, and keeps each table every `upkeep_s` seconds.
 
     An export that takes longer is followed by the next one at once.
     """
 
-    def __init__(self, exporters: Sequence[Exporter], lag_s: float) -> None:
+    def __init__(
+        self,
+        exporters: Sequence[Exporter],
+        lag_s: float,
+        upkeep: Sequence[Upkeep] = (),
+        upkeep_s: float = 3600.0,
+    ) -> None:
         self._exporters = exporters
         self._lag_s = lag_s
+        self._upkeep = upkeep
+        self._upkeep_s = upkeep_s
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -39,6 +48,7 @@ class Follower:
         progress.
         """
         committed = 0
+        upkeep_at = time.monotonic() + self._upkeep_s
         while not self._stopped.is_set():
             begun = time.monotonic()
             failures: list[CongreveError] = []
@@ -55,5 +65,15 @@ class Follower:
                     failures.append(error)
             if len(failures) == len(self._exporters):
                 raise failures[0]
+            if time.monotonic() >= upkeep_at:
+                self._keep()
+                upkeep_at = time.monotonic() + self._upkeep_s
             self._stopped.wait(max(0.0, self._lag_s - (time.monotonic() - begun)))
         return committed
+
+    def _keep(self) -> None:
+        for upkeep in self._upkeep:
+            try:
+                logger.info("%s: %s", upkeep.table_name, upkeep.run())
+            except CongreveError as error:
+                logger.error("no upkeep of %s: %s", upkeep.table_name, error)

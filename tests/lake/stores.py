@@ -104,10 +104,18 @@ def in_duckdb(warehouse: Path) -> list[Row]:
 def command(
     store: Path, warehouse: Path, *more: str, name: str = "export"
 ) -> subprocess.Popen[str]:
-    """`congreve lake export`, or another command of lake, in a process of its own."""
-    args = ["--store", str(store), "--warehouse", str(warehouse), "-t", TOPIC, *more]
+    """`congreve lake export`, or another command of a store, in a process of its own."""
+    return _command(name, "--store", str(store), "--warehouse", str(warehouse), *more)
+
+
+def upkeep_command(warehouse: Path, *more: str) -> subprocess.Popen[str]:
+    """`congreve lake upkeep` in a process of its own."""
+    return _command("upkeep", "--warehouse", str(warehouse), *more)
+
+
+def _command(*args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "congreve", "lake", name, *args],
+        [sys.executable, "-m", "congreve", "lake", *args, "-t", TOPIC],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
