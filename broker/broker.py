@@ -102,7 +102,7 @@ class Broker(Lifecycle):
         self._guard = ConnectionGuard(self.config.shared_limits)
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
-        self.replication = Replication(self.config, self.store, self._arrived, sign)
+        self.replication = Replication(self.config, self.managers, self._arrived, sign)
         self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
         self._registration = NameServerRegistration(
             self.config,
@@ -168,12 +168,17 @@ class Broker(Lifecycle):
                 await self._access.load()
             await self._quotas.load()
             await asyncio.to_thread(self.store.start)
+            self.replication.take_role()
             await self.managers.load()
             self.managers.stats.sample()
             if self._access is not None:
                 self._access.compile()
             self._paths = MessagePaths(
-                self.managers, self._arrived, self._quotas.table, self._access
+                self.managers,
+                self._arrived,
+                self._quotas.table,
+                self.replication.confirm,
+                self._access,
             )
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
             await self._listen(self._paths, runtime_info)

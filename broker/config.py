@@ -236,6 +236,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return self.broker_role == "SLAVE"
 
     @property
+    def answers_wait(self) -> bool:
+        """Whether answers of sends wait for the disk (SYNC_FLUSH) or a slave (SYNC_MASTER)."""
+        return self.store.sync_flush or self.broker_role == "SYNC_MASTER"
+
+    @property
     def address(self) -> str:
         """`ip:port`, as name servers announce it to clients."""
         return f"{self.broker_ip1}:{self.listen_port}"

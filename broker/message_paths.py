@@ -27,6 +27,7 @@ from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
@@ -35,8 +36,9 @@ from congreve.remoting.transport.connection import Connection
 class MessagePaths:
     """Group commit, pulls and the fast path of one broker; its store is open.
 
-    It calls `arrived` with each queue that got an entry. `fast_path` serves the event loop's
-    connections, and what the lanes give to the loop; `lanes` has the path of each lane.
+    It calls `arrived` with each queue that got an entry; answers wait for `confirm`. `fast_path`
+    serves the event loop's connections, and what the lanes give to the loop; `lanes` has the path
+    of each lane.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class MessagePaths:
         managers: Managers,
         arrived: Callable[[ConsumeQueue], None],
         quotas: QuotaTable,
+        confirm: ConfirmOffset,
         access: AccessControl | None = None,
     ) -> None:
         config, store = managers.config, managers.store
@@ -53,9 +56,14 @@ class MessagePaths:
         self._arrived = arrived
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
-        has_lanes = config.network_threads > 0 and config.store.sync_flush
+        self._confirm = confirm
+        lanes_listen = config.network_threads > 0 and config.answers_wait
         self.group_commit = GroupCommit(
-            store.backend, config.store, waits=self._commit_waits if has_lanes else None
+            store.backend,
+            config.store,
+            waits=self._commit_waits if lanes_listen else None,
+            confirm=confirm,
+            slave_timeout_s=config.slave_timeout / 1000,
         )
         self.pulls = PullMessageProcessor(
             config=config,
@@ -90,6 +98,8 @@ class MessagePaths:
             pulls,
             store,
             tells_appends=store.flush_timer.wants_wake,
+            confirm=self._confirm,
+            timeout_s=self.group_commit.timeout_s,
             leader=self.lanes[0] if number else None,
         )
 

@@ -70,6 +70,7 @@ class ScheduleMessageService:
         self._running = False
         self._saved_end: int | None = None  # the log's end in the file; None without a file
         self._changed = False
+        self._followed_end: int | None = None  # of the log, when a master had this progress
         self._repairs: dict[int, tuple[int, Future[int]]] = {}  # level -> offset, its repair
         self.offset_table: dict[int, int] = {}  # level -> next offset in its queue
 
@@ -85,9 +86,16 @@ class ScheduleMessageService:
         """Body of code 45."""
         return DelayOffsetSerializeWrapper(offset_table=dict(self.offset_table))
 
+    def follow_master(self, offsets: dict[int, int], log_end: int) -> None:
+        """Take the progress of a slave's master; the log has the deliveries after `log_end`."""
+        if offsets != self.offset_table or self.dirty:
+            self.offset_table = dict(offsets)
+            self._followed_end, self._changed = log_end, True
+
     def snapshot(self) -> DelayOffsets:
         """The current content of delayOffset.json, to write once the log is durable up to here."""
-        self._changed, self._saved_end = False, self._store.log.max_offset
+        end = self._store.log.max_offset if self._followed_end is None else self._followed_end
+        self._changed, self._saved_end = False, end
         table = {level: 0 for level, _ in self._levels()} | self.offset_table
         return DelayOffsets(offset_table=table, log_end=self._saved_end).sealed()
 
@@ -122,7 +130,7 @@ class ScheduleMessageService:
 
     def start(self) -> None:
         """Start delivery; a slave must not call this."""
-        self._running = True
+        self._running, self._followed_end = True, None
         for level, queue in self._levels():
             known = self.offset_table.get(level, 0)
             corrected = min(max(known, queue.min), queue.max)

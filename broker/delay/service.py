@@ -76,6 +76,12 @@ class DelayedMessages:
         if self.levels.dirty:
             self._writer.changed()
 
+    def follow_master(self, offsets: dict[int, int], log_end: int) -> None:
+        """Take the progress of a slave's master; deliveries after `log_end` are in the log."""
+        self.levels.follow_master(offsets, log_end)
+        if self.levels.dirty:
+            self._writer.changed()
+
     def arrived(self, queue: ConsumeQueue) -> None:
         """Report a new entry of a queue; queues of other topics are ignored."""
         if queue.topic == SCHEDULE_TOPIC:

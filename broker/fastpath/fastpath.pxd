@@ -31,7 +31,7 @@ cdef class FastPath(FrameSink):
     cdef TopicTable topics
     cdef TransactionPath transactions
     cdef DelayPath delays
-    cdef bint sync_flush
+    cdef bint answers_wait
 
     # The current frame.
     cdef Frame frame

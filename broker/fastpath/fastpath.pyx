@@ -96,7 +96,7 @@ cdef class FastPath(FrameSink):
         self.group_commit = group_commit
         self.arrived = arrived
         self.pulls = pulls
-        self.sync_flush = settings.sync_flush
+        self.answers_wait = settings.answers_wait
         self.set_store_host(settings.store_host)
 
     def set_store_host(self, bytes host):
@@ -178,7 +178,7 @@ cdef class FastPath(FrameSink):
     def finish(self, connection):
         """Send the chunk's answers, and notify the index, the flush timer and waiting pulls."""
         cdef SendPath sends = self.sends
-        cdef bint parks = self.sync_flush and sends.appended_end and sends.answers.used
+        cdef bint parks = self.answers_wait and sends.appended_end and sends.answers.used
         if sends.answers.used:
             answers = sends.answers.data[:sends.answers.used]
             if parks:

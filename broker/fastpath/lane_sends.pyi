@@ -3,6 +3,7 @@ from typing import final
 from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.lane import LaneSink
 
@@ -31,6 +32,8 @@ class LaneSends(LaneSink):
         store: MessageStore,
         *,
         tells_appends: bool,
+        confirm: ConfirmOffset,
+        timeout_s: float,
         leader: LaneSends | None = None,
     ) -> None: ...
     def follow(self, lanes: list[LaneSends]) -> None: ...

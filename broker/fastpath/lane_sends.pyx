@@ -33,6 +33,7 @@ from congreve.engine.atomic cimport (
     store_release,
 )
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.remoting.lanes cimport entry_kinds, sockets
@@ -82,18 +83,20 @@ def queues_of(bytes data not None):
 cdef class LaneSends(LaneSink):
     """Serves sends and pulls in a lane's thread; no other thread uses `path`.
 
-    With `tells_appends` it posts an entry of APPENDED_KIND after each chunk with messages. With
-    SYNC_FLUSH the lane without a `leader` listens to the backend for all others.
+    With `tells_appends` it posts an entry of APPENDED_KIND after each chunk with messages. Where
+    answers wait, for `confirm` and `timeout_s` at most, the lane without a `leader` listens to the
+    backend for all others.
     (RocketMQ: SendMessageProcessor.)
     """
 
     def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
-                 bint tells_appends, LaneSends leader=None):
+                 bint tells_appends, ConfirmOffset confirm not None, double timeout_s,
+                 LaneSends leader=None):
         self.path, self.sends = path, path.sends
         self.pulls = pulls
         self.store = store
         self.index = store.index
-        if path.sync_flush:
+        if path.answers_wait:
             self.leads = leader is None
             if leader is None:
                 self.event_fd = self.path.log.backend.event_fd
@@ -102,8 +105,7 @@ cdef class LaneSends(LaneSink):
                 leader.follower_fds[leader.follower_count] = self.event_fd
                 leader.follower_count += 1
             self.commit = LaneCommit(
-                self.path.log, self.path.put_times, failed_kind=NOT_DURABLE,
-                timeout_s=store.config.sync_flush_timeout / 1000,
+                confirm, self.path.put_times, failed_kind=NOT_DURABLE, timeout_s=timeout_s,
             )
         self.tells_appends = tells_appends
         self.resting = RestingConnections(REST_MS)

@@ -16,7 +16,7 @@ from congreve.remoting.wire.answers import send_response_constants
 class FastPathSettings(NamedTuple):
     """Settings of the fast path; they do not change while a broker runs."""
 
-    sync_flush: bool
+    answers_wait: bool  # for the disk (SYNC_FLUSH) or a slave (SYNC_MASTER)
     max_message_size: int  # bytes
     cluster: bytes  # the property of that name, which every record gets
     send_constants: tuple[bytes, bytes]  # ext fields of every answer to a send: JSON, binary
@@ -26,7 +26,7 @@ class FastPathSettings(NamedTuple):
 def fast_path_settings(config: BrokerConfig) -> FastPathSettings:
     """The broker's settings in the form that the fast path reads."""
     return FastPathSettings(
-        sync_flush=config.store.sync_flush,
+        answers_wait=config.answers_wait,
         max_message_size=config.store.max_message_size,
         cluster=encode_properties({CLUSTER: config.broker_cluster_name}),
         send_constants=send_response_constants(region_fields(config)),

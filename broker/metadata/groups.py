@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.name_rules import entry_fault, group_name_fault
@@ -114,6 +116,19 @@ class SubscriptionGroupManager:
             lambda: SubscriptionGroupWrapper(data_version=self.data_version),
             "subscriptionGroupTable",
         )
+
+    def follow_master(self, theirs: SubscriptionGroupWrapper) -> None:
+        """Replace the table by that of a slave's master.
+
+        RocketMQ: SlaveSynchronize.syncSubscriptionGroupConfig.
+        """
+        for name in [name for name in self.table if name not in theirs.subscription_group_table]:
+            self.delete(name)
+        for name, config in theirs.subscription_group_table.items():
+            if config != self.table.get(name):
+                self._take_stored(name, config)
+        self.data_version = msgspec.structs.replace(theirs.data_version)
+        self.file.changed()
 
     def file_text(self, version: DataVersion) -> str:
         """Content of subscriptionGroup.json; one thread at a time may call it."""

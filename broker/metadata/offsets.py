@@ -1,7 +1,7 @@
 """Offsets of consumer groups (RocketMQ: ConsumerOffsetManager)."""
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Any
 
 from congreve.broker.config import BrokerConfig
@@ -31,6 +31,8 @@ Acknowledged = dict[str, set[int] | None]
 """Queues of `topic@group` whose offsets were acknowledged, None for all of them."""
 Line = tuple[str, dict[int, int] | None]
 """Offsets of queues of `topic@group`; None: its offsets were removed."""
+
+Table = Mapping[str, Mapping[int, int]]
 
 Commit = tuple[str, str, int, int]
 """Group, topic, queue id and the offset that was committed there."""
@@ -133,6 +135,26 @@ class ConsumerOffsetManager:
             )
         queues[queue_id] = offset
         self._changed(key)
+
+    def follow_master(self, theirs: Table, before: Table | None) -> None:
+        """Take what changed in a master's table since `before`; None: what is ahead of this one.
+
+        RocketMQ: SlaveSynchronize.syncConsumerOffset.
+        """
+        known = {} if before is None else before
+        for key, queues in theirs.items():
+            topic, separator, group = key.partition(_SEPARATOR)
+            old = known.get(key, {})
+            if not separator or queues == old:
+                continue
+            mine = self.table.get(key, {})
+            for queue_id, offset in _possible(key, queues).items():
+                ahead = offset > mine.get(queue_id, NO_OFFSET)
+                if ahead or (before is not None and offset != old.get(queue_id)):
+                    self.note(group, topic, queue_id, offset)
+        for key in [key for key in known if key not in theirs and key in self.table]:
+            topic, _, group = key.partition(_SEPARATOR)
+            self._remove(topic, group)
 
     def acknowledge(self, group: str, topic: str, queue_id: int) -> None:
         """Mark an offset that must be on disk before its commit is answered."""
@@ -286,7 +308,7 @@ def _offsets_of(tree: Any) -> dict[str, dict[int, int]]:
     return ConsumerOffsetSerializeWrapper.from_tree({"offsetTable": tree}).offset_table
 
 
-def _possible(key: str, queues: dict[int, int]) -> dict[int, int]:
+def _possible(key: str, queues: Mapping[int, int]) -> dict[int, int]:
     """Only the valid queues and offsets: a bit may have flipped in the file."""
     possible = {
         queue_id: offset

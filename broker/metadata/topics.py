@@ -277,20 +277,23 @@ class TopicConfigManager:
         if changed:
             self.version_changed()
 
-    def wrapper(self) -> TopicConfigSerializeWrapper:
-        """The whole table, part of a registration."""
-        return TopicConfigSerializeWrapper(
-            data_version=msgspec.structs.replace(self.data_version),
-            topic_config_table=dict(self.table),
-        )
-
     def body(self) -> TableBody[str, TopicConfig]:
-        """The body of code 21: wrapper(), of which only changed topics are encoded again."""
+        """The body of code 21, of which only changed topics are encoded again."""
         return TableBody(
             self.table,
             lambda: TopicConfigSerializeWrapper(data_version=self.data_version),
             "topicConfigTable",
         )
+
+    def follow_master(self, theirs: TopicConfigSerializeWrapper) -> None:
+        """Replace the table by a master's (RocketMQ: SlaveSynchronize.syncTopicConfig)."""
+        for name in self.table.keys() - theirs.topic_config_table.keys():
+            self.delete(name)
+        for name, config in theirs.topic_config_table.items():
+            if config != self.table.get(name) and _stored_fault(name, config) is None:
+                self._put(config)
+        self.data_version = msgspec.structs.replace(theirs.data_version)
+        self.file.changed()
 
     def file_text(self, version: DataVersion) -> str:
         """Content of topics.json with a data version; one thread at a time may call it."""

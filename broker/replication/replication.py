@@ -7,18 +7,23 @@ from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError
+from congreve.broker.managers import Managers
+from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import replication_settings
 from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_connection import SlaveState
+from congreve.broker.replication.slave_synchronize import SlaveSynchronize
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
-from congreve.engine.store import MessageStore
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
 
+SYNCHRONIZE_S = 1.0
+"""How old a slave's tables may be, in seconds."""
 NO_PORT = -1
 SLAVE_REFUSAL = "this broker is a slave: send to its master"
 HA_DISTANCE = 1
@@ -44,12 +49,13 @@ class Replication:
     def __init__(
         self,
         config: BrokerConfig,
-        store: MessageStore,
+        managers: Managers,
         arrived: Callable[[ConsumeQueue], None],
         sign: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
         self._config = config
-        self._store = store
+        self._managers = managers
+        self._store = store = managers.store
         self._arrived = arrived
         self._sign = sign
         self.confirm = ConfirmOffset(
@@ -60,6 +66,7 @@ class Replication:
         )
         self._service: HAService | None = None
         self._slave: Slave | None = None
+        self._synchronize: Periodic | None = None
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
 
@@ -73,7 +80,15 @@ class Replication:
         """Take the master's addresses of a name server's answer; haMasterAddress precedes them."""
         config = self._config
         if config.is_slave and broker and (ha or config.ha_master_address):
-            self._master = MasterAddress(config.ha_master_address or ha, broker)
+            master = MasterAddress(config.ha_master_address or ha, broker)
+            if master != self._master and self._slave is not None:
+                self._slave.master_known()
+            self._master = master
+
+    def take_role(self) -> None:
+        """Let the store of a slave refuse messages, before anything may append."""
+        if self._config.is_slave:
+            self._store.health.set_role(SLAVE_REFUSAL)
 
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
@@ -82,7 +97,6 @@ class Replication:
             self._service = HAService(self._store, self.confirm, settings)
             self._listen(self._service)
             return
-        self._store.health.set_role(SLAVE_REFUSAL)
         loop = asyncio.get_running_loop()
 
         def arrived(queues: set[ConsumeQueue]) -> None:
@@ -91,11 +105,18 @@ class Replication:
         self._client = RemotingClient(before_request=self._sign)
         self._slave = Slave(self._store, settings, self._find_master, self._client, arrived)
         self._slave.start()
+        synchronize = SlaveSynchronize(
+            self._managers.metadata, self._managers.delayed, self._store, self._requests
+        )
+        self._synchronize = Periodic(SYNCHRONIZE_S, synchronize.run)
+        self._synchronize.start()
 
     async def stop(self) -> None:
         """Stop both roles; idempotent."""
         if self._service is not None:
             self._service.stop()
+        if self._synchronize is not None:
+            self._synchronize.stop()
         if self._slave is not None:
             await self._slave.stop()
         if self._client is not None:
@@ -137,6 +158,12 @@ class Replication:
             return self._master
         host, _, port = address.rpartition(":")
         return MasterAddress(address, f"{host}:{int(port) - HA_DISTANCE}")
+
+    def _requests(self) -> MasterRequests | None:
+        master = self._find_master()
+        if master is None or self._client is None:
+            return None
+        return MasterRequests(self._client, master.broker)
 
     def _notify(self, queues: set[ConsumeQueue]) -> None:
         for queue in queues:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from congreve.broker.replication.log_follower import LogFollower
-from congreve.broker.replication.master_log import MasterLog
+from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -57,6 +57,7 @@ class Slave:
         self._executor = ThreadPoolExecutor(1, "ha-slave")
         self._task: asyncio.Task[None] | None = None
         self._log = LimitedLog(logger)
+        self._known = asyncio.Event()
         self.following: MasterAddress | None = None
         """The master whose log arrives now."""
         self.trouble = "no master is known yet"
@@ -65,6 +66,10 @@ class Slave:
     def start(self) -> None:
         """Follow on the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def master_known(self) -> None:
+        """Look for the master now: its address is known, or has changed."""
+        self._known.set()
 
     async def stop(self) -> None:
         """Leave the master; what has arrived is in the log. Idempotent."""
@@ -88,10 +93,15 @@ class Slave:
                 self._log.warning("this slave does not follow its master at %s", self.trouble)
             finally:
                 self.following = None
-            await asyncio.sleep(RETRY_S)
+            try:
+                async with asyncio.timeout(RETRY_S):
+                    await self._known.wait()
+            except TimeoutError:
+                continue
+            self._known.clear()
 
     async def _follow(self, master: MasterAddress) -> None:
-        start = await self._start_at(MasterLog(self._client, master.broker))
+        start = await self._start_at(MasterRequests(self._client, master.broker))
         peer = await self._connect(master.ha)
         loop = asyncio.get_running_loop()
         with peer:
@@ -99,9 +109,9 @@ class Slave:
             self.following, self.trouble = master, ""
             await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
 
-    async def _start_at(self, log: MasterLog) -> int:
+    async def _start_at(self, master: MasterRequests) -> int:
         """Where to begin. Raises ReplicationError for the log of another history."""
-        begin, end = await log.span()
+        begin, end = await master.span()
         mine = self._store.log.max_offset
         if mine > end:
             raise ReplicationError(
@@ -114,7 +124,7 @@ class Slave:
                 f"this slave's log ends at {mine}, and the master's begins at {begin}: the part"
                 " between has expired; remove this slave's store"
             )
-        await log.check_same(self._store, self._follower.receiver.last_record)
+        await master.check_same(self._store, self._follower.receiver.last_record)
         return mine
 
     async def _connect(self, address: str) -> socket.socket:

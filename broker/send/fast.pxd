@@ -21,7 +21,7 @@ cdef class SendPath:
     cdef TransactionPath transactions
     cdef DelayPath delays
     cdef SendQuota quota
-    cdef bint sync_flush
+    cdef bint answers_wait
     cdef int32_t max_message_size
 
     # Constants of this broker.

@@ -79,7 +79,7 @@ cdef class SendPath:
         self.log = log
         self.topics = topics
         self.transactions, self.delays, self.quota = transactions, delays, quota
-        self.sync_flush = settings.sync_flush
+        self.answers_wait = settings.answers_wait
         self.max_message_size = settings.max_message_size
         self.constant_bytes = (settings.cluster, *settings.send_constants)
         self.cluster = slice_of(self.constant_bytes[0])
@@ -149,7 +149,7 @@ cdef class SendPath:
                 return False
         send.message.properties = self.prepared.text + self.prepared.text_used
         if not stored_properties(
-            &fields.properties, send.kind, self.sync_flush,
+            &fields.properties, send.kind, self.answers_wait,
             self.prepared.text + self.prepared.text_used,
             &send.message.properties_length, &send.message.tags_code, &send.wish,
         ):

@@ -1,8 +1,9 @@
-"""Group commit: answers that wait until their messages are on disk (RocketMQ: GroupCommitService).
+"""Group commit: answers that wait until their messages are on disk and at a slave.
 
-With SYNC_FLUSH encoded answers wait in the order of the log: one entry for each chunk of requests,
-with the physical offset that it waits for. When the backend is durable up to X, all entries up to X
-are sent together; there is no future or timer for each message.
+With SYNC_FLUSH or SYNC_MASTER encoded answers wait in the order of the log: one entry for each
+chunk of requests, with the physical offset that it waits for. When everything up to X is where it
+must be, all entries up to X are sent together; there is no future or timer for each message.
+(RocketMQ: GroupCommitService, GroupTransferService.)
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from typing import NamedTuple
 
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.send.commit_delay import CommitDelay
+from congreve.broker.send.lane_commit import NO_SLAVE, SLAVE_LATE
 from congreve.broker.send.recode import recode
 from congreve.broker.send.write_through import WriteThrough
 from congreve.engine.config import StoreConfig
+from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import Backend
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -33,13 +36,16 @@ class _Waiting(NamedTuple):
     answers: bytes
     begun_ns: int
     messages: int
+    lacks_slave: bool  # no slave could be waited for: only the disk is
 
 
 class GroupCommit:
     """Delays answers until their messages are durable; one event loop owns it.
 
-    RocketMQ: CommitLog.GroupCommitService. After syncFlushTimeout it answers FLUSH_DISK_TIMEOUT:
-    stored, but not confirmed. After a failure of the backend it answers SERVICE_NOT_AVAILABLE.
+    RocketMQ: CommitLog.GroupCommitService, GroupTransferService. After syncFlushTimeout it answers
+    FLUSH_DISK_TIMEOUT: stored, but not confirmed. After a failure of the backend it answers
+    SERVICE_NOT_AVAILABLE. If `confirm` waits for slaves, it answers FLUSH_SLAVE_TIMEOUT after
+    `slave_timeout_s`, and SLAVE_NOT_AVAILABLE without a usable slave.
 
     Where a lane listens to the backend, `waits(True)` asks the lane to call release() at each of
     its events, and `waits(False)` ends that.
@@ -52,13 +58,19 @@ class GroupCommit:
         clock: Callable[[], float] = time.perf_counter,
         *,
         waits: Callable[[bool], None] | None = None,
+        confirm: ConfirmOffset | None = None,
+        slave_timeout_s: float = 3.0,
     ) -> None:
         self.put_times = PutTimes()
         """How long sends took whose answers have waited here."""
         self._backend = backend
         self._config = config
         self._waits = waits
-        self._timeout_s = config.sync_flush_timeout / 1000
+        self._slaves = confirm if confirm is not None and confirm.waits_for_slaves else None
+        self.timeout_s = config.sync_flush_timeout / 1000
+        if self._slaves is not None:
+            self.timeout_s = slave_timeout_s
+        """How long an answer waits."""
         self._write_through = WriteThrough(backend, clock)
         self._delay = CommitDelay(lambda: bool(self._waiting), self._request_waiting, clock)
         self._waiting: deque[_Waiting] = deque()
@@ -93,8 +105,9 @@ class GroupCommit:
     def answer(
         self, request: RemotingCommand, connection: Connection, answer: RemotingCommand, upto: int
     ) -> RemotingCommand | None:
-        """The answer; None with SYNC_FLUSH, which sends it when `upto` is durable."""
-        if not self._config.sync_flush or request.is_oneway or upto <= 0:
+        """The answer; None with SYNC_FLUSH or SYNC_MASTER, which send it when `upto` is durable."""
+        waits = self._config.sync_flush or self._slaves is not None
+        if not waits or request.is_oneway or upto <= 0:
             return answer
         self.send_when_durable(connection, answer.encode(), upto, time.monotonic_ns(), 1)
         return None
@@ -119,34 +132,47 @@ class GroupCommit:
         if failure:
             connection.write(_failed(answers, failure))
             return
-        if upto <= self._backend.durable_offset or self._write_through.write(
-            connection, upto, others_wait=bool(self._waiting)
-        ):
-            connection.write(answers)
+        lacks_slave = self._slaves is not None and not self._slaves.may_wait(upto)
+        deadline = self._loop.time() + self.timeout_s
+        entry = _Waiting(upto, deadline, connection, answers, begun_ns, messages, lacks_slave)
+        if self._is_done(entry) or (self._written_alone(entry) and self._is_done(entry)):
+            connection.write(_answers(entry))
             self.put_times.count(begun_ns, messages)
             return
-        deadline = self._loop.time() + self._timeout_s
-        self._waiting.append(_Waiting(upto, deadline, connection, answers, begun_ns, messages))
-        if self._delay.is_over(connection):
+        self._waiting.append(entry)
+        if self._config.sync_flush and self._delay.is_over(connection):
             self._backend.request(upto)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
+    def _is_done(self, entry: _Waiting) -> bool:
+        """Whether its messages are where they must be."""
+        if self._config.sync_flush and entry.upto > self._backend.durable_offset:
+            return False
+        if self._slaves is None or entry.lacks_slave:
+            return True
+        return entry.upto <= self._slaves.confirmed_offset
+
+    def _written_alone(self, entry: _Waiting) -> bool:
+        """Let a lone sender's message be written here; returns whether it was."""
+        return self._config.sync_flush and self._write_through.write(
+            entry.connection, entry.upto, others_wait=bool(self._waiting)
+        )
+
     def _request_waiting(self) -> None:
-        if self._waiting:
+        if self._waiting and self._config.sync_flush:
             self._backend.request(self._waiting[-1].upto)
 
     def release(self) -> None:
         """Send all due answers, after requesting the next write for the others."""
         self._request_waiting()
-        durable = self._backend.durable_offset
         waiting = self._waiting
         due: dict[Connection, list[bytes]] = {}
-        while waiting and waiting[0].upto <= durable:
+        while waiting and self._is_done(waiting[0]):
             entry = waiting.popleft()
-            due.setdefault(entry.connection, []).append(entry.answers)
+            due.setdefault(entry.connection, []).append(_answers(entry))
             self.put_times.count(entry.begun_ns, entry.messages)
-        if due:
+        if due and self._config.sync_flush:
             self._delay.begin(due)
         for connection, answers in due.items():
             if not connection.closed:
@@ -162,8 +188,12 @@ class GroupCommit:
             self._waits(False)
 
     def not_durable(self, answers: bytes, errno: int) -> bytes:
-        """Answers of a lane whose messages are not confirmed: the disk failed, or (-1) is late."""
-        return _failed(answers, errno) if errno > 0 else _timed_out(answers, self._timeout_s)
+        """Answers of a lane that are not confirmed; `errno` is one, or a CommitFailure."""
+        if errno > 0:
+            return _failed(answers, errno)
+        if errno == NO_SLAVE:
+            return _without_slave(answers)
+        return _timed_out(answers, self.timeout_s, at_slave=errno == SLAVE_LATE)
 
     def _moved(self) -> None:
         try:
@@ -180,7 +210,8 @@ class GroupCommit:
         while self._waiting and self._waiting[0].deadline <= now:
             entry = self._waiting.popleft()
             if not entry.connection.closed:
-                entry.connection.write(_timed_out(entry.answers, self._timeout_s))
+                on_disk = not self._config.sync_flush or entry.upto <= self._backend.durable_offset
+                entry.connection.write(_timed_out(entry.answers, self.timeout_s, at_slave=on_disk))
         if self._waiting:
             self._timer = self._loop.call_at(self._waiting[0].deadline, self._expire)
 
@@ -190,6 +221,16 @@ def _failed(answers: bytes, errno: int) -> bytes:
     return recode(answers, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
 
-def _timed_out(answers: bytes, timeout_s: float) -> bytes:
-    remark = f"stored, but not confirmed to be on disk within {timeout_s:g} s"
-    return recode(answers, ResponseCode.FLUSH_DISK_TIMEOUT, remark)
+def _timed_out(answers: bytes, timeout_s: float, *, at_slave: bool) -> bytes:
+    where = "at a slave" if at_slave else "on disk"
+    code = ResponseCode.FLUSH_SLAVE_TIMEOUT if at_slave else ResponseCode.FLUSH_DISK_TIMEOUT
+    return recode(answers, code, f"stored, but not confirmed to be {where} within {timeout_s:g} s")
+
+
+def _without_slave(answers: bytes) -> bytes:
+    remark = "stored, but no slave is near enough to wait for it"
+    return recode(answers, ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+
+
+def _answers(entry: _Waiting) -> bytes:
+    return _without_slave(entry.answers) if entry.lacks_slave else entry.answers

@@ -1,15 +1,18 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.metrics.put_times cimport PutTimes
-from congreve.engine.log.commit_log cimport CommitLog
+from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
 
 cdef enum CommitFailure:
-    COMMIT_LATE = -1            # not durable in time; other values are errnos
+    # Positive values are errnos.
+    COMMIT_LATE = -1            # not durable here in time
+    COMMIT_NO_SLAVE = -2        # durable here, and no slave could be waited for
+    COMMIT_SLAVE_LATE = -3      # durable here, not confirmed by a slave in time
 
 
-# Answers of one connection that wait until the log is durable up to `upto`.
+# Answers of one connection that wait until the log up to `upto` is where it must be.
 cdef struct HeldAnswers:
     int64_t upto
     int64_t deadline_ms
@@ -18,10 +21,11 @@ cdef struct HeldAnswers:
     int64_t connection
     uint8_t *data
     int64_t size
+    bint lacks_slave            # no slave could be waited for: only the disk is
 
 
 cdef class LaneCommit:
-    cdef CommitLog log
+    cdef ConfirmOffset confirm
     cdef PutTimes times
     cdef int64_t timeout_ms
     cdef int32_t failed_kind    # the kind of mailbox entries with answers that are not durable
@@ -38,7 +42,8 @@ cdef class LaneCommit:
     cdef int32_t sends_alone    # its sends in succession
     cdef double standstill_ns
 
-    # Sends the answers when the log is durable up to `upto`, which never decreases. They are about
+    # Sends the answers when the log up to `upto`, which never decreases, is durable and, with
+    # SYNC_MASTER, confirmed by a slave. They are about
     # `messages` messages that came at `begun_ns`.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto, int64_t begun_ns,
@@ -49,5 +54,8 @@ cdef class LaneCommit:
     cdef int sleep_ms(self, Lane lane) noexcept nogil
     cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil
     cdef void request_held(self) noexcept nogil
+    cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil
+    cdef void answer(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
+                     int64_t size, bint lacks_slave) noexcept nogil
     cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil
     cdef bint grow(self) noexcept nogil

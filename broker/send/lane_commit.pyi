@@ -1,11 +1,14 @@
-from typing import Self, final
+from typing import Final, Self, final
 
 from congreve.broker.metrics.put_times import PutTimes
-from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.replication.confirm_offset import ConfirmOffset
+
+NO_SLAVE: Final[int]
+SLAVE_LATE: Final[int]
 
 @final
 class LaneCommit:
     def __new__(
-        cls, log: CommitLog, times: PutTimes, *, timeout_s: float, failed_kind: int
+        cls, confirm: ConfirmOffset, times: PutTimes, *, timeout_s: float, failed_kind: int
     ) -> Self: ...
     def __len__(self) -> int: ...

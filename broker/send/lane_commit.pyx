@@ -1,7 +1,7 @@
-"""Group commit in a lane: answers that wait until their messages are on disk.
+"""Group commit in a lane: answers that wait until their messages are on disk and at a slave.
 
 The rules are those of GroupCommit, which holds the answers of the event loop.
-(RocketMQ: GroupCommitService.)
+(RocketMQ: GroupCommitService, GroupTransferService.)
 """
 
 cimport cython
@@ -21,19 +21,24 @@ cdef int64_t GATHER_NS = <int64_t> (commit_delay.GATHER_S * 1e9)
 cdef double STANDSTILL_NS = write_through.STANDSTILL_S * 1e9
 cdef double STANDSTILL_MEAN_OF = write_through.STANDSTILL_MEAN_OF
 
+NO_SLAVE = COMMIT_NO_SLAVE
+"""The number of a mailbox entry whose messages are durable, but no slave could be waited for."""
+SLAVE_LATE = COMMIT_SLAVE_LATE
+"""The number of one whose messages are durable, but a slave has not confirmed them in time."""
+
 
 @cython.final
 cdef class LaneCommit:
-    """Holds a lane's answers back until their messages are durable.
+    """Holds a lane's answers back until their messages are durable and confirmed.
 
-    Answers whose messages are not durable after `timeout_s`, or never will be because the disk has
-    failed, go to the event loop as mailbox entries of kind `failed_kind`; the loop answers with an
-    error. The entry's number is the errno, COMMIT_LATE after the timeout.
+    Answers whose messages are not confirmed after `timeout_s`, or never will be because the disk
+    has failed or no slave is there, go to the event loop as mailbox entries of kind `failed_kind`;
+    the loop answers with an error. The entry's number is the errno or a CommitFailure.
     """
 
-    def __cinit__(self, CommitLog log not None, PutTimes times not None, *, double timeout_s,
+    def __cinit__(self, ConfirmOffset confirm not None, PutTimes times not None, *, double timeout_s,
                   int32_t failed_kind):
-        self.log = log
+        self.confirm = confirm
         self.times = times
         self.timeout_ms = <int64_t> (timeout_s * 1000)
         self.failed_kind = failed_kind
@@ -59,11 +64,14 @@ cdef class LaneCommit:
                    int64_t size, int64_t upto, int64_t begun_ns,
                    int64_t messages) noexcept nogil:
         cdef HeldAnswers *entry
-        if self.log.backend.failure:
-            lane.post(self.failed_kind, connection.id, answers, size, self.log.backend.failure)
+        cdef bint lacks_slave = not self.confirm.has_slave(upto)
+        if self.confirm.backend.failure:
+            lane.post(self.failed_kind, connection.id, answers, size, self.confirm.backend.failure)
             return
-        if upto <= self.log.durable_offset() or self.written_alone(connection, upto):
-            lane.put(connection, answers, size)
+        if self.is_done(upto, lacks_slave) or (
+            self.written_alone(connection, upto) and self.is_done(upto, lacks_slave)
+        ):
+            self.answer(lane, connection, answers, size, lacks_slave)
             self.times.add(begun_ns, messages)
             return
         if self.count == self.room and not self.grow():
@@ -81,6 +89,7 @@ cdef class LaneCommit:
         entry.messages = messages
         entry.connection = connection.id
         entry.deadline_ms = lane.now_ms + self.timeout_ms
+        entry.lacks_slave = lacks_slave
         self.count += 1
         if self.awaited and connection.mark == self.epoch:
             connection.mark = 0
@@ -89,13 +98,13 @@ cdef class LaneCommit:
                 self.awake_until_ns = monotonic_ns() + GATHER_NS
                 self.next_hurried = 1
         if not self.awaited:
-            self.log.backend.request_durable(upto)
+            self.confirm.request(upto)
 
     cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil:
         """Write up to `upto` here for a lone sender; returns whether that is durable now."""
         cdef int64_t before
         cdef bint done
-        if connection.id != self.sender or self.count:
+        if not self.confirm.waits_for_disk or connection.id != self.sender or self.count:
             self.sender = connection.id
             self.sends_alone = 0
             return False
@@ -103,7 +112,7 @@ cdef class LaneCommit:
         if self.sends_alone < SENDS_ALONE:
             return False
         before = monotonic_ns()
-        done = self.log.backend.write_here(upto)
+        done = self.confirm.backend.write_here(upto)
         self.standstill_ns += (monotonic_ns() - before - self.standstill_ns) / STANDSTILL_MEAN_OF
         if self.standstill_ns > STANDSTILL_NS:
             self.standstill_ns = 0
@@ -113,16 +122,17 @@ cdef class LaneCommit:
     cdef void release(self, Lane lane) noexcept nogil:
         cdef HeldAnswers entry
         cdef LaneConnection *connection
-        cdef bint awaits = self.hurried == 0
-        cdef int64_t durable
+        cdef bint awaits = self.hurried == 0 and self.confirm.waits_for_disk
         cdef int64_t released = 0
         self.request_held()
-        durable = self.log.durable_offset()
-        if self.count and self.held[self.first].upto <= durable:
+        if self.count and self.is_done(self.held[self.first].upto,
+                                       self.held[self.first].lacks_slave):
             self.epoch += 1
             self.awaited = 0
-        while self.count and self.held[self.first].upto <= durable:
+        while self.count:
             entry = self.held[self.first]
+            if not self.is_done(entry.upto, entry.lacks_slave):
+                break
             self.first = (self.first + 1) % self.room
             self.count -= 1
             released += 1
@@ -132,14 +142,14 @@ cdef class LaneCommit:
                 if awaits and connection.mark != self.epoch:
                     connection.mark = self.epoch
                     self.awaited += 1
-                lane.put(connection, entry.data, entry.size)
+                self.answer(lane, connection, entry.data, entry.size, entry.lacks_slave)
             free(entry.data)
         if released and awaits:
             self.awake_until_ns = monotonic_ns() + GATHER_NS
-        elif released:
+        elif released and self.hurried:
             self.hurried -= 1
-        while self.count and self.log.backend.failure:
-            self.fail_first(lane, self.log.backend.failure)
+        while self.count and self.confirm.backend.failure:
+            self.fail_first(lane, self.confirm.backend.failure)
 
     cdef int sleep_ms(self, Lane lane) noexcept nogil:
         if not self.awaited and not self.count:
@@ -153,18 +163,31 @@ cdef class LaneCommit:
             self.next_hurried = min(2 * self.next_hurried, HURRIED_RELEASES_MAX)
             self.request_held()
         while self.count and self.held[self.first].deadline_ms <= lane.now_ms:
-            if self.held[self.first].upto <= self.log.durable_offset():
+            if self.is_done(self.held[self.first].upto, self.held[self.first].lacks_slave):
                 self.release(lane)
+            elif self.confirm.on_disk(self.held[self.first].upto):
+                self.fail_first(lane, COMMIT_SLAVE_LATE)
             else:
                 self.fail_first(lane, COMMIT_LATE)
         return SLEEP_MS
+
+    cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil:
+        """Whether messages that end at `upto` are where they must be."""
+        return upto <= self.confirm.offset() or (lacks_slave and self.confirm.on_disk(upto))
+
+    cdef void answer(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
+                     int64_t size, bint lacks_slave) noexcept nogil:
+        if lacks_slave:
+            lane.post(self.failed_kind, connection.id, answers, size, COMMIT_NO_SLAVE)
+        else:
+            lane.put(connection, answers, size)
 
     cdef void request_held(self) noexcept nogil:
         """Ask the backend to make the messages of all waiting answers durable."""
         cdef int64_t last
         if self.count:
             last = (self.first + self.count - 1) % self.room
-            self.log.backend.request_durable(self.held[last].upto)
+            self.confirm.request(self.held[last].upto)
 
     cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil:
         cdef HeldAnswers entry = self.held[self.first]

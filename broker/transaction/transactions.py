@@ -91,9 +91,13 @@ class Transactions:
             path.ends_transactions = not self._config.is_slave
 
     def load(self) -> None:
-        """Recover from an open store, after loading offsets and before the first request."""
+        """Recover from an open store, after loading offsets and before the first request.
+
+        A slave leaves it to its master: recovery appends.
+        """
         self._file.load(self._load_checks)
-        self._recovery.run()
+        if not self._config.is_slave:
+            self._recovery.run()
 
     def start(self) -> None:
         """Start the checks; a slave leaves them to its master."""
@@ -107,7 +111,9 @@ class Transactions:
         await self._writer.settled()
 
     def save(self) -> None:
-        """Save the progress of transactions, and the number of checks."""
+        """Save the progress of transactions, and the number of checks; a slave has neither."""
+        if self._config.is_slave:
+            return
         self.service.save_progress()
         if self._asked != self._saved:
             self._saved = dict(self._asked)

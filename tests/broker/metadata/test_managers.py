@@ -352,4 +352,6 @@ def test_clients_that_fell_silent_are_found(clock, seconds, connection, another_
 
 
 def test_a_file_is_json_of_the_dialect_that_java_reads(topics):
-    assert fastjson.loads(topics.wrapper().encode())["topicConfigTable"]["b"]["perm"] == 7
+    assert (
+        fastjson.loads(at_once(topics.body().encode_steps()))["topicConfigTable"]["b"]["perm"] == 7
+    )

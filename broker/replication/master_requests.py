@@ -1,4 +1,4 @@
-"""What a slave asks its master about the log before it follows."""
+"""Requests of a slave to its master: where its log is, and its tables."""
 
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ class LogSpan(NamedTuple):
     end: int
 
 
-class MasterLog:
-    """The log of a master, by requests to its broker's port.
+class MasterRequests:
+    """What a slave asks its master, by requests to its broker's port.
 
     Any RocketMQ master answers them. Methods raise RemotingError, and ReplicationError where the
     master's answer is not what a master of this log gives.
@@ -40,6 +40,10 @@ class MasterLog:
         except (KeyError, ValueError) as error:
             raise ReplicationError(f"{self._address} does not say where its log is") from error
         return LogSpan(max(begin, 0), end)
+
+    async def table(self, code: int) -> bytes:
+        """The body of the answer to a request for one of the master's tables."""
+        return bytes((await self._ask(code, {})).body)
 
     async def check_same(self, store: MessageStore, last_record: int) -> None:
         """Compare this store's newest record with the master's at the same place.

@@ -1,0 +1,126 @@
+"""Topics, groups, offsets and delay progress of a master (RocketMQ: SlaveSynchronize)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from congreve.broker.delay.service import DelayedMessages
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.replication.master_requests import MasterRequests
+from congreve.engine.store import MessageStore
+from congreve.limited_log import LimitedLog
+from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.bodies import (
+    ConsumerOffsetSerializeWrapper,
+    DataVersion,
+    DelayOffsetSerializeWrapper,
+    SubscriptionGroupWrapper,
+    TopicConfigSerializeWrapper,
+)
+from congreve.remoting.messages.codes import RequestCode
+
+logger = logging.getLogger(__name__)
+
+Offsets = dict[str, dict[int, int]]
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class DelayProgress(msgspec.Struct, frozen=True):
+    """Offsets of the delay levels; they hold once this log has everything before `needs`.
+
+    Deliveries after `log_end` are in the log itself. (RocketMQ: delayOffset.json.)
+    """
+
+    offsets: dict[int, int]
+    log_end: int
+    needs: int
+
+
+class SlaveSynchronize:
+    """Copies a master's tables each second, on the event loop.
+
+    Topics and groups are replaced when their DataVersion differs. An offset is taken when the
+    master's has changed, or is ahead at the first time: a slave keeps what consumers have told it
+    while its master was away. Filters are not copied: consumers send them to every broker with
+    their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        delayed: DelayedMessages,
+        store: MessageStore,
+        master: Callable[[], MasterRequests | None],
+    ) -> None:
+        self._metadata = metadata
+        self._delayed = delayed
+        self._store = store
+        self._master = master
+        self._offsets_text = b""
+        self._offsets: Offsets | None = None
+        self._topics_version: DataVersion | None = None
+        self._groups_version: DataVersion | None = None
+        self._delay: DelayProgress | None = None
+        self._log = LimitedLog(logger)
+
+    async def run(self) -> None:
+        """Copy what has changed; a master that does not answer is asked again next time."""
+        self._settle_delay()
+        master = self._master()
+        if master is None:
+            return
+        try:
+            await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
+            await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
+            await self._take_delay(master)
+            await self._take_groups(
+                await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            )
+        except (RemotingError, msgspec.MsgspecError, ValueError) as error:
+            self._log.warning("this slave has not copied its master's tables: %s", error)
+
+    async def _take_topics(self, body: bytes) -> None:
+        version = msgspec.json.decode(body, type=_Version, strict=False).data_version
+        if version == self._topics_version:
+            return
+        wrapper = await asyncio.to_thread(TopicConfigSerializeWrapper.decode, body)
+        self._metadata.topics.follow_master(wrapper)
+        self._topics_version = version
+
+    async def _take_groups(self, body: bytes) -> None:
+        version = msgspec.json.decode(body, type=_Version, strict=False).data_version
+        if version == self._groups_version:
+            return
+        wrapper = await asyncio.to_thread(SubscriptionGroupWrapper.decode, body)
+        self._metadata.groups.follow_master(wrapper)
+        self._groups_version = version
+
+    async def _take_offsets(self, body: bytes) -> None:
+        if body == self._offsets_text:
+            return
+        decoded = await asyncio.to_thread(ConsumerOffsetSerializeWrapper.decode, body)
+        table = decoded.offset_table
+        self._metadata.offsets.follow_master(table, self._offsets)
+        self._offsets_text, self._offsets = body, table
+
+    async def _take_delay(self, master: MasterRequests) -> None:
+        """Ask for the progress of delay levels; it is taken when this log has caught up."""
+        if self._delay is not None:
+            return
+        log_end = self._store.log.max_offset
+        body = await master.table(RequestCode.GET_ALL_DELAY_OFFSET)
+        offsets = DelayOffsetSerializeWrapper.decode(body).offset_table
+        needs = (await master.span()).end
+        self._delay = DelayProgress(offsets, log_end, needs)
+        self._settle_delay()
+
+    def _settle_delay(self) -> None:
+        progress = self._delay
+        if progress is not None and self._store.log.max_offset >= progress.needs:
+            self._delayed.follow_master(progress.offsets, progress.log_end)
+            self._delay = None

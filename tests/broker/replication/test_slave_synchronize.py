@@ -1,0 +1,83 @@
+"""What a slave copies of its master beside the log."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness.eventually import eventually
+from harness.pairs import Pair, running_pair
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.client import Message, Producer
+from congreve.records.message.topics import TRANS_GROUP
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
+
+
+def has_same_tables(pair: Pair) -> Callable[[], bool]:
+    first, second = pair.master.managers.metadata, pair.slave.managers.metadata
+
+    def same() -> bool:
+        return (
+            first.topics.table == second.topics.table
+            and first.topics.data_version == second.topics.data_version
+            and first.groups.table == second.groups.table
+            and first.groups.data_version == second.groups.data_version
+            and first.offsets.table == second.offsets.table
+        )
+
+    return same
+
+
+async def test_tables_follow_the_master(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        master = pair.master.managers.metadata
+        master.topics.update(TopicConfig(topic_name="orders", read_queue_nums=3))
+        master.topics.update(TopicConfig(topic_name="gone"))
+        master.groups.update(SubscriptionGroupConfig(group_name="g", retry_max_times=3))
+        master.offsets.commit("g", "orders", 1, 7)
+        master.offsets.note(TRANS_GROUP, "half", 0, 3)
+        await eventually(has_same_tables(pair))
+        master.topics.delete("gone")
+        master.groups.delete("g")
+        master.offsets.commit("g", "orders", 1, 2)
+        master.offsets.commit("h", "orders", 0, 9)
+        await eventually(has_same_tables(pair))
+        assert pair.slave.managers.metadata.topics.get("gone") is None
+        master.offsets.remove_group("h")
+        await eventually(has_same_tables(pair))
+
+
+@pytest.fixture
+def offsets() -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(BrokerConfig())
+
+
+def test_a_slave_keeps_what_consumers_told_it_while_the_master_was_away(
+    offsets: ConsumerOffsetManager,
+) -> None:
+    old = {"T@g": {0: 5, 1: 5}}
+    offsets.follow_master(old, None)
+    offsets.commit("g", "T", 0, 9)
+    offsets.follow_master(old, old)
+    assert offsets.query("g", "T", 0) == 9
+    offsets.follow_master({"T@g": {0: 6, 1: 4}}, old)
+    assert [offsets.query("g", "T", queue) for queue in (0, 1)] == [6, 4]
+
+
+def test_the_first_table_of_a_master_moves_no_offset_back(offsets: ConsumerOffsetManager) -> None:
+    offsets.commit("g", "T", 0, 9)
+    offsets.follow_master({"T@g": {0: 5, 1: 5}}, None)
+    assert [offsets.query("g", "T", queue) for queue in (0, 1)] == [9, 5]
+
+
+async def test_delay_progress_is_taken_when_the_log_has_the_deliveries(tmp_path: Path) -> None:
+    settings = {"messageDelayLevel": "1s 1s"}
+    async with running_pair(tmp_path, master=settings, slave=settings) as pair:
+        async with Producer(pair.name_server.address, group="p") as producer:
+            for _ in range(3):
+                await producer.send(Message(topic="T", body=b"x", delay_level=2))
+        levels = pair.slave.managers.delayed.levels
+        await eventually(lambda: levels.offset_table.get(2) == 3)
+        assert pair.slave.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 3
+        assert pair.slave.store.log.max_offset == pair.master.store.log.max_offset

@@ -1,0 +1,146 @@
+"""SYNC_MASTER: an answer waits until a slave has the message."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness.eventually import eventually
+from harness.pairs import Pair, running_pair
+
+from congreve.broker.broker import Broker
+from congreve.broker.replication.frames import REPORT
+from congreve.client import Message, Producer
+from congreve.client.errors import ClientError
+from congreve.client.message import SendStatus
+
+SYNC = {"brokerRole": "SYNC_MASTER"}
+
+
+def follows(pair: Pair) -> Callable[[], bool]:
+    return lambda: bool(pair.master.replication.state().slaves)
+
+
+def have_equal_logs(pair: Pair) -> Callable[[], bool]:
+    return lambda: log_of(pair.master) == log_of(pair.slave)
+
+
+def log_of(broker: Broker) -> bytes:
+    log = broker.store.log
+    whole = b"".join(bytes(memoryview(segment)) for segment in log.segments)
+    return whole[: log.max_offset - log.min_offset]
+
+
+async def send(producer: Producer, count: int, **fields: object) -> set[SendStatus]:
+    results = await asyncio.gather(
+        *(producer.send(Message(topic="T", body=bytes(i + 1), **fields)) for i in range(count))
+    )
+    return {result.status for result in results}
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("lanes", ["0", "1"])
+async def test_sends_wait_for_the_slave(tmp_path: Path, flush: str, lanes: str) -> None:
+    settings = {"flushDiskType": flush, "networkThreads": lanes}
+    async with running_pair(tmp_path, master={**SYNC, **settings}, slave=settings) as pair:
+        await eventually(follows(pair))
+        async with Producer(pair.name_server.address, group="p") as producer:
+            assert await send(producer, 300) == {SendStatus.SEND_OK}
+            assert await send(producer, 1) == {SendStatus.SEND_OK}
+            confirmed = pair.master.replication.confirm.confirmed_offset
+            assert confirmed == pair.master.store.log.max_offset
+        assert log_of(pair.slave) == log_of(pair.master)
+        if flush == "SYNC_FLUSH":
+            assert pair.slave.store.backend.durable_offset == confirmed
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("lanes", ["0", "1"])
+async def test_sends_without_a_slave_are_stored_and_told_so(
+    tmp_path: Path, flush: str, lanes: str
+) -> None:
+    settings = {**SYNC, "flushDiskType": flush, "networkThreads": lanes}
+    async with (
+        running_pair(tmp_path, with_slave=False, master=settings) as pair,
+        Producer(pair.name_server.address, group="p") as producer,
+    ):
+        assert await send(producer, 20) == {SendStatus.SLAVE_NOT_AVAILABLE}
+        assert await send(producer, 20, wait=False) == {SendStatus.SEND_OK}
+        if flush == "SYNC_FLUSH":
+            store = pair.master.store
+            await eventually(lambda: store.backend.durable_offset == store.log.max_offset)
+
+
+@pytest.mark.parametrize("lanes", ["0", "1"])
+async def test_a_slave_that_confirms_nothing_is_late(tmp_path: Path, lanes: str) -> None:
+    settings = {**SYNC, "networkThreads": lanes, "slaveTimeout": "300"}
+    async with (
+        running_pair(tmp_path, with_slave=False, master=settings) as pair,
+        Producer(pair.name_server.address, group="p") as producer,
+    ):
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as silent:
+            silent.sendall(REPORT.pack(0))
+            await eventually(follows(pair))
+            assert await send(producer, 20) == {SendStatus.FLUSH_SLAVE_TIMEOUT}
+        await eventually(lambda: not pair.master.replication.state().slaves)
+        assert await send(producer, 5) == {SendStatus.SLAVE_NOT_AVAILABLE}
+
+
+async def test_eight_bytes_of_a_stranger_confirm_nothing(tmp_path: Path) -> None:
+    """4.9.4's master then answers every send as if a slave had its message (RocketMQ #3015)."""
+    async with (
+        running_pair(tmp_path, with_slave=False, master=SYNC) as pair,
+        Producer(pair.name_server.address, group="p") as producer,
+    ):
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(REPORT.pack((1 << 62) + 1))
+            stranger.settimeout(60)
+            assert await asyncio.to_thread(stranger.recv, 1) == b""
+        assert await send(producer, 5) == {SendStatus.SLAVE_NOT_AVAILABLE}
+        assert pair.master.replication.confirm.confirmed_offset == 0
+
+
+async def test_a_slave_too_far_behind_is_not_waited_for(tmp_path: Path) -> None:
+    settings = {**SYNC, "haSlaveFallbehindMax": "5000"}
+    async with (
+        running_pair(tmp_path, with_slave=False, master=settings) as pair,
+        Producer(pair.name_server.address, group="p") as producer,
+    ):
+        assert await send(producer, 60) == {SendStatus.SLAVE_NOT_AVAILABLE}
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as silent:
+            silent.sendall(REPORT.pack(0))
+            await eventually(follows(pair))
+            assert await send(producer, 5) == {SendStatus.SLAVE_NOT_AVAILABLE}
+
+
+async def test_a_stranger_is_refused_by_its_address(tmp_path: Path) -> None:
+    settings = {**SYNC, "haAllowedAddresses": "10.9.8.*"}
+    async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.settimeout(60)
+            assert await asyncio.to_thread(stranger.recv, 1) == b""
+
+
+async def test_a_silent_connection_is_cut(tmp_path: Path) -> None:
+    settings = {**SYNC, "haHousekeepingInterval": "200"}
+    async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as silent:
+            silent.settimeout(60)
+            assert await asyncio.to_thread(silent.recv, 1) == b""
+
+
+async def test_a_slave_refuses_sends(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        await eventually(follows(pair))
+        assert pair.slave.store.check_writable() == "this broker is a slave: send to its master"
+        pair.master.config.broker_permission = 6
+        async with Producer(pair.slave.address, group="p") as producer:
+            with pytest.raises(ClientError):
+                await producer.send(Message(topic="T", body=b"x"))
+        await eventually(have_equal_logs(pair))
