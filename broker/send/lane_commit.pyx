@@ -22,9 +22,9 @@ cdef double STANDSTILL_NS = write_through.STANDSTILL_S * 1e9
 cdef double STANDSTILL_MEAN_OF = write_through.STANDSTILL_MEAN_OF
 
 NO_SLAVE = COMMIT_NO_SLAVE
-"""The number of a mailbox entry whose messages are durable, but no slave could be waited for."""
+"""The number of an entry whose messages are durable, but no slave could be waited for."""
 SLAVE_LATE = COMMIT_SLAVE_LATE
-"""The number of one whose messages are durable, but a slave has not confirmed them in time."""
+"""The number of one whose messages are durable, but no slave has confirmed them in time."""
 
 
 @cython.final
