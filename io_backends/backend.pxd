@@ -60,8 +60,9 @@ cdef class Backend:
     # Reports the end of the log, about once a MiB: a backend may prepare the memory after it.
     cdef void reached(self, int64_t position) noexcept nogil
 
-    # For subclasses, with `lock` held: whether a mapped page was lost to SIGBUS, which then is the
-    # failure, and what became of a group.
+    # For subclasses, with `lock` held: no byte before `offset` will be written; whether a mapped
+    # page was lost to SIGBUS, which then is the failure, and what became of a group.
+    cdef void skip(self, int64_t offset) noexcept nogil
     cdef bint lost_page(self) noexcept nogil
     cdef void succeed(self, int64_t durable) noexcept nogil
     cdef void advance_to(self, int64_t durable) noexcept nogil

@@ -185,6 +185,9 @@ cdef class Backend:
     cdef void reached(self, int64_t position) noexcept nogil:
         pass
 
+    cdef void skip(self, int64_t offset) noexcept nogil:
+        pass
+
     cdef bint lost_page(self) noexcept nogil:
         if bus_errors() == self.bus_errors:
             return False
@@ -259,6 +262,13 @@ cdef class Backend:
         """Signal this eventfd whenever `durable_offset` moves, beside `event_fd`; -1 ends that."""
         pthread_mutex_lock(&self.lock)
         self.follower = event_fd
+        pthread_mutex_unlock(&self.lock)
+
+    def skip_to(self, int64_t offset):
+        """Count all before `offset` as durable: a log without a record will begin there."""
+        pthread_mutex_lock(&self.lock)
+        self.skip(offset)
+        self.succeed(offset)
         pthread_mutex_unlock(&self.lock)
 
     def request(self, int64_t upto):

@@ -301,6 +301,9 @@ cdef class PoolBackend(Backend):
 
     # --- writes
 
+    cdef void skip(self, int64_t offset) noexcept nogil:
+        self.target = self.committed = offset
+
     cdef void request_durable(self, int64_t upto) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         if upto > self.target:

@@ -64,6 +64,8 @@ class Replication:
             waits_for_slaves=config.broker_role == "SYNC_MASTER",
             behind_max=config.ha_slave_fallbehind_max,
         )
+        derived = config.ha_listen_port == 0 and config.listen_port != 0
+        self._derived_port = config.listen_port + HA_DISTANCE if derived else 0
         self._service: HAService | None = None
         self._slave: Slave | None = None
         self._synchronize: Periodic | None = None
@@ -140,10 +142,9 @@ class Replication:
         config = self._config
         if config.ha_listen_port == NO_PORT:
             return
-        derived = config.ha_listen_port == 0 and config.listen_port != 0
-        port = config.listen_port + HA_DISTANCE if derived else config.ha_listen_port
+        derived = self._derived_port
         try:
-            service.listen(config.bind_address, port)
+            service.listen(config.bind_address, derived or config.ha_listen_port)
         except BrokerError as error:
             # A broker without slaves needs no HA port, so it must not fail for one that it did not
             # ask for.

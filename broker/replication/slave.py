@@ -118,6 +118,8 @@ class Slave:
                 f"this slave's log ends at {mine}, ahead of the master's, which ends at {end}"
             )
         if mine == self._store.log.min_offset:
+            if begin != mine:
+                await asyncio.to_thread(self._follower.receiver.begin_at, begin)
             return FIRST_BYTE if begin == 0 < end else begin
         if mine < begin:
             raise ReplicationError(

@@ -36,8 +36,8 @@ cdef class LaneCommit:
     the loop answers with an error. The entry's number is the errno or a CommitFailure.
     """
 
-    def __cinit__(self, ConfirmOffset confirm not None, PutTimes times not None, *, double timeout_s,
-                  int32_t failed_kind):
+    def __cinit__(self, ConfirmOffset confirm not None, PutTimes times not None, *,
+                  double timeout_s, int32_t failed_kind):
         self.confirm = confirm
         self.times = times
         self.timeout_ms = <int64_t> (timeout_s * 1000)

@@ -7,11 +7,13 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from congreve.engine.atomic cimport store_release
+from congreve.engine.log.commit_log cimport CommitLog
 from congreve.io_backends.backend cimport Segment
 from congreve.records cimport layout
 from congreve.records.cursor cimport load_i32
 
 from congreve.engine.errors import StoreFormatError
+from congreve.engine.log.segment_files import remove_files
 from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 
@@ -58,6 +60,26 @@ cdef class LogReceiver:
         return PyMemoryView_FromMemory(
             <char *> segment.data + (self.received - segment.base_offset), most, PyBUF_WRITE
         )
+
+    def begin_at(self, int64_t offset):
+        """Let the log, which has no record yet, begin at this physical offset.
+
+        Raises StoreFormatError unless a segment can begin there, StoreError and BackendError.
+        """
+        cdef CommitLog log = self.log
+        if log.max_offset != log.min_offset or offset % log.segment_size:
+            raise StoreFormatError(
+                f"the log from {log.min_offset} to {log.max_offset} cannot begin at {offset} with "
+                f"mappedFileSizeCommitLog={log.segment_size}"
+            )
+        with log.lock:
+            unused = [segment.path for segment in log.segments]
+            log.segments, log.active = (), None
+            log.min_offset = log.max_offset = offset
+            log.backend.skip_to(offset)
+            remove_files(log.files, log.folder, unused)
+            log.next_segment()
+        self.received = self.dispatched = offset
 
     def assume_zeros(self, int64_t count):
         """Count the next `count` bytes as arrived: zeros, which the master does not send.

@@ -201,6 +201,11 @@ cdef class UringBackend(Backend):
         pthread_mutex_unlock(&self.lock)
         return done
 
+    cdef void skip(self, int64_t offset) noexcept nogil:
+        self.extents.drop_before(offset)
+        self.submitted = self.target = offset
+        self.extents.shown = block_of(offset)
+
     # Takes completions and sends writes. The caller holds `lock`, here and below.
     cdef void advance(self) noexcept nogil:
         if self.renew():

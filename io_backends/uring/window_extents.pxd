@@ -36,6 +36,7 @@ cdef class WindowExtents:
     # open() and append() for the log's last segment: the window begins at the block with its end.
     cdef int open_tail(self, Segment segment) except -1
     # The first extent that ends after a physical offset, NULL without one.
+    cdef void drop_before(self, int64_t offset) noexcept nogil
     cdef Extent *at(self, int64_t position) noexcept nogil
     # Maps the window at [start, end), and files at the addresses that it had one window before;
     # returns 0 or errno.

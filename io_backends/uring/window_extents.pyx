@@ -68,6 +68,14 @@ cdef class WindowExtents:
             last = &last[0].next
         last[0] = extent
 
+    cdef void drop_before(self, int64_t offset) noexcept nogil:
+        cdef Extent *first
+        while self.first != NULL and self.first.end <= offset:
+            first = self.first
+            self.first = first.next
+            c_close(first.file.fd)
+            free(first)
+
     cdef Extent *at(self, int64_t position) noexcept nogil:
         cdef Extent *extent = self.first
         while extent != NULL and extent.end <= position:

@@ -11,6 +11,7 @@ from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.watch import watch
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.store import MessageStore
+from congreve.io_backends.probe import uring_refusal
 from congreve.records.message.message import Record
 
 SEGMENT = 1 << 16
@@ -50,8 +51,7 @@ def slave(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def log_of(store: MessageStore) -> bytes:
-    whole = b"".join(bytes(memoryview(segment)) for segment in store.log.segments)
-    return whole[: store.log.max_offset]
+    return log_of_segments(store)[: store.log.max_offset]
 
 
 def receive(receiver: LogReceiver, data: bytes, chance: random.Random) -> None:
@@ -144,3 +144,37 @@ def test_a_receiver_goes_on_after_a_restart(master: MessageStore, tmp_path: Path
         receive(receiver, data[half:], random.Random(4))
         assert log_of(slave) == data
         assert queues_of(slave) == queues_of(master)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+def test_a_log_begins_where_an_old_master_s_does(
+    master: MessageStore, tmp_path: Path, backend: str
+) -> None:
+    if backend == "uring" and uring_refusal(str(tmp_path), SEGMENT) is not None:
+        pytest.skip("the kernel refuses io_uring")
+    settings = {"flush_disk_type": "SYNC_FLUSH", "io_backend": backend}
+    data, begin = log_of(master), 2 * SEGMENT
+    folder = tmp_path / backend
+    with MessageStore(config(folder, **settings)) as slave:
+        receiver = LogReceiver(slave)
+        with pytest.raises(StoreFormatError):
+            receiver.begin_at(begin + 1)
+        receiver.begin_at(begin)
+        receive(receiver, data[begin:], random.Random(5))
+        end = slave.log.max_offset
+        assert (slave.log.min_offset, end) == (begin, len(data))
+        assert slave.wait_durable(end, 60)
+        assert log_of_segments(slave)[: end - begin] == data[begin:]
+    with MessageStore(config(folder, **settings)) as slave:
+        assert (slave.log.min_offset, slave.log.max_offset) == (begin, len(data))
+        assert log_of_segments(slave)[: len(data) - begin] == data[begin:]
+        for queue in slave.queues:
+            same = master.queues.get(queue.topic, queue.queue_id)
+            assert queue.max == same.max
+            assert [queue[i] for i in range(queue.min, queue.max)] == [
+                same[i] for i in range(queue.min, same.max)
+            ]
+
+
+def log_of_segments(store: MessageStore) -> bytes:
+    return b"".join(bytes(memoryview(segment)) for segment in store.log.segments)
