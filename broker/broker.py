@@ -37,6 +37,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.listeners import format_addresses, host_port, parse_addresses
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -282,6 +283,7 @@ class Broker(Lifecycle):
             handlers = SlowRequests(config.slow_request_millis / 1000).watch(handlers)
         main = self._server(handlers, config.listen_port, paths)
         await main.start()
+        await self._listen_further(handlers, paths)
         if config.listen_port == 0:
             config.listen_port = main.port
             paths.set_store_host(host_bytes(config.store_host))
@@ -289,15 +291,34 @@ class Broker(Lifecycle):
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
 
+    async def _listen_further(self, handlers: Mapping[int, Handler], paths: MessagePaths) -> None:
+        """Listen at the further listeners; the event loop serves them."""
+        config, advertised = self.config, self.config.advertised
+        for name, address in parse_addresses(config.listeners).items():
+            host, port = host_port(address)
+            server = self._server(handlers, port, paths, host=host, listener=name)
+            await server.start()
+            wanted_host, wanted_port = host_port(advertised[name])
+            if not wanted_port:
+                advertised[name] = f"{wanted_host}:{server.port}"
+        config.advertised_listeners = format_addresses(advertised)
+
     def _server(
-        self, handlers: Mapping[int, Handler], port: int, paths: MessagePaths | None = None
+        self,
+        handlers: Mapping[int, Handler],
+        port: int,
+        paths: MessagePaths | None = None,
+        *,
+        host: str = "",
+        listener: str = "",
     ) -> RemotingServer:
         server = RemotingServer(
             handlers,
-            host=self.config.bind_address,
+            host=host or self.config.bind_address,
             port=port,
+            listener=listener,
             sink=None if paths is None or not self._paths_check() else paths.fast_path,
-            lane_sinks=() if paths is None else paths.lanes,
+            lane_sinks=() if paths is None or listener else paths.lanes,
             lane_entry=None if paths is None else paths.lane_entry,
             limits=ServerLimits(
                 idle_timeout_s=self.config.server_channel_max_idle_time_seconds,

@@ -18,8 +18,9 @@ import msgspec
 from congreve import settings
 from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
+from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
-from congreve.broker.quotas.limits import Limits
+from congreve.broker.quotas.limits import Kind, check_defaults
 from congreve.broker.replication.frames import FRAME_MAX
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
@@ -31,13 +32,6 @@ from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
 PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
-
-QUOTA_KEYS = (
-    "default_topic_quota",
-    "default_group_quota",
-    "default_account_quota",
-    "default_address_quota",
-)
 
 MASTER_ID = 0
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
@@ -73,6 +67,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     namesrv_addr: str = ""
     bind_address: Annotated[str, Show.NEVER] = "0.0.0.0"
     listen_port: Annotated[int, Range(0, 65535)] = 10911
+    # Ours: further listeners, and the addresses that routes give to their clients
+    # (remoting/messages/listeners.py).
+    listeners: Annotated[str, Show.NEVER] = ""
+    advertised_listeners: Annotated[str, Show.NEVER] = ""
     broker_ip1: str = msgspec.field(default_factory=local_address)
     broker_ip2: str = msgspec.field(default_factory=local_address)
     broker_name: str = msgspec.field(default_factory=socket.gethostname)
@@ -205,8 +203,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
         parse_log_levels(self.log_levels)
-        for key in QUOTA_KEYS:
-            _check_quota(_camel(key), getattr(self, key))
+        advertised_addresses(self.listeners, self.advertised_listeners)
+        check_defaults(self.quota_texts)
         if self.broker_role not in (*MASTER_ROLES, "SLAVE"):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
@@ -244,6 +242,20 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     def address(self) -> str:
         """`ip:port`, as name servers announce it to clients."""
         return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def quota_texts(self) -> dict[str, str]:
+        """The default quota of each kind, as in broker.conf."""
+        return {kind: getattr(self, f"default_{kind}_quota") for kind in Kind}
+
+    @property
+    def advertised(self) -> dict[str, str]:
+        """The address `host:port` for clients of each further listener, by name."""
+        return advertised_addresses(self.listeners, self.advertised_listeners)
+
+    def address_for(self, listener: str) -> str:
+        """The broker's address for clients of this listener; empty: the main one."""
+        return self.advertised.get(listener, self.address) if listener else self.address
 
     @property
     def store_host(self) -> tuple[str, int]:
@@ -316,13 +328,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         """The keys that requests may read, with their values: no path and no secret."""
         table = all_settings()
         return {key: text for key, text in self.as_properties().items() if table[key].shown}
-
-
-def _check_quota(key: str, text: str) -> None:
-    try:
-        Limits.parse(text)
-    except ConfigError as error:
-        raise ConfigError(f"{key}={text}: {error}") from error
 
 
 def all_settings() -> dict[str, Setting]:

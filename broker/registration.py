@@ -22,6 +22,7 @@ from congreve.remoting.messages.headers import (
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
 )
+from congreve.remoting.messages.listeners import format_addresses
 from congreve.remoting.messages.register_body import deflated, registration_steps
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
@@ -197,6 +198,7 @@ class NameServerRegistration:
             broker_id=config.broker_id,
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            advertised_listeners=format_addresses(config.advertised) or None,
         )
         answer = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
         if self._note_master is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
@@ -15,12 +16,13 @@ def name_server(
     folder: Path | None,
     max_connections: int = 0,
     files: FileSystem = DISK,
+    listeners: Mapping[str, tuple[str, int]] | None = None,
 ) -> NameServer:
     """A name server that saves the changes of administrators in `folder`.
 
     The files are kvConfig.json and namesrv.properties; without a folder, changes last until the
     name server stops. `max_connections` of 0 derives the limit from the limit of open files.
-    (RocketMQ: NamesrvStartup.)
+    `listeners` are those of NameServer. (RocketMQ: NamesrvStartup.)
     """
 
     def state_file(name: str) -> StateFile | None:
@@ -32,4 +34,5 @@ def name_server(
         kv_store=state_file("kvConfig.json"),
         config_store=state_file("namesrv.properties"),
         limits=SharedLimits(connections=max_connections),
+        listeners=listeners,
     )

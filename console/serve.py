@@ -90,20 +90,38 @@ def run(
     show_default=True,
     help="Limit of open connections; further ones are closed (0: from the limit of open files).",
 )
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="Listen here, too, and answer with the addresses that brokers advertise for NAME.",
+)
 @log_options
 def namesrv(
     host: str,
     port: int,
     data: Path | None,
     max_connections: int,
+    listeners: tuple[str, ...],
     log_format: str,
     log_level: str,
 ) -> None:
     """Run the name server until SIGTERM or Ctrl-C."""
     from congreve.name_server import name_server
+    from congreve.remoting.messages.listeners import host_port, parse_addresses
 
     async def enter(stack: AsyncExitStack) -> str:
-        server = await stack.enter_async_context(name_server(host, port, data, max_connections))
+        further = parse_addresses(",".join(listeners))
+        server = await stack.enter_async_context(
+            name_server(
+                host,
+                port,
+                data,
+                max_connections,
+                listeners={name: host_port(address) for name, address in further.items()},
+            )
+        )
         return f"name server {server.address}"
 
     serve(enter, log_format, log_level)

@@ -27,6 +27,7 @@ from congreve.remoting.messages.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.messages.register_body import read_registration
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
@@ -170,6 +171,7 @@ def _identity(header: RegisterBrokerRequestHeader) -> BrokerIdentity:
         broker_id=header.broker_id,
         address=header.broker_addr,
         ha_address=header.ha_server_addr,
+        advertised=parse_addresses(header.advertised_listeners or ""),
     )
 
 

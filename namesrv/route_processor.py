@@ -52,7 +52,7 @@ class RouteProcessor:
 
     def _route(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = GetRouteInfoRequestHeader.read(request)
-        route = self._routes.route(header.topic)
+        route = self._routes.route(header.topic, connection.listener)
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -64,7 +64,7 @@ class RouteProcessor:
     async def _cluster_info(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        return await self._answer(request, self._routes.cluster_info())
+        return await self._answer(request, self._routes.cluster_info(connection.listener))
 
     def _delete_topic(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = DeleteTopicFromNamesrvRequestHeader.read(request)

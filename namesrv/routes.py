@@ -59,6 +59,8 @@ class BrokerIdentity(msgspec.Struct, frozen=True):
     broker_id: int
     address: str
     ha_address: str = ""
+    advertised: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Its addresses for further listeners of the name server, by the listener's name."""
 
 
 class Master(msgspec.Struct, frozen=True):
@@ -76,6 +78,7 @@ class _LiveBroker(msgspec.Struct):
     ha_address: str
     filter_servers: list[str]
     channel: Hashable
+    advertised: Mapping[str, str]
 
 
 def _check_lengths(texts: Mapping[str, str]) -> None:
@@ -151,6 +154,7 @@ class RouteTable:
             ha_address=broker.ha_address,
             filter_servers=filter_servers,
             channel=channel,
+            advertised=broker.advertised,
         )
         return None if broker.broker_id == MASTER_ID else self._master(data)
 
@@ -222,8 +226,11 @@ class RouteTable:
 
     # --- topics
 
-    def route(self, topic: str) -> TopicRouteData | None:
-        """Queues and brokers of a topic, None when there are none."""
+    def route(self, topic: str, listener: str = "") -> TopicRouteData | None:
+        """Queues and brokers of a topic, None when there are none.
+
+        The addresses are those that brokers advertise for this listener of the name server.
+        """
         queues = self._queues.get(topic, {})
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
         if not brokers:
@@ -232,9 +239,19 @@ class RouteTable:
         filter_servers = {a: self._live[a].filter_servers for a in addresses if a in self._live}
         return TopicRouteData(
             queue_datas=list(queues.values()),
-            broker_datas=brokers,
+            broker_datas=[self._advertised(data, listener) for data in brokers],
             filter_server_table={a: servers for a, servers in filter_servers.items() if servers},
         )
+
+    def _advertised(self, data: BrokerData, listener: str) -> BrokerData:
+        if not listener:
+            return data
+        addresses = {}
+        for broker_id, address in data.broker_addrs.items():
+            live = self._live.get(address)
+            found = None if live is None else live.advertised.get(listener)
+            addresses[broker_id] = found or address
+        return msgspec.structs.replace(data, broker_addrs=addresses)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or only its queues on the brokers of a cluster."""
@@ -299,10 +316,11 @@ class RouteTable:
 
     # --- lists
 
-    def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers."""
+    def cluster_info(self, listener: str = "") -> ClusterInfo:
+        """All clusters and brokers, with the addresses for this listener."""
+        brokers = self._brokers.items()
         return ClusterInfo(
-            broker_addr_table=dict(self._brokers),
+            broker_addr_table={name: self._advertised(data, listener) for name, data in brokers},
             cluster_addr_table={name: sorted(of) for name, of in self._clusters().items()},
         )
 

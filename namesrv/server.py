@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 
 from congreve.namesrv.broker_processor import BrokerProcessor
 from congreve.namesrv.config import NamesrvConfig
@@ -29,7 +29,8 @@ class NameServer(Lifecycle):
     RemotingError if it cannot listen. RocketMQ's counterpart is NamesrvController.
     Key-value settings are saved through `kv_store`, changes of `config` through `config_store`.
     `limits` are those of all connections together. `clock` returns seconds for the expiry of silent
-    brokers.
+    brokers. `listeners` are further addresses to listen on, by name: their clients get the
+    addresses that brokers advertise for that name.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class NameServer(Lifecycle):
         config: NamesrvConfig | None = None,
         config_store: KvStore | None = None,
         limits: SharedLimits | None = None,
+        listeners: Mapping[str, tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config or NamesrvConfig()
@@ -50,13 +52,26 @@ class NameServer(Lifecycle):
         self._settings = SettingsProcessor(
             self.kv, self.config, config_store, lambda: (self._server.host, self.port), self._pieces
         )
+        guard = ConnectionGuard(limits)
         self._server = RemotingServer(
             self.handlers(),
             host=host,
             port=port,
-            guard=ConnectionGuard(limits),
+            guard=guard,
             on_close=self._connection_closed,
         )
+        self.listeners = {
+            name: RemotingServer(
+                self.handlers(),
+                host=address[0],
+                port=address[1],
+                guard=guard,
+                on_close=self._connection_closed,
+                listener=name,
+            )
+            for name, address in (listeners or {}).items()
+        }
+        """The servers of further listeners, by name."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None
 
@@ -74,12 +89,16 @@ class NameServer(Lifecycle):
         """Load the settings and listen. Raises ConnectError, BodyError."""
         self._settings.load()
         await self._server.start()
+        for server in self.listeners.values():
+            await server.start()
         self._scan_in(FIRST_SCAN_S)
 
     async def stop(self) -> None:
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
+        for server in self.listeners.values():
+            await server.stop()
         await self._server.stop()
 
     def handlers(self) -> dict[int, Handler]:

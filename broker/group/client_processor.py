@@ -99,7 +99,7 @@ class ClientManageProcessor:
         broker = BrokerData(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
-            broker_addrs={config.broker_id: config.address},
+            broker_addrs={config.broker_id: config.address_for(connection.listener)},
         )
         route = TopicRouteData(queue_datas=[queues], broker_datas=[broker])
         body = route.encode_for(request.version, standard_only=header.accept_standard_json_only)

@@ -1,5 +1,6 @@
 """The limits of a quota: what a topic, a group, an account or an address may use."""
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from ipaddress import ip_address
 
@@ -87,6 +88,15 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
             self.cold_reads,
             0,
         )
+
+
+def check_defaults(texts: Mapping[str, str]) -> None:
+    """Raises ConfigError for the first text, by kind, that is no quota."""
+    for kind, text in texts.items():
+        try:
+            Limits.parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"default{kind.capitalize()}Quota={text}: {error}") from error
 
 
 def key_of(kind: Kind, name: str) -> bytes:

@@ -56,16 +56,9 @@ class Quotas:
 
     def set_defaults(self) -> None:
         """Set the limits of names without their own; broker.conf may have others now."""
-        config = self._config
-        texts = {
-            Kind.TOPIC: config.default_topic_quota,
-            Kind.GROUP: config.default_group_quota,
-            Kind.ACCOUNT: config.default_account_quota,
-            Kind.ADDRESS: config.default_address_quota,
-        }
-        for kind, text in texts.items():
-            limits = self._own.get((kind, EVERY_NAME)) or Limits.parse(text)
-            self.table.set_default(_NUMBERS[kind], limits.rates)
+        for kind, text in self._config.quota_texts.items():
+            limits = self._own.get((Kind(kind), EVERY_NAME)) or Limits.parse(text)
+            self.table.set_default(_NUMBERS[Kind(kind)], limits.rates)
 
     def shown(self) -> list[tuple[Quota, tuple[int, int, int]]]:
         """Each name with limits of its own, and the sends, pulls and cold reads that it limited."""

@@ -186,7 +186,10 @@ class GetRouteInfoRequestHeader(Header):
 
 
 class RegisterBrokerRequestHeader(Header):
-    """REGISTER_BROKER; `body_crc32` is of the body as sent, 0 if it is not to be checked."""
+    """REGISTER_BROKER; `body_crc32` is of the body as sent, 0 if it is not to be checked.
+
+    `advertised_listeners` has the broker's further addresses (listeners.py); RocketMQ ignores it.
+    """
 
     broker_name: str
     broker_addr: str
@@ -195,6 +198,7 @@ class RegisterBrokerRequestHeader(Header):
     broker_id: Int64
     compressed: bool = False
     body_crc32: Int32 = msgspec.field(default=0, name="bodyCrc32")
+    advertised_listeners: str | None = None
 
 
 class RegisterBrokerResponseHeader(Header):

@@ -63,6 +63,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_writable",
         "closed",
         "idle_scans",
+        "listener",
         "peer",
         "peer_bytes",
     )
@@ -92,6 +93,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._socket = -1
         self.idle_scans = 0
         self.closed = False
+        self.listener = ""
+        """The name of the listener that has accepted it; empty: the main one."""
         self.peer: tuple[str, int] = ("unknown", 0)
         self.peer_bytes = bytes(8)
 

@@ -46,7 +46,8 @@ class RemotingServer:
 
     A handler's exception is answered with code 1, a code without handler with code 3. A `sink`
     gets the frames before the handlers. The server calls `on_close` once for each connection that
-    has ended, from either side. Servers of one event loop may share a `guard`.
+    has ended, from either side. Servers of one event loop may share a `guard`. Connections know the
+    name of their `listener`.
 
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
     connections in a thread of its own, and the loop gets the frames that the sink does not take;
@@ -67,6 +68,7 @@ class RemotingServer:
         ssl: tls.SSLContext | None = None,
         lane_sinks: Sequence[LaneSink] = (),
         lane_entry: SinkEntryHandler | None = None,
+        listener: str = "",
     ) -> None:
         self.host = host
         self.port = port
@@ -80,6 +82,7 @@ class RemotingServer:
         self._ssl = ssl
         self._lane_sinks = lane_sinks
         self._lane_entry = lane_entry
+        self._name = listener
         self._listener: asyncio.Server | ExitStack | None = None
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
@@ -193,6 +196,7 @@ class RemotingServer:
             on_close=self._closed,
             poll=self._poll,
         )
+        connection.listener = self._name
         self.connections.add(connection)
         self.guard.connections.add(connection)
         return connection

@@ -22,6 +22,7 @@ class FakeConnection:
 
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
         self.peer = peer
+        self.listener = ""
         self.closed = False
         self.reading_paused = False
         self.reads = asyncio.Event()  # cleared: the client takes no bytes

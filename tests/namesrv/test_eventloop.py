@@ -46,6 +46,7 @@ class Channel:
 
     closed = False
     peer = ("127.0.0.1", 1)
+    listener = ""
 
 
 def wrapper(version: int) -> TopicConfigSerializeWrapper:

@@ -1,0 +1,29 @@
+"""The broker's further listeners, and the addresses that it advertises for them."""
+
+from congreve.broker.errors import ConfigError
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.listeners import host_port, parse_addresses
+
+_ANY = ("0.0.0.0", "::")
+
+
+def advertised_addresses(listeners: str, advertised: str) -> dict[str, str]:
+    """The address `host:port` for clients of each listener, by name.
+
+    A listener that is not advertised has the address that it listens on. Raises ConfigError for
+    texts that are no listeners, and for an address that clients cannot connect to.
+    """
+    try:
+        listening = parse_addresses(listeners)
+        found = listening | parse_addresses(advertised)
+    except HeaderError as error:
+        raise ConfigError(f"listeners or advertisedListeners: {error}") from error
+    for name, address in found.items():
+        if name not in listening:
+            raise ConfigError(f"advertisedListeners={name}={address}: {name} is none of listeners")
+        if host_port(address)[0] in _ANY:
+            raise ConfigError(
+                f"listeners={name}={address}: clients cannot connect to it; give the address that "
+                "they use in advertisedListeners"
+            )
+    return found
