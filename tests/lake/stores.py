@@ -86,6 +86,11 @@ def in_table(warehouse: Path) -> list[Row]:
         table = table_of(warehouse)
     except NoSuchTableError:
         return []
+    return rows_of(table)
+
+
+def rows_of(table: Table) -> list[Row]:
+    """Every row of a table by queue and offset, as pyiceberg reads it."""
     return _rows(table.scan(selected_fields=COLUMNS).to_arrow())
 
 
@@ -102,7 +107,7 @@ def in_duckdb(warehouse: Path) -> list[Row]:
 
 
 def command(
-    store: Path, warehouse: Path, *more: str, name: str = "export"
+    store: Path, warehouse: Path | str, *more: str, name: str = "export"
 ) -> subprocess.Popen[str]:
     """`congreve lake export`, or another command of a store, in a process of its own."""
     return _command(name, "--store", str(store), "--warehouse", str(warehouse), *more)
