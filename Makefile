@@ -37,6 +37,15 @@ $(VENV)/.etcd: | $(VENV)/.base
 		>/dev/null 2>&1 || echo "etcd-server could not be installed: tests with etcd are left out"
 	touch $@
 
+# The browser of the web console's tests, where this machine lets us; they are left out without it.
+# After etcd, because only one apt-get can run.
+$(VENV)/.chromium: | $(VENV)/.base $(VENV)/.etcd
+	command -v chromedriver >/dev/null || ! test -w /usr/bin || ! command -v apt-get >/dev/null || \
+		apt-get install -qq --no-install-recommends chromium chromium-driver >/dev/null || \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends chromium chromium-driver; } \
+		>/dev/null || echo "chromium could not be installed: the tests with a browser are left out"
+	touch $@
+
 # Spark looks for pyspark_* in folders, which --editable does not show: hence the link.
 $(VENV)/.built: $(VENV)/.base $(VENV)/.liburing setup.py $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
@@ -49,8 +58,8 @@ $(VENV)/.demo: $(VENV)/.built
 	$(BIN)/pip install --quiet "congreve[demo,spark]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd
-	$(BIN)/pip install --quiet "congreve[dev,bench,demo,lake,spark]"
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium
+	$(BIN)/pip install --quiet "congreve[dev,bench,console,demo,lake,spark]"
 	touch $@
 
 # The main job: a broker, real messages through it, read back by a group and by Spark.

@@ -25,6 +25,10 @@ COMMANDS = {
     "quota": ("congreve.console.quota:quota", "List and change what names may use a second."),
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
+    "console": (
+        "congreve.console.web.command:console",
+        "Serve a web page about the brokers of a name server.",
+    ),
     "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
     "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
     "tune": (

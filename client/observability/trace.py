@@ -35,7 +35,7 @@ FLUSH_S = 0.5
 DEFAULT_REGION = "DefaultRegion"
 
 _STATE_NAMES = {0: "UNKNOW", 8: "COMMIT_MESSAGE", 12: "ROLLBACK_MESSAGE"}
-_FIELD, _RECORD = "\x01", "\x02"
+FIELD_SEPARATOR, RECORD_SEPARATOR = "\x01", "\x02"
 
 
 class TraceMessageType(IntEnum):
@@ -49,7 +49,7 @@ class TraceMessageType(IntEnum):
 
 def trace_record(*fields: object) -> str:
     """Encode one record; None becomes "null", as in the reference."""
-    return _FIELD.join(_text(field) for field in fields) + _RECORD
+    return FIELD_SEPARATOR.join(_text(field) for field in fields) + RECORD_SEPARATOR
 
 
 def _text(field: object) -> str:

@@ -1,0 +1,1 @@
+"""How long the pages of the web console take."""

@@ -1,0 +1,91 @@
+"""What one broker reports about itself, its topics and its groups (RocketMQ: MQClientAPIImpl).
+
+Each method is one request to one broker, whatever the number of its topics and groups.
+"""
+
+from collections.abc import Mapping
+
+from congreve.client.transport.instance import ClientInstance
+from congreve.remoting.messages.admin_headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+)
+from congreve.remoting.messages.bodies import (
+    AclConfig,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    KVTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from congreve.remoting.messages.codes import RequestCode
+
+
+class BrokerReports:
+    """Reads the reports of the broker at `address` (RocketMQ: MQClientAPIImpl).
+
+    Every method raises BrokerError when the broker refuses the request, RemotingError when there
+    is no answer, BodyError when the answer cannot be read.
+    """
+
+    def __init__(self, client: ClientInstance, address: str) -> None:
+        self._client = client
+        self.address = address
+
+    async def runtime(self) -> dict[str, str]:
+        """The figures of `mqadmin brokerStatus` by name."""
+        return KVTable.decode(await self._body(RequestCode.GET_BROKER_RUNTIME_INFO)).table
+
+    async def topics(self) -> dict[str, TopicConfig]:
+        """The settings of all topics by name."""
+        body = await self._body(RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigSerializeWrapper.decode(body).topic_config_table
+
+    async def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        """The settings of all consumer groups by name."""
+        body = await self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return SubscriptionGroupWrapper.decode(body).subscription_group_table
+
+    async def consume_stats_text(self) -> bytes:
+        """The progress of all groups on all topics, as JSON of ConsumeStatsList: some megabytes
+        for ten thousand groups, which a thread should decode."""
+        fields = GetConsumeStatsInBrokerHeader(is_order=False).fields()
+        return await self._body(RequestCode.GET_BROKER_CONSUME_STATS, fields)
+
+    async def members(self, group: str) -> ConsumerConnection:
+        """The connected members of a group and its subscriptions."""
+        fields = GetConsumerConnectionListRequestHeader(consumer_group=group).fields()
+        body = await self._body(RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
+        return ConsumerConnection.decode(body)
+
+    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """What a connected consumer says about itself, with the stacks of its threads."""
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=True
+        )
+        body = await self._body(RequestCode.GET_CONSUMER_RUNNING_INFO, header.fields())
+        return ConsumerRunningInfo.decode(body)
+
+    async def settings(self) -> dict[str, str]:
+        """The broker's settings, as its configuration file writes them."""
+        text = (await self._body(RequestCode.GET_BROKER_CONFIG)).decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        return {key.strip(): value for key, _, value in pairs}
+
+    async def update_settings(self, texts: Mapping[str, str]) -> str | None:
+        """Change settings; returns the broker's remark, such as which need a restart."""
+        lines = "".join(f"{key}={value}\n" for key, value in texts.items())
+        answer = await self._client.demand(
+            self.address, RequestCode.UPDATE_BROKER_CONFIG, body=lines.encode()
+        )
+        return answer.remark
+
+    async def accounts(self) -> AclConfig:
+        """The accounts and white addresses. A RocketMQ broker also sends the secrets."""
+        return AclConfig.decode(await self._body(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG))
+
+    async def _body(self, code: RequestCode, fields: Mapping[str, str] | None = None) -> bytes:
+        return (await self._client.demand(self.address, code, fields)).body

@@ -1,0 +1,1 @@
+"""The web console: pages about brokers, served by a process of their own."""

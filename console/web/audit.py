@@ -1,0 +1,88 @@
+"""The console's own audit log, and the audit lines of a broker's log file."""
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from congreve.console.web.pages import Visit
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_MAX = 1_000
+"""Changes that the page shows; the log has all."""
+TAIL_BYTES = 1 << 20
+LINES_MAX = 500
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A change that a user made: `at_ms` since 1970, `target` without secrets and bodies."""
+
+    at_ms: int
+    user: str
+    address: str
+    action: str
+    target: str
+
+
+class ConsoleAudit:
+    """Writes a line of JSON for each change, and keeps the newest for the page."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
+
+    def note(self, visit: "Visit", action: str, target: str) -> None:
+        """Note a change of a logged-in user, or of one without an account."""
+        client = visit.request.client
+        self.note_for(visit.access_key or "-", client.host if client else "-", action, target)
+
+    def note_for(self, user: str, address: str, action: str, target: str) -> None:
+        """Note an event such as a login."""
+        entry = Entry(int(self._clock() * 1000), user, address, action, target)
+        self._entries.append(entry)
+        logger.info("%s", msgspec.json.encode(entry).decode())
+
+    def entries(self) -> list[Entry]:
+        """The newest entries, newest first."""
+        return list(reversed(self._entries))
+
+
+def broker_lines(path: Path) -> list[dict[str, Any]]:
+    """The newest audit lines at the end of a broker's log, newest first.
+
+    Other lines are left out. Raises OSError when the file cannot be read.
+    """
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - TAIL_BYTES))
+        lines = file.read().splitlines()
+    found = []
+    for line in reversed(lines):
+        entry = _entry(line)
+        if entry is not None:
+            found.append(entry)
+        if len(found) == LINES_MAX:
+            break
+    return found
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """A line of the broker's audit logger, None for another."""
+    start = line.find(b"{")
+    if start < 0:
+        return None
+    try:
+        entry = json.loads(line[start:])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or not {"time", "accessKey", "request"} <= entry.keys():
+        return None
+    entry["time"] = entry["time"] if isinstance(entry["time"], int) else 0
+    return entry

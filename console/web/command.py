@@ -1,0 +1,92 @@
+"""``congreve console``: the web console's process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from congreve.console.daemon_log import log_options, start_log
+from congreve.console.report import namesrv_option
+from congreve.errors import CongreveError
+
+PORT = 8080
+EXTRA = "congreve[console]"
+
+
+@click.command(help="Serve a web page about the brokers of a name server.")
+@namesrv_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Port (0: any).",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further host name that browsers use for the console, such as that of a proxy.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="PEM file with the certificate, for https.",
+)
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="PEM file with the certificate's key.",
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The root of a store on this machine, for the result of `congreve tune`.",
+)
+@click.option(
+    "--broker-log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A broker's log on this machine, for its audit lines.",
+)
+@log_options
+def console(
+    namesrv: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    certificate: Path | None,
+    key: Path | None,
+    store: Path | None,
+    broker_log: Path | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    if (certificate is None) != (key is None):
+        raise CongreveError("--certificate and --key belong together: give both, or neither")
+    start_log(log_format, log_level)
+    try:
+        from congreve.console.web.server import serve
+    except ModuleNotFoundError as error:
+        raise CongreveError(f"the console needs {error.name}: pip install {EXTRA}") from error
+    from congreve.console.web.options import Options
+
+    options = Options(
+        namesrv=namesrv,
+        host=host,
+        port=port,
+        hosts=hosts,
+        secure=certificate is not None,
+        store=store,
+        broker_log=broker_log,
+    )
+    try:
+        asyncio.run(serve(options, certificate, key, click.echo))
+    except OSError as error:
+        raise CongreveError(f"cannot serve on {host}:{port}: {error}") from error
+    except KeyboardInterrupt:
+        return

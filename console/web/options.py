@@ -1,0 +1,36 @@
+"""The options of the web console."""
+
+from pathlib import Path
+
+import msgspec
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What `congreve console` was started with.
+
+    `hosts` are further names that browsers may use for it; `store` is the root of a store on this
+    machine, for the result of `congreve tune`; `broker_log` has the broker's audit lines.
+    """
+
+    namesrv: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    hosts: tuple[str, ...] = ()
+    secure: bool = False
+    store: Path | None = None
+    broker_log: Path | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine reach the console."""
+        return self.host in LOOPBACK_HOSTS
+
+    @property
+    def allowed_hosts(self) -> frozenset[str]:
+        """The names that the Host header of a request may have.
+
+        The check stops pages of other sites whose name resolves to this machine.
+        """
+        return frozenset((*LOOPBACK_HOSTS, self.host, *self.hosts))

@@ -1,0 +1,64 @@
+// What pages gain with JavaScript: charts, shorter lists of live messages, questions before a change.
+"use strict";
+
+(() => {
+  const CHART_EVERY_MS = 2000;
+  const SPAN_S = 300;
+  const ROWS_MAX = 300;
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function chart(box) {
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    const series = [{}, ...box.dataset.series.split("|").map((label, index) => ({
+      label, stroke: colour(index ? "--warn" : "--accent"), width: 1.5, points: { show: false },
+    }))];
+    const plot = new uPlot({
+      width: box.clientWidth, height: 150, series, axes: [axis, { ...axis, size: 60 }],
+      legend: { live: false },
+      scales: { x: { range: (_, low, high) => [Math.min(low, high - SPAN_S), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+    }, [[], [], []], box);
+    new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 150 })).observe(box);
+    const load = async () => {
+      if (document.hidden) return;
+      try {
+        const answer = await fetch(box.dataset.url);
+        if (answer.ok) plot.setData(await answer.json());
+      } catch { /* the page says that the console does not answer */ }
+    };
+    load();
+    setInterval(load, CHART_EVERY_MS);
+  }
+
+  function shorten(list) {
+    while (list.children.length > ROWS_MAX) list.lastElementChild.remove();
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    document.querySelectorAll("[data-series]").forEach(chart);
+    document.querySelectorAll("[data-pause]").forEach((button) => {
+      const target = document.querySelector(button.dataset.pause);
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        const paused = target.toggleAttribute("data-paused");
+        button.textContent = paused ? "Continue" : "Pause";
+      });
+    });
+    document.querySelectorAll("[data-all]").forEach((box) => {
+      box.addEventListener("change", () => {
+        document.querySelectorAll(box.dataset.all).forEach((each) => { each.checked = box.checked; });
+      });
+    });
+  });
+
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    if (event.target.hasAttribute("data-paused")) event.preventDefault();
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.target.hasAttribute("data-shorten")) shorten(event.target);
+  });
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.ask;
+    if (question && !window.confirm(question)) event.preventDefault();
+  });
+})();

@@ -1,0 +1,149 @@
+"""The console's process in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support import expected_conditions as expected
+
+import congreve
+from congreve.client import Message
+from tests.console.conftest import Daemon
+from tests.console.web.browser import chromium, complaints, keep, phone, wait
+
+PAGES = {
+    "overview": "/",
+    "topics": "/topics",
+    "topic": "/topics/orders",
+    "messages": "/messages?topic=orders",
+    "markup": "/messages?topic=markup",
+    "groups": "/groups",
+    "dead-letters": "/dead-letters",
+    "timers": "/timers",
+    "brokers": "/brokers",
+    "accounts": "/accounts",
+    "audit": "/audit",
+    "traces": "/traces",
+}
+
+
+@pytest.fixture(scope="module")
+def address(node: congreve.Node) -> Iterator[str]:
+    """The console as a user starts it."""
+    daemon = Daemon("console", "-n", node.address, "--port", "0")
+    found = re.fullmatch(r"ready: console (http://127\.0\.0\.1:\d+)", daemon.ready)
+    assert found is not None, daemon.ready
+    yield found[1]
+    assert daemon.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    """One browser for all tests of this module."""
+    with chromium() as it:
+        yield it
+
+
+def test_every_page_works_on_a_screen_and_on_a_phone(browser: Chrome, address: str) -> None:
+    """No page breaks the policy, runs markup of clients, or is wider than a phone."""
+    for width in ("screen", "phone"):
+        if width == "phone":
+            phone(browser)
+        for name, path in PAGES.items():
+            browser.get(address + path)
+            assert browser.find_element(By.TAG_NAME, "h1").text
+            keep(browser, f"{name}-{width}")
+            shown = browser.execute_script(
+                "return [document.documentElement.scrollWidth, window.innerWidth]"
+            )
+            assert shown[0] <= shown[1], (name, shown)
+            assert not complaints(browser), name
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_overview_follows_the_broker(
+    browser: Chrome, address: str, node: congreve.Node
+) -> None:
+    browser.get(address)
+    wait(browser).until(lambda it: it.find_elements(By.CSS_SELECTOR, ".chart canvas"))
+    browser.execute_script("window.stayed = true")
+    with node.producer("writers") as producer:
+
+        def shows_messages(it: Chrome) -> bool:
+            producer.send(Message(topic="orders", body=b"counted"))
+            # One call: the element is replaced by the next event.
+            text = it.execute_script("return document.querySelector('.figure b').textContent")
+            return not text.startswith("0 ")
+
+        wait(browser).until(shows_messages)
+    assert browser.execute_script("return window.stayed"), "the page was loaded again"
+    keep(browser, "overview-live")
+    assert not complaints(browser)
+
+
+def test_the_live_tail_shows_what_arrives(
+    browser: Chrome, address: str, node: congreve.Node
+) -> None:
+    browser.get(f"{address}/messages/tail?topic=orders&tags=tail")
+    with node.producer("writers") as producer:
+
+        def has_row(it: Chrome) -> bool:
+            producer.send(Message(topic="orders", body=b"<b>live</b>", tags="tail"))
+            producer.send(Message(topic="orders", body=b"other", tags="other"))
+            return bool(it.find_elements(By.CSS_SELECTOR, "#rows tr"))
+
+        wait(browser).until(has_row)
+    bodies = {each.text for each in browser.find_elements(By.CSS_SELECTOR, "#rows .preview")}
+    assert bodies == {"<b>live</b>"}
+    keep(browser, "tail")
+    assert not complaints(browser)
+
+
+def test_the_console_works_with_the_keyboard_alone(browser: Chrome, address: str) -> None:
+    browser.get(address)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "To the content"
+    for _ in range(30):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.switch_to.active_element.text == "Topics":
+            break
+    outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    wait(browser).until(expected.url_to_be(f"{address}/topics"))
+    field = browser.find_element(By.NAME, "q")
+    field.send_keys("order", Keys.ENTER)
+    wait(browser).until(expected.url_contains("q=order"))
+    assert browser.find_elements(By.LINK_TEXT, "orders")
+    assert not browser.find_elements(By.LINK_TEXT, "markup")
+
+
+def test_offsets_are_reset_after_a_preview(
+    browser: Chrome, address: str, node: congreve.Node
+) -> None:
+    with node.consumer("by-browser", topics={"orders": "*"}, auto_commit=True) as consumer:
+        assert consumer.poll(30)
+    page = f"{address}/groups/by-browser"
+
+    def has_form(it: Chrome) -> bool:
+        it.get(page)
+        return bool(it.find_elements(By.CSS_SELECTOR, "form[action$=preview]"))
+
+    wait(browser).until(has_form)
+    complaints(browser)  # those of the time before the group was there
+    browser.find_element(By.XPATH, "//summary[text()='Reset or skip']").click()
+    keep(browser, "group")
+    browser.find_element(By.CSS_SELECTOR, "select[name=to] option[value=first]").click()
+    browser.find_element(By.XPATH, "//button[text()='Preview']").click()
+    wait(browser).until(expected.url_contains("preview"))
+    keep(browser, "reset")
+    browser.find_element(By.XPATH, "//button[text()='Reset the offsets']").click()
+    done = wait(browser).until(
+        expected.presence_of_element_located((By.CSS_SELECTOR, ".note.done"))
+    )
+    assert "reset offsets: by-browser" in done.text
+    assert not complaints(browser)
