@@ -16,7 +16,10 @@ from congreve.remoting.messages.command import RemotingCommand
 ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken"
 
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""Clients add this field of QUERY_MESSAGE before or after they sign, depending on their version."""
+"""Clients add this field of QUERY_MESSAGE before or after they sign, depending on their version.
+
+RocketMQ's brokers leave it out of the signature, and so does sign().
+"""
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +40,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:
             fields[SECURITY_TOKEN] = self.security_token
-        fields[SIGNATURE] = _signature(fields, request.body, self.secret_key)
+        signed = {name: text for name, text in fields.items() if name != _UNIQUE_KEY_QUERY}
+        fields[SIGNATURE] = _signature(signed, request.body, self.secret_key)
 
 
 def is_signed(request: RemotingCommand, secret_key: str) -> bool:

@@ -1,5 +1,8 @@
 """Signatures, compared with values of openssl, and their check."""
 
+import base64
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,10 +66,23 @@ def test_a_changed_request_is_not_signed(change: str) -> None:
 def test_the_flag_of_a_query_by_unique_key_may_be_signed_or_not(when: str) -> None:
     request = RemotingCommand(code=12, ext_fields={"topic": "T", "key": "1"})
     credentials = Credentials(access_key="key", secret_key="secret")
-    if when == "before":
-        request.ext_fields["_UNIQUE_KEY_QUERY"] = "true"
-        credentials.sign(request)
+    if when == "before":  # as Java clients do
+        fields = {**request.ext_fields, "AccessKey": "key", "_UNIQUE_KEY_QUERY": "true"}
+        content = "".join(fields[name] for name in sorted(fields))
+        digest = hmac.digest(b"secret", content.encode(), "sha1")
+        request.ext_fields = {**fields, "Signature": base64.b64encode(digest).decode()}
     else:
         credentials.sign(request)
         request.ext_fields["_UNIQUE_KEY_QUERY"] = "true"
     assert is_signed(request, "secret")
+
+
+def test_our_signature_leaves_out_the_field_that_brokers_leave_out() -> None:
+    """RocketMQ's brokers compute it without the field, whenever the client added it."""
+    signatures = set()
+    for extra in ({}, {"_UNIQUE_KEY_QUERY": "true"}):
+        request = RemotingCommand(code=12, ext_fields={"key": "k", **extra})
+        Credentials(access_key="account", secret_key="secret").sign(request)
+        signatures.add(request.ext_fields["Signature"])
+        assert is_signed(request, "secret")
+    assert len(signatures) == 1
