@@ -65,7 +65,7 @@ def broker_lines(path: Path) -> list[dict[str, Any]]:
         lines = file.read().splitlines()
     found = []
     for line in reversed(lines):
-        entry = _entry(line)
+        entry = audit_entry(line)
         if entry is not None:
             found.append(entry)
         if len(found) == LINES_MAX:
@@ -73,7 +73,7 @@ def broker_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def audit_entry(line: bytes) -> dict[str, Any] | None:
     """A line of the broker's audit logger, None for another."""
     start = line.find(b"{")
     if start < 0:

@@ -1,16 +1,26 @@
 """Numbers, times and bytes as pages show them."""
 
-import json
+import re
 import time
-import unicodedata
 from codecs import getincrementaldecoder
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from congreve.byte_size import readable_size
 
+JSON_BYTES_MAX = 256 << 10
+JSON_DEPTH_MAX = 32
 HEX_ROW = 16
 HEX_BYTES_MAX = 4_096
+#: Control and format characters (Unicode: Cc, Cf), without line breaks and tabs.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
+)
 _STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -77,14 +87,7 @@ def path_part(name: str) -> str:
 
 def plain(text: str) -> str:
     """Text whose control and direction characters are shown as codes, not obeyed."""
-    return "".join(
-        sign if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf") else _code(sign)
-        for sign in text
-    )
-
-
-def _code(sign: str) -> str:
-    return f"<U+{ord(sign):04X}>"
+    return _INVISIBLE.sub(lambda found: f"<U+{ord(found.group()):04X}>", text)
 
 
 def body_text(body: bytes) -> str | None:
@@ -96,13 +99,30 @@ def body_text(body: bytes) -> str | None:
 
 
 def body_json(body: bytes) -> str | None:
-    """A body as indented JSON, None if it is none."""
-    if body[:1] not in b"{[":
+    """A body as indented JSON, None if it is none, or too large or too deep to be indented."""
+    if body[:1] not in (b"{", b"[") or len(body) > JSON_BYTES_MAX:
         return None
     try:
-        return plain(json.dumps(json.loads(body), indent=2, ensure_ascii=False))
-    except (ValueError, RecursionError):
+        if _is_deep(msgspec.json.decode(body)):
+            return None
+        return plain(msgspec.json.format(body, indent=2).decode())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _is_deep(tree: Any) -> bool:
+    """Whether a document is deeper than JSON_DEPTH_MAX: indentation would make it much larger."""
+    layer = [tree]
+    for _ in range(JSON_DEPTH_MAX):
+        layer = [
+            item
+            for node in layer
+            if isinstance(node, list | dict)
+            for item in (node if isinstance(node, list) else node.values())
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def body_hex(body: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import files, messages, settings, wire
+from . import console, files, messages, settings, wire
 from .parser import Parser
 
 SEED_NUMBER = 2026
@@ -12,6 +12,7 @@ PARSERS: list[Parser] = [
     *messages.parsers(),
     *settings.parsers(),
     *files.parsers(),
+    *console.parsers(),
 ]
 
 _BYTES_OF_STORE = "tests/engine and tests/crash damage each byte and bit of its files"
