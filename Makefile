@@ -10,7 +10,7 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs
+.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
 
 build: $(VENV)/.built
 
@@ -146,6 +146,28 @@ wheel: $(VENV)/.dev
 	rm -rf build/lib* build/wheel dist
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/congreve-*.whl
+
+# Before a release: known vulnerabilities of all packages that this environment has, and a list of what
+# a user installs (CycloneDX), in dist/. An audit without the database of advisories fails.
+$(VENV)/.release: $(VENV)/.dev
+	$(BIN)/pip install --quiet "congreve[release]"
+	touch $@
+
+audit: $(VENV)/.release
+	mkdir -p build
+	$(BIN)/pip freeze --exclude-editable >build/audited.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement build/audited.txt || \
+		{ echo "make audit: a package is vulnerable, or the database of advisories does not know it or was not reached" >&2; exit 1; }
+
+RUNTIME := build/runtime
+sbom: $(VENV)/.release
+	rm -rf $(RUNTIME) && mkdir -p dist
+	$(PYTHON) -m venv --without-pip $(RUNTIME)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		>$(RUNTIME)/requirements.txt
+	$(BIN)/pip --python $(RUNTIME)/bin/python install --quiet --requirement $(RUNTIME)/requirements.txt
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON \
+		--output-file dist/congreve-sbom.json $(RUNTIME)/bin/python
 
 # The documentation as a site: site/index.html. A page, link or heading that is missing ends the build.
 $(VENV)/.docs: $(VENV)/.built
