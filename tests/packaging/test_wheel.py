@@ -21,6 +21,9 @@ from tests.packaging.conftest import ROOT, pip
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
+PLAIN = frozenset(
+    (".py", ".pyi", ".pxd", ".properties", ".html", ".css", ".js", ".svg", ".LICENSE")
+)
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 IMPORT_ALL = """
@@ -38,7 +41,7 @@ def test_the_wheel_lacks_no_file_of_the_checkout(wheel: Path) -> None:
         inside = package.replace(".", "/")
         for path in (ROOT / folder).rglob("*.*"):
             name = path.relative_to(ROOT / folder)
-            if path.suffix in (".py", ".pyi", ".pxd", ".properties") or path.name == "py.typed":
+            if path.suffix in PLAIN or path.name == "py.typed":
                 expected.add(f"{inside}/{name}")
             elif path.suffix == ".pyx":
                 expected.add(f"{inside}/{name.with_suffix(EXTENSION)}")
