@@ -67,8 +67,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     namesrv_addr: str = ""
     bind_address: Annotated[str, Show.NEVER] = "0.0.0.0"
     listen_port: Annotated[int, Range(0, 65535)] = 10911
-    # Ours: further listeners, and the addresses that routes give to their clients
-    # (remoting/messages/listeners.py).
+    # Ours: further listeners, and their addresses in routes (remoting/messages/listeners.py).
     listeners: Annotated[str, Show.NEVER] = ""
     advertised_listeners: Annotated[str, Show.NEVER] = ""
     broker_ip1: str = msgspec.field(default_factory=local_address)
@@ -174,8 +173,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Queues of all groups together.
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
 
-    # Ours: the quota of each name without one of its own (broker/quotas), as in
-    # `sendMessages=1000,sendBytes=1048576`; empty: no limit.
+    # Ours: the quota of each name without one of its own (broker/quotas); empty: no limit.
     default_topic_quota: Annotated[str, Change.NOW] = ""
     default_group_quota: Annotated[str, Change.NOW] = ""
     default_account_quota: Annotated[str, Change.NOW] = ""
@@ -184,6 +182,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Ours, for all connections together: see remoting/transport/guard.py.
     # 0: as many as the limit of open files allows.
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
+    max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0
     max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
     frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
     max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 512 << 20
@@ -253,10 +252,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         """The address `host:port` for clients of each further listener, by name."""
         return advertised_addresses(self.listeners, self.advertised_listeners)
 
-    def address_for(self, listener: str) -> str:
-        """The broker's address for clients of this listener; empty: the main one."""
-        return self.advertised.get(listener, self.address) if listener else self.address
-
     @property
     def store_host(self) -> tuple[str, int]:
         """The broker's address in stored records and offset message ids.
@@ -270,6 +265,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         """The limits that all connections share."""
         return SharedLimits(
             connections=self.max_connections,
+            connections_of_address=self.max_connections_per_address,
             unfinished_bytes=self.max_unfinished_frame_bytes,
             unread_bytes=self.max_unread_answer_bytes,
             frame_timeout_s=self.frame_timeout_mills / 1000,

@@ -96,10 +96,11 @@ class ClientManageProcessor:
             perm=topic.perm,
             topic_sys_flag=topic.topic_sys_flag,
         )
+        address = config.advertised.get(connection.listener, config.address)
         broker = BrokerData(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
-            broker_addrs={config.broker_id: config.address_for(connection.listener)},
+            broker_addrs={config.broker_id: address},
         )
         route = TopicRouteData(queue_datas=[queues], broker_datas=[broker])
         body = route.encode_for(request.version, standard_only=header.accept_standard_json_only)

@@ -45,6 +45,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Connection(FrameReader, asyncio.BufferedProtocol):
     """A connection to a peer. `sink` reads its bytes and calls `on_frame` or `on_command`.
 
+    A connection that `on_open` refuses is closed at once.
     `before_request` may add ext fields to requests of this end (RocketMQ: RPCHook).
     """
 
@@ -55,6 +56,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_dispatcher",
         "_limits",
         "_loop",
+        "_on_open",
         "_outgoing",
         "_pending",
         "_socket",
@@ -76,6 +78,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         *,
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
+        on_open: "Callable[[Connection], bool]" = lambda _: True,
         poll: BusyPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
     ) -> None:
@@ -83,6 +86,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._dispatcher = dispatcher
         self._limits = limits
         self._close_callback = on_close
+        self._on_open = on_open
         self._before_request = before_request
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -125,6 +129,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._pending.peer = str(self)
         address = ip_address(self.peer[0].partition("%")[0]).packed
         self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
+        if not self._on_open(self):
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed:

@@ -34,6 +34,8 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 0
     """Open connections at most, further ones are closed at once; 0: most_connections()."""
+    connections_of_address: int = 0
+    """Open connections from one address at most; 0: no limit."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of memory for incomplete frames."""
     unread_bytes: int = 512 * 1024 * 1024
@@ -59,6 +61,7 @@ class ConnectionGuard:
         self.limits = limits or SharedLimits()
         self.connections_max = self.limits.connections or most_connections()
         self.connections: set[Connection] = set()
+        self._by_address: dict[str, set[Connection]] = {}
         self.refused_count = 0
         self.unread_cut_count = 0
         self.unread = 0
@@ -86,6 +89,29 @@ class ConnectionGuard:
             self.connections_max,
         )
         return False
+
+    def admits_from(self, connection: Connection) -> bool:
+        """Whether this open connection is not too many for its address; counts one that is."""
+        address, limit = connection.peer[0], self.limits.connections_of_address
+        others = self._by_address.setdefault(address, set())
+        if limit and len(others) >= limit:
+            self.refused_count += 1
+            self._log.warning(
+                "%d connections from %s are open, more are closed: see maxConnectionsPerAddress",
+                *(len(others), address),
+            )
+            return False
+        others.add(connection)
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self.connections.discard(connection)
+        others = self._by_address.get(connection.peer[0])
+        if others is not None:
+            others.discard(connection)
+            if not others:
+                del self._by_address[connection.peer[0]]
 
     def log_cut(self, connection: Connection, *, late: bool, held: int) -> None:
         """Log that a lane closes a connection whose frame, `held` bytes of it, is not whole."""

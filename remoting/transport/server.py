@@ -193,6 +193,7 @@ class RemotingServer:
             self._sink,
             self.guard.read_buffer,
             limits=self._limits.connection,
+            on_open=self.guard.admits_from,
             on_close=self._closed,
             poll=self._poll,
         )
@@ -203,7 +204,7 @@ class RemotingServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self.guard.connections.discard(connection)
+        self.guard.closed(connection)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:

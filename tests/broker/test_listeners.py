@@ -50,7 +50,7 @@ async def test_routes_have_the_address_of_the_listener_that_was_asked(tmp_path: 
     client = RemotingClient()
     async with two_networks(tmp_path) as (broker, inside, outside):
         await Tool(broker.address, client).create_topic("T")
-        far = broker.config.address_for("outside")
+        far = broker.config.advertised["outside"]
         assert broker.address.startswith("127.0.0.1:") and far.startswith(f"{OUTSIDE}:")
         for asked, expected in (
             (inside, broker.address),

@@ -69,5 +69,5 @@ def test_clients_of_two_networks_share_a_topic(
             reader.call("consumerStop", id=topic)
             assert seen["distinct"] == COUNT, seen
     mqadmin = java.mqadmin("clusterList", "-n", networks.outside)
-    assert networks.broker.config.address_for("outside") in mqadmin
+    assert networks.broker.config.advertised["outside"] in mqadmin
     assert networks.broker.address not in mqadmin

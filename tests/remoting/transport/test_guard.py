@@ -171,6 +171,27 @@ def test_connections_over_the_limit_are_closed_and_the_others_served(run, caplog
     assert "raise maxConnections" in caplog.text
 
 
+def test_connections_of_one_address_are_limited_and_others_served(run):
+    async def scenario():
+        guard = ConnectionGuard(SharedLimits(connections_of_address=2))
+        async with serving(guard, host="0.0.0.0") as server:
+            async with Peer(server) as first, Peer(server) as second:
+                assert (await first.ask()).code == (await second.ask()).code == 0
+                for _ in range(5):
+                    async with Peer(server) as refused:
+                        assert await refused.is_cut()
+                assert guard.counts()["refusedConnections"] == 5
+                other = Peer(server)
+                other.socket.bind(("127.0.0.5", 0))
+                async with other:
+                    assert (await other.ask()).code == 0
+            await until(lambda: not server.connections)
+            async with Peer(server) as again:
+                assert (await again.ask()).code == 0
+
+    run(scenario())
+
+
 def test_the_default_leaves_descriptors_to_the_store():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
