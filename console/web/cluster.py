@@ -26,6 +26,7 @@ from congreve.console.web.snapshot import (
     read_tables,
 )
 from congreve.errors import CongreveError
+from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.messages.signature import Credentials
@@ -209,15 +210,24 @@ class Cluster:
     async def check_signature(self) -> bool:
         """Whether a broker accepts this account's signature; a request that changes nothing.
 
-        Raises BrokerNotFoundError without a master, RemotingError when it does not answer.
+        Raises BrokerNotFoundError without a master, RemotingError when none of them answers.
         """
         masters = await self.masters()
         if not masters:
             raise BrokerNotFoundError("no broker with a master is registered")
         fields = UnregisterClientRequestHeader(client_id=self.admin.client_id).fields()
-        address = next(iter(masters.values())).address
-        answer = await self.admin.ask(address, RequestCode.UNREGISTER_CLIENT, fields)
-        return answer.code == ResponseCode.SUCCESS
+        failure: RemotingError | None = None
+        for reports in masters.values():
+            try:
+                answer = await self.admin.ask(
+                    reports.address, RequestCode.UNREGISTER_CLIENT, fields
+                )
+            except RemotingError as error:
+                failure = error
+                continue
+            return answer.code == ResponseCode.SUCCESS
+        assert failure is not None
+        raise failure
 
     # --- reading
 

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from contextlib import suppress
 
-from congreve.client.errors import ClientError
+from congreve.client.errors import BrokerNotFoundError, ClientError
 from congreve.console.web.cluster import Cluster
 from congreve.console.web.login_limit import LoginLimit
 from congreve.console.web.options import Options
@@ -14,6 +14,9 @@ from congreve.errors import CongreveError
 from congreve.remoting.messages.signature import Credentials
 
 OPEN_AGE_S = 30.0
+OPEN_STALE_S = 3600.0
+"""For so long the console shows that brokers are down instead of an error: they check each
+request themselves when they are back."""
 FIRST_S = 2.0
 NAME_MAX = 256
 """Characters of an access key and of a secret."""
@@ -41,7 +44,7 @@ class Gate:
         self._limit = LoginLimit()
         self._unsigned = Cluster(options.namesrv, None)
         self._clusters: dict[tuple[str, str], Cluster] = {}
-        self._open = Refreshed(self._unsigned.check_signature, OPEN_AGE_S)
+        self._open = Refreshed(self._is_open, OPEN_AGE_S, stale=OPEN_STALE_S)
         self._warm: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -92,9 +95,9 @@ class Gate:
         cluster = await self._checked(access_key, secret_key)
         self._limit.succeeded(*names)
         known = self._clusters.setdefault((access_key, secret_key), cluster)
+        session = self.sessions.begin(access_key, secret_key)
         if known is not cluster:
             await cluster.stop()
-        session = self.sessions.begin(access_key, secret_key)
         await self._drop_unused()
         return session
 
@@ -102,6 +105,13 @@ class Gate:
         """End a session. Idempotent."""
         self.sessions.end(session_id)
         await self._drop_unused()
+
+    async def _is_open(self) -> bool:
+        """Whether brokers accept unsigned requests. Raises RemotingError if none answers."""
+        try:
+            return await self._unsigned.check_signature()
+        except BrokerNotFoundError:
+            return True  # there is no broker that could be asked for anything
 
     async def _read_first(self) -> None:
         """Connect, and begin to read topics and groups."""
