@@ -274,17 +274,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     @property
     def name_servers(self) -> list[str]:
         """The addresses `host:port` in namesrvAddr, which `;` separates."""
-        return _parts(self.namesrv_addr)
-
-    @property
-    def lake_topic_names(self) -> list[str]:
-        """The topics in lakeTopics, which `;` separates."""
-        return _parts(self.lake_topics)
-
-    @property
-    def lake_property_texts(self) -> list[str]:
-        """KEY=VALUE for pyiceberg in lakeProperties, which `;` separates."""
-        return _parts(self.lake_properties)
+        return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
 
     def changed(self, texts: Mapping[str, str]) -> "BrokerConfig":
         """A copy with other values by the keys of broker.conf; unknown keys are ignored.
@@ -383,10 +373,6 @@ def parse_config(
         where = f"{path}:{named[0]}" if named else str(path)
         raise ConfigError(f"{where}: {error}") from error
     return LoadedConfig(config, [(lines[key], key) for key in unknown if key in lines])
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(";") if part.strip()]
 
 
 @lru_cache(maxsize=16)

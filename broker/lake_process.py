@@ -39,10 +39,16 @@ def follow_command(config: BrokerConfig) -> list[str]:
         "--commit-bytes": str(config.lake_commit_bytes),
         "--lag": str(config.lake_lag_millis / 2000),
     }
-    repeated = {"--topic": config.lake_topic_names, "--property": config.lake_property_texts}
+    repeated = {"--topic": config.lake_topics, "--property": config.lake_properties}
     command = [sys.executable, "-m", "congreve", "lake", "follow", "--stop-with-stdin"]
     command += [part for name, value in options.items() if value for part in (name, value)]
-    return command + [part for name, all_ in repeated.items() for v in all_ for part in (name, v)]
+    return command + [
+        part for name, all_ in repeated.items() for v in _parts(all_) for part in (name, v)
+    ]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";") if part.strip()]
 
 
 class LakeProcess:

@@ -196,6 +196,36 @@ def upkeep(
         )
 
 
+@lake.command(help="Rebuild a store from the tables of topics, with the same queue offsets.")
+@_topics
+@click.option(
+    "--store",
+    required=True,
+    type=click.Path(exists=False, path_type=Path),
+    help="A folder that does not exist yet: the storePathRootDir of the restored broker.",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="broker.conf, for the sizes of files.",
+)
+@click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
+@_table_options
+def restore(
+    topics: tuple[str, ...], store: Path, config: Path | None, broker_name: str, **options: Any
+) -> None:
+    """Read the tables and write a new store."""
+    _check_table(topics, options["table"])
+    tables = [_topic_table(topic, partition="day", **options) for topic in topics]
+    from congreve.broker.config import BrokerConfig, load_config
+    from congreve.lake.restore import Restore
+
+    loaded = BrokerConfig() if config is None else load_config(config).config
+    loaded.store.root_dir = str(store)
+    restored = Restore(tables, broker_name, loaded.store).run()
+    click.echo(f"{restored} messages were restored to {store}")
+
+
 def _check_table(topics: tuple[str, ...], table: str | None) -> None:
     if table is not None and len(topics) > 1:
         raise click.UsageError("--table is for one topic")

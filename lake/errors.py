@@ -21,3 +21,7 @@ class ProgressError(LakeError):
 
 class NotDurableError(LakeError):
     """A store that was not stopped cleanly has no checkpoint yet."""
+
+
+class RestoreError(LakeError):
+    """A store cannot be rebuilt from these tables."""

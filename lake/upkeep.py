@@ -151,8 +151,13 @@ class Upkeep:
         spec = self._table.iceberg.spec().spec_id
         for (spec_id, _), files in found.items():
             if spec_id == spec:  # the files of an older partition spec stay
-                lists += _packed(sorted(files, key=lambda f: f[1].file_path), self._rules)
+                lists += _packed(sorted(files, key=lambda f: self._begin(f[1])), self._rules)
         return lists
+
+    def _begin(self, file: DataFile) -> int:
+        """The place in the log of a file's first message, so that neighbours are merged."""
+        field = self._table.iceberg.schema().find_field("commitLogOffset").field_id
+        return int.from_bytes(file.lower_bounds[field], "little")
 
     def _merge(self, files: list[DataFile]) -> None:
         table = self._table.iceberg
