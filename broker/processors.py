@@ -12,6 +12,7 @@ from congreve.broker.admin.consumers import ClientAdminProcessor
 from congreve.broker.admin.groups import GroupAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.topics import TopicAdminProcessor
+from congreve.broker.delay.processor import DelayedMessageProcessor
 from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
@@ -60,8 +61,16 @@ def all_handlers(
 
 def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Processor, ...]:
     config, metadata, store = managers.config, managers.metadata, managers.store
+    delayed = DelayedMessageProcessor(
+        config=config,
+        store=store,
+        delayed=managers.delayed,
+        group_commit=paths.group_commit,
+        pieces=managers.pieces,
+    )
     return (
         paths.pulls,
+        delayed,
         SendMessageProcessor(
             config=config,
             metadata=metadata,
@@ -69,6 +78,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             group_commit=paths.group_commit,
             transactions=managers.transactions.service,
             clock=managers.clock,
+            take_back=delayed.take_back,
         ),
         SendBackProcessor(
             config=config,

@@ -102,9 +102,11 @@ def check_message(message: Message, body_max: int) -> None:
         raise InvalidMessageError(
             f"keys {message.keys!r}: text with keys separated by spaces is expected"
         )
-    level, flag = message.delay_level, message.flag
+    level, flag, due_ms = message.delay_level, message.flag, message.deliver_ms
     if not isinstance(level, int) or not 0 <= level <= INT32_MAX:
         raise InvalidMessageError(f"delay level {level!r}: 0 to {INT32_MAX} is expected")
+    if not isinstance(due_ms, int) or due_ms < 0:
+        raise InvalidMessageError(f"deliver_ms {due_ms!r}: a time in ms since 1970 is expected")
     if not isinstance(flag, int) or not ~INT32_MAX <= flag <= INT32_MAX:
         raise InvalidMessageError(f"flag {flag!r}: a 32-bit number is expected")
     if not isinstance(message.wait, bool):
@@ -136,9 +138,10 @@ def checked_batch(messages: Iterable[Message], body_max: int) -> list[Message]:
             )
         if message.wait != first.wait:
             raise InvalidMessageError("all messages of a batch must have the same `wait`")
-        if message.delay_level:
+        if message.delay_level or message.deliver_ms:
             raise InvalidMessageError(
-                f"delay level {message.delay_level}: a batch cannot be delayed"
+                f"delay level {message.delay_level}, delivery at {message.deliver_ms}:"
+                " a batch cannot be delayed"
             )
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot go to the retry topic {first.topic}")

@@ -21,9 +21,10 @@ __all__ = [
 class Message(msgspec.Struct, kw_only=True):
     """A message to send; sending does not change it (RocketMQ: Message).
 
-    `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), the user defines the
-    meaning of `flag`, and `wait` asks the broker to answer only after the flush and the replication
-    that it is configured for.
+    `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), `deliver_ms` is a
+    time of delivery in ms since 1970 (0: at once; for Congreve and RocketMQ 5), the user defines
+    the meaning of `flag`, and `wait` asks the broker to answer only after the flush and the
+    replication that it is configured for.
     """
 
     topic: str
@@ -32,6 +33,7 @@ class Message(msgspec.Struct, kw_only=True):
     keys: str | None = None
     properties: dict[str, str] = {}
     delay_level: int = 0
+    deliver_ms: int = 0
     flag: int = 0
     wait: bool = True
 

@@ -61,6 +61,7 @@ def _of_producers(find: FindRecord) -> dict[int, Rule]:
         RequestCode.SEND_BATCH_MESSAGE: short_name,
         RequestCode.SEND_REPLY_MESSAGE: long_name,
         RequestCode.SEND_REPLY_MESSAGE_V2: short_name,
+        RequestCode.RECALL_MESSAGE: long_name,
         RequestCode.END_TRANSACTION: _rule(_message(find, "commitLogOffset", Perm.PUB)),
     }
 
@@ -132,6 +133,8 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.COUNT_DELAYED_MESSAGES,
+        RequestCode.LIST_DELAYED_MESSAGES,
         RequestCode.VIEW_BROKER_STATS_DATA,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.DELETE_EXPIRED_COMMITLOG,

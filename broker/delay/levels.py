@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
 
+from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -62,9 +63,10 @@ class ScheduleMessageService:
     twice nor skips one whose delivery was lost (defect D23). (RocketMQ: ScheduleMessageService.)
     """
 
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, clock: Clock, recalls: Recalls | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._recalls = Recalls(store, clock) if recalls is None else recalls
         self._redelivery = Redelivery(store.log, store.queues)
         self._timer = WakeUpTimer(self._round)
         self._running = False
@@ -117,7 +119,8 @@ class ScheduleMessageService:
             start = min(start, unsaved)
         if start >= 0 and any(queue.max for _, queue in self._levels()):
             scan = DeliveryScan(log, self._store.queues)
-            self.offset_table = {**scan.levels(start, self.offset_table), **saved}
+            found = scan.levels(start, self.offset_table, self._recalls.all())
+            self.offset_table = {**found, **saved}
 
     def _first_unsaved(self) -> int:
         """Physical offset of the first message of the levels that the file does not have.
@@ -206,8 +209,14 @@ class ScheduleMessageService:
             if repair.exception() is not None:
                 logger.error("delay level %d waits for the disk: %s", level, repair.exception())
                 return DISK_FAILED_S
+        recalled = self._recalls.next_of(level, before)
+        if recalled == before:
+            self._recalls.passed(level, before)
+            self._set(level, before + 1)
+            return 0.0
+        limit = LEVEL_CHUNK if recalled is None else min(LEVEL_CHUNK, recalled - before)
         after = run.deliver_level(
-            queue, before, LEVEL_CHUNK, now_ms=now, delay_ms=delay_ms, passes=repaired + 1
+            queue, before, limit, now_ms=now, delay_ms=delay_ms, passes=repaired + 1
         )
         if run.skipped:
             logger.error(

@@ -73,12 +73,6 @@ def _without_times(record: Record) -> Record:
 def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
     """The delivery time in ms since 1970."""
     found = record.properties
-    if properties.TIMER_DEL_UNIQUE_KEY in found:
-        raise RefusedError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"timer message illegal: {properties.TIMER_DEL_UNIQUE_KEY} (cancelling a timed message)"
-            " is not supported",
-        )
     name, unit_ms, counts_from_now = next(
         (time for time in _TIMES if time[0] in found), ("", 0, False)
     )

@@ -4,6 +4,7 @@ import os
 
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.delay.levels import ScheduleMessageService
+from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.timers import TimerMessageService
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.broker.periodic import Periodic
@@ -21,8 +22,9 @@ class DelayedMessages:
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
-        self.levels = ScheduleMessageService(store, clock)
-        self.timers = TimerMessageService(store, clock)
+        self.recalls = Recalls(store, clock)
+        self.levels = ScheduleMessageService(store, clock, self.recalls)
+        self.timers = TimerMessageService(store, clock, self.recalls)
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )
@@ -33,8 +35,8 @@ class DelayedMessages:
 
     @property
     def files(self) -> tuple[StateWriter, ...]:
-        """The writer of delayOffset.json."""
-        return (self._writer,)
+        """The writers of delayOffset.json and recalls.json."""
+        return (self._writer, self.recalls.writer)
 
     def fast_path(self, cluster: str) -> DelayPath:
         """Build the compiled part of parking; the store must be open."""
@@ -48,10 +50,11 @@ class DelayedMessages:
             path.config_changed()
 
     def load(self) -> None:
-        """Read delayOffset.json, and the later deliveries in the log.
+        """Read recalls.json and delayOffset.json, and the later recalls and deliveries in the log.
 
         Raises StoreError when they cannot be read.
         """
+        self.recalls.load()
         self._file.load(self.levels.load)
         self.levels.recover()
 
@@ -69,10 +72,12 @@ class DelayedMessages:
         await self.timers.stop()
         self.save()
         await self._writer.settled()
+        await self.recalls.writer.settled()
 
     def save(self) -> None:
         """Save the offsets of both services soon."""
         self.timers.save()
+        self.recalls.save()
         if self.levels.dirty:
             self._writer.changed()
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 import numpy
+from numpy import int64
+from numpy.typing import NDArray
 
 from congreve.broker.delay.levels import (
     CLOCK_STEP_S,
@@ -13,6 +15,7 @@ from congreve.broker.delay.levels import (
     REPAIR_STEP_S,
     STORE_REFUSES_S,
 )
+from congreve.broker.delay.recalls import TIMED, Recalls
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
@@ -34,9 +37,10 @@ class TimerMessageService:
     (RocketMQ: TimerMessageStore of version 5.)
     """
 
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, clock: Clock, recalls: Recalls | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._recalls = Recalls(store, clock) if recalls is None else recalls
         self._redelivery = Redelivery(store.log, store.queues, roll_ms=store.config.timer_roll_ms)
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None
@@ -81,6 +85,11 @@ class TimerMessageService:
         """Save the index soon."""
         if self._index is not None:
             self._work(self._index, save=True)
+
+    @property
+    def index(self) -> TimerIndex | None:
+        """The index; None before start() and after stop()."""
+        return self._index
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -133,15 +142,25 @@ class TimerMessageService:
     def _deliver(self, index: TimerIndex, now: int) -> int:
         """Deliver due messages; return how many were handled."""
         rows, run, count = index.take(now, CHUNK), self._redelivery, 0
+        wanted = self._not_recalled(rows)
         try:
-            count = run.deliver(numpy.ascontiguousarray(rows[:, 1]).data, now_ms=now)
+            done = run.deliver(numpy.ascontiguousarray(rows[wanted, 1]).data, now_ms=now)
+            count = len(rows) if done == len(wanted) else int(wanted[done])
         finally:
             index.handled(rows, count)
+        for offset in rows[:count, 1][numpy.isin(rows[:count, 1], self._recalls.timed())].tolist():
+            self._recalls.passed(TIMED, offset)
         if run.skipped:
             logger.error("%d timed messages have expired or have no target", run.skipped)
         if run.end:
             self._store.after_append(run.end, run.arrived())
         return count
+
+    def _not_recalled(self, rows: NDArray[int64]) -> NDArray[numpy.intp]:
+        """Indices of the rows whose messages were not taken back."""
+        if not len(self._recalls):
+            return numpy.arange(len(rows))
+        return numpy.flatnonzero(~numpy.isin(rows[:, 1], self._recalls.timed()))
 
     def _round(self) -> None:
         if self._index is not None:

@@ -32,7 +32,7 @@ from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message import properties
 from congreve.records.message.flags import SysFlag
-from congreve.records.message.message import Record
+from congreve.records.message.message import Host, Record
 from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.topics import RETRY_PREFIX, dlq_topic
 from congreve.remoting.errors import HeaderError
@@ -50,6 +50,9 @@ Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
 
 MULTI_TAG = "MULTI_TAG"
 
+TakeBack = Callable[[str, str, Host], Awaitable[PutResult]]
+"""Takes back the delayed message of a topic with that id, for the client at that address."""
+
 
 class SendMessageProcessor:
     """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (RocketMQ: SendMessageProcessor)."""
@@ -63,6 +66,7 @@ class SendMessageProcessor:
         group_commit: GroupCommit,
         transactions: TransactionService,
         clock: Clock,
+        take_back: TakeBack,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -73,6 +77,7 @@ class SendMessageProcessor:
         self._transactions = transactions
         self._metadata = metadata
         self._clock = clock
+        self._take_back = take_back
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
         self._pick = pick
 
@@ -94,6 +99,8 @@ class SendMessageProcessor:
             return self._answer(request, refused.code, str(refused), {})
         except HeaderError as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        if properties.TIMER_DEL_UNIQUE_KEY in record.properties and not header.batch:
+            return self._recall(record, wait, request, connection)
         is_retry = header.topic.startswith(RETRY_PREFIX)
         missing = self._metadata.missing(
             topics=(header.topic, record.topic),
@@ -101,6 +108,23 @@ class SendMessageProcessor:
         )
         store = partial(self._store_one, record, wait, header, request, connection)
         return store() if missing is None else self._store_later(missing, store, request)
+
+    async def _recall(
+        self, record: Record, wait: bool, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | None:
+        """Take back the message that the property names as ``topic+id``, or as an id alone."""
+        named = record.properties[properties.TIMER_DEL_UNIQUE_KEY]
+        topic, _, message_id = named.rpartition("+")
+        try:
+            if topic not in ("", record.topic):
+                raise RefusedError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"{properties.TIMER_DEL_UNIQUE_KEY}={named} is not of topic {record.topic}",
+                )
+            put = await self._take_back(record.topic, message_id, connection.peer)
+        except RefusedError as refused:
+            return self._answer(request, refused.code, str(refused), {})
+        return self._stored(put, record, wait, request, connection)
 
     async def _store_later(
         self,
@@ -129,6 +153,16 @@ class SendMessageProcessor:
                 raise RefusedError(put_code(put.status), self._why(put, request, record))
         except RefusedError as refused:
             return self._answer(request, refused.code, str(refused), {})
+        return self._stored(put, record, wait, request, connection)
+
+    def _stored(
+        self,
+        put: PutResult,
+        record: Record,
+        wait: bool,
+        request: RemotingCommand,
+        connection: Connection,
+    ) -> RemotingCommand | None:
         answered = SendMessageResponseHeader(
             msg_id=put.message_ids, queue_id=record.queue_id, queue_offset=put.queue_offset
         )

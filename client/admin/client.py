@@ -8,6 +8,7 @@ import msgspec
 from congreve.client.admin.brokers import Brokers
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
+from congreve.client.admin.timers import TimerAdmin
 from congreve.client.checks import check_topic
 from congreve.client.consumer.subscription import SQL92
 from congreve.client.errors import ClientError
@@ -66,7 +67,7 @@ class AdminClient(ClientInstance):
     """Queries and changes a cluster: ``async with AdminClient("host:9876") as admin`` (RocketMQ:
     DefaultMQAdminExt).
 
-    Its own methods are about topics; `groups` and `dead_letters` have the others.
+    Its own methods are about topics; `groups`, `dead_letters` and `timers` have the others.
 
     Every method raises BrokerError when a server refuses the request, NoNameServerError when no
     name server answers, another ClientError or a RemotingError when the request fails otherwise.
@@ -76,6 +77,7 @@ class AdminClient(ClientInstance):
         super().__init__(namesrv, **connection)
         self.brokers = Brokers(self)
         self.groups = GroupAdmin(self, self.brokers)
+        self.timers = TimerAdmin(self, self.brokers)
         self.dead_letters = DeadLetterAdmin(self, self.brokers, self.groups)
 
     async def cluster_info(self) -> ClusterInfo:

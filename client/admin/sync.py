@@ -7,6 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from congreve.client.admin.client import AdminClient
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
+from congreve.client.admin.timers import TimerAdmin
 from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
 
 Part = TypeVar("Part")
@@ -56,6 +57,15 @@ class SyncDeadLetterAdmin(SyncPart[DeadLetterAdmin]):
     resend = _blocking(DeadLetterAdmin.resend)
 
 
+class SyncTimerAdmin(SyncPart[TimerAdmin]):
+    """TimerAdmin without an event loop."""
+
+    count_by_hour = _blocking(TimerAdmin.count_by_hour)
+    upcoming = _blocking(TimerAdmin.upcoming)
+    recall = _blocking(TimerAdmin.recall)
+    recall_sent = _blocking(TimerAdmin.recall_sent)
+
+
 class SyncAdminClient(SyncClient[AdminClient]):
     """An AdminClient for programs without an event loop.
 
@@ -67,6 +77,7 @@ class SyncAdminClient(SyncClient[AdminClient]):
         super().__init__("admin", lambda: AdminClient(namesrv, **connection))
         client = self._thread.client
         self.groups = SyncGroupAdmin(self._thread, client.groups)
+        self.timers = SyncTimerAdmin(self._thread, client.timers)
         self.dead_letters = SyncDeadLetterAdmin(self._thread, client.dead_letters)
 
     cluster_info = blocking(AdminClient.cluster_info)

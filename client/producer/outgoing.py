@@ -11,7 +11,7 @@ from congreve.client.producer.compression import CompressionType, compress
 from congreve.records.batch import batch_element
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
-from congreve.records.message.properties import DELAY, KEYS, TAGS, UNIQ_KEY, WAIT
+from congreve.records.message.properties import DELAY, KEYS, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, WAIT
 from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.codes import RequestCode
 
@@ -122,6 +122,8 @@ def encoded_properties(
     properties[WAIT] = _boolean(message.wait)
     if message.delay_level:
         properties[DELAY] = str(message.delay_level)
+    if message.deliver_ms:
+        properties[TIMER_DELIVER_MS] = str(message.deliver_ms)
     if message.tags:
         properties[TAGS] = message.tags
     try:

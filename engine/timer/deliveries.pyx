@@ -53,11 +53,12 @@ cdef class DeliveryScan:
         self.log = log
         self.queues = queues
 
-    def levels(self, int64_t start, dict offsets):
+    def levels(self, int64_t start, dict offsets, recalled=frozenset()):
         """Delay level -> next offset in its queue, from those at physical offset `start`.
 
         A level delivers in order, and a copy differs from the parked record in topic and queue
         alone: each copy after `start` advances its level's offset past the entry that it copies.
+        Entries in `recalled`, pairs of level and offset, have no copies.
         """
         cdef dict found = dict(offsets)
         cdef int64_t level, offset
@@ -68,7 +69,7 @@ cdef class DeliveryScan:
             queue = self.queues.find(SCHEDULE_TOPIC.decode(), level - 1)
             if queue is not None:
                 offset = max(found.get(level, 0), queue.min)
-                found[level] = self.offset_after(queue, offset)
+                found[level] = self.offset_after(queue, offset, level, recalled)
         return found
 
     def timed(self, int64_t start, ConsumeQueue queue):
@@ -89,6 +90,20 @@ cdef class DeliveryScan:
             ):
                 found.append(wake)
                 found.append(physical_offset)
+        self.source = None
+        return found
+
+    def due_times(self, offsets):
+        """The due times (TIMER_OUT_MS) of the timed records at these physical offsets, in ms.
+
+        Native int64 in, array("q") of the same length out; -1 where there is no valid record.
+        """
+        found = array("q", bytes(8 * len(offsets)))
+        cdef const int64_t[::1] places = offsets
+        cdef int64_t[::1] due = found
+        cdef int64_t i
+        for i in range(places.shape[0]):
+            due[i] = number(&self.parked, TIMER_OUT_MS) if self.look(places[i]) else -1
         self.source = None
         return found
 
@@ -204,7 +219,8 @@ cdef class DeliveryScan:
         self.position = segment.base_offset + segment.size if found is None else found
         return 0
 
-    cdef int64_t offset_after(self, ConsumeQueue queue, int64_t offset) except -1:
+    cdef int64_t offset_after(self, ConsumeQueue queue, int64_t offset, int64_t level,
+                              recalled) except -1:
         """The offset after the entry, from `offset` on, whose copy is in `view`; else `offset`."""
         cdef int64_t at = offset, physical_offset = 0, tags_code = 0
         cdef int32_t size = 0
@@ -217,7 +233,7 @@ cdef class DeliveryScan:
             ):
                 if self.is_copy(&message):
                     return at + 1
-                if self.can_be_delivered(&message):
+                if self.can_be_delivered(&message) and (level, at) not in recalled:
                     return offset
             at += 1  # delivery skips it, too
         return offset

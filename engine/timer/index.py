@@ -222,6 +222,19 @@ class TimerIndex:
             self._cursor.move((int(rows[count - 1, 0]), int(rows[count - 1, 1])))
             self._dirty = True
 
+    def pending(self, start: int, stop: int) -> NDArray[int64]:
+        """Entries of the queue in [start, stop) that are not handled: wake in ms, physical offset
+        and due time in ms, shape (n, 3). An entry whose record is damaged is left out."""
+        entries = self.queue.entries(max(start, self.queue.min), min(stop, self.queue.max))
+        entries = entries[entries["size"] != FILLER_SIZE]
+        rows = numpy.empty((len(entries), 3), int64)
+        rows[:, 0], rows[:, 1] = entries["tags_code"], entries["physical_offset"]
+        rows = rows[self._cursor.keep(rows)]
+        if self._done_left:
+            rows = rows[~numpy.isin(rows[:, 1], self._done)]
+        rows[:, 2] = self._scan.due_times(numpy.ascontiguousarray(rows[:, 1]))
+        return rows[rows[:, 2] >= 0]
+
     # --- jobs
 
     def job(self, *, save: bool = False) -> Callable[[], Publish] | None:

@@ -12,6 +12,8 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: Timed messages (RocketMQ 5: TimerMessageStore.TIMER_TOPIC).
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_QUEUE_ID = 0
+#: Delayed messages that were taken back: the journal of recalls.
+RECALL_TOPIC = "rmq_sys_recalled_messages"
 
 TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -37,13 +39,14 @@ TRANS_GROUP = SYSTEM_GROUP_PREFIX + "TRANS"
 #: Their queue entries hold the time to process the message instead of the hash of its tag.
 PARKED = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
 #: Topics that a store keeps even if the table of topics lacks them.
-NEVER_UNUSED = PARKED | {TRANS_OP_HALF_TOPIC}
+NEVER_UNUSED = PARKED | {TRANS_OP_HALF_TOPIC, RECALL_TOPIC}
 
 #: Topics that only brokers may write to.
 NOT_FOR_PRODUCERS = frozenset(
     (
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
+        RECALL_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,

@@ -211,6 +211,43 @@ class QueryConsumeTimeSpanBody(Body):
     consume_time_span_set: list[QueueTimeSpan] = []
 
 
+class DelayedCount(Body):
+    """The messages of a delay level (0: with a delivery time) that are due in the hour from
+    `hour_ms` on."""
+
+    hour_ms: Int64
+    level: Int32
+    count: Int64
+
+
+class DelayedCounts(Body):
+    """Answer to COUNT_DELAYED_MESSAGES; `is_complete` is false where there are too many."""
+
+    counts: list[DelayedCount] = []
+    is_complete: bool = True
+
+
+class DelayedMessage(Body):
+    """A delayed message: its topic, ids and due time, and its parked record."""
+
+    topic: str
+    msg_id: str
+    keys: str
+    due_ms: Int64
+    level: Int32
+    store_timestamp: Int64
+    physic_offset: Int64
+    body_size: Int32
+    recall_handle: str
+
+
+class DelayedMessages(Body):
+    """Answer to LIST_DELAYED_MESSAGES, in the order of due times."""
+
+    messages: list[DelayedMessage] = []
+    is_complete: bool = True
+
+
 class QueryCorrectionOffsetBody(Body):
     """Answer to QUERY_CORRECTION_OFFSET, by queue id."""
 

@@ -141,6 +141,32 @@ class ViewBrokerStatsDataRequestHeader(Header):
     stats_key: str
 
 
+class RecallMessageRequestHeader(Header):
+    """RECALL_MESSAGE; the handle is base64 of ``v1 topic broker-name due-ms message-id``."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(Header):
+    """Answer to RECALL_MESSAGE."""
+
+    msg_id: str
+
+
+class DelayedMessagesRequestHeader(Header):
+    """COUNT_DELAYED_MESSAGES, LIST_DELAYED_MESSAGES: those due in [begin_ms, end_ms).
+
+    Without a topic those of all topics; `topic` and `count` are for LIST_DELAYED_MESSAGES.
+    """
+
+    begin_ms: Int64 = 0
+    end_ms: Int64 = (1 << 63) - 1
+    count: Int32 = 100
+    topic: str | None = None
+
+
 class QueryCorrectionOffsetHeader(Header):
     """QUERY_CORRECTION_OFFSET; `filter_groups` with commas between."""
 

@@ -95,6 +95,11 @@ class RequestCode(IntEnum):
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
     LITE_PULL_MESSAGE = 361
+    RECALL_MESSAGE = 370
+    COUNT_DELAYED_MESSAGES = 9_001
+    """Ours: how many delayed messages are due in each hour."""
+    LIST_DELAYED_MESSAGES = 9_002
+    """Ours: the delayed messages that are due next."""
 
 
 class ResponseCode(IntEnum):
@@ -137,6 +142,8 @@ class ResponseCode(IntEnum):
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215  # of 5.x
+    ILLEGAL_OPERATION = 604
+    """As in RocketMQ 5: a delayed message cannot be taken back."""
 
 
 class LanguageCode(IntEnum):

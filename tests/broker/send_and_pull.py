@@ -1,5 +1,7 @@
 """The processors of sends and pulls over a real store, without a network."""
 
+from unittest.mock import AsyncMock
+
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
@@ -74,6 +76,7 @@ class Bench:
                 self.store, self.offsets, self.clock, lambda: self.config.store_host
             ),
             clock=self.clock,
+            take_back=AsyncMock(),
             pick=lambda bound: bound - 1,
         )
         backs = SendBackProcessor(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
@@ -82,6 +83,7 @@ class TransactionBench:
             group_commit=group_commit,
             transactions=self.transactions.service,
             clock=self.clock,
+            take_back=AsyncMock(),
         )
         self.handlers = answer_errors(
             {**sends.handlers(), **self.transactions.processor(group_commit).handlers()}

@@ -64,7 +64,6 @@ def test_a_delay_level_goes_before_a_time():
         ({"TIMER_DELIVER_MS": "tomorrow"}, 13, "'tomorrow'"),
         ({"TIMER_DELAY_MS": "1.5"}, 13, "'1.5'"),
         ({"TIMER_DELAY_MS": "9" * 19}, 13, "999"),
-        ({"TIMER_DEL_UNIQKEY": "id", "TIMER_DELAY_MS": "7"}, 13, "TIMER_DEL_UNIQKEY"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused_and_named(properties, code, named):
