@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
 
 from congreve.client.admin import AdminClient
+from congreve.console.ask import ask
 from congreve.console.report import namesrv_option, output_option, show
 
 Rows = list[dict[str, Any]]
@@ -17,14 +16,6 @@ Rows = list[dict[str, Any]]
 @click.group(help="List, create, delete and inspect topics.")
 def topic() -> None:
     """Each subcommand finds the brokers through the name server."""
-
-
-def _ask(namesrv: str, question: Callable[[AdminClient], Awaitable[Rows]]) -> Rows:
-    async def run() -> Rows:
-        async with AdminClient(namesrv) as admin:
-            return await question(admin)
-
-    return asyncio.run(run())
 
 
 @topic.command("list", help="Print the names of all topics.")
@@ -36,7 +27,7 @@ def list_topics(namesrv: str, output: str) -> None:
     async def question(admin: AdminClient) -> Rows:
         return [{"topic": name} for name in await admin.topics()]
 
-    show(_ask(namesrv, question), output)
+    show(ask(namesrv, question), output)
 
 
 @topic.command(help="Create a topic, or change its queue counts, on every master of a cluster.")
@@ -52,7 +43,7 @@ def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> N
         brokers = await admin.create_topic(name, queues=queues, cluster=cluster)
         return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
 
-    show(_ask(namesrv, question), output)
+    show(ask(namesrv, question), output)
 
 
 @topic.command(help="Delete a topic on every broker of a cluster and at the name servers.")
@@ -68,7 +59,7 @@ def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
         brokers = await admin.delete_topic(name, cluster=cluster)
         return [{"topic": name, "deleted on": broker} for broker in brokers]
 
-    show(_ask(namesrv, question), output)
+    show(ask(namesrv, question), output)
 
 
 @topic.command(help="Print offsets and last store time of each queue.")
@@ -90,7 +81,7 @@ def stats(name: str, namesrv: str, output: str) -> None:
             for row in await admin.topic_stats(name)
         ]
 
-    show(_ask(namesrv, question), output)
+    show(ask(namesrv, question), output)
 
 
 @topic.command(help="Print the brokers that serve a topic.")
@@ -112,4 +103,4 @@ def route(name: str, namesrv: str, output: str) -> None:
             for row in await admin.topic_route(name)
         ]
 
-    show(_ask(namesrv, question), output)
+    show(ask(namesrv, question), output)

@@ -1,0 +1,137 @@
+"""``congreve group``: consumer groups, their lag, members and offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from congreve.client.admin import AdminClient
+from congreve.console.ask import Time, ask, shown_age
+from congreve.console.report import namesrv_option, output_option, show
+from congreve.errors import CongreveError
+
+Rows = list[dict[str, Any]]
+
+
+@click.group(help="List consumer groups, show their lag, reset their offsets.")
+def group() -> None:
+    """Each subcommand finds the brokers through the name server."""
+
+
+@group.command("list", help="Print all groups with members and lag.")
+@namesrv_option
+@output_option
+def list_groups(namesrv: str, output: str) -> None:
+    """Print the groups, those with the greatest lag first (mqadmin: consumerProgress)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        found = sorted(await admin.groups.summaries(), key=lambda one: (-one.lag, one.group))
+        return [
+            {"group": one.group, "members": one.members, "topics": one.topics, "lag": one.lag}
+            for one in found
+        ]
+
+    show(ask(namesrv, question), output)
+
+
+@group.command(help="Print the lag of a group in each queue, in messages and time.")
+@click.argument("name")
+@click.option("-t", "--topic", help="Only this topic.")
+@namesrv_option
+@output_option
+def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
+    """Print the lag in each queue (mqadmin: consumerProgress -g)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        return [
+            {
+                "topic": row.topic,
+                "broker": row.broker_name,
+                "queue": row.queue_id,
+                "consumed": row.consumer_offset,
+                "end": row.broker_offset,
+                "lag": row.lag,
+                "oldest": shown_age(row.lag_ms) if output == "table" else row.lag_ms,
+            }
+            for row in await admin.groups.lag(name, topic)
+        ]
+
+    show(ask(namesrv, question), output)
+
+
+@group.command(help="Print the clients of a group.")
+@click.argument("name")
+@namesrv_option
+@output_option
+def members(name: str, namesrv: str, output: str) -> None:
+    """Print the clients of a group (mqadmin: consumerConnection)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        return [
+            {
+                "client": row.client_id,
+                "address": row.address,
+                "language": row.language,
+                "version": row.version,
+                "broker": row.broker_name,
+            }
+            for row in await admin.groups.members(name)
+        ]
+
+    show(ask(namesrv, question), output)
+
+
+@group.command(help="Set a group's offsets; without --apply, print what would change.")
+@click.argument("name")
+@click.option("-t", "--topic", required=True)
+@click.option("--first", is_flag=True, help="To the oldest message.")
+@click.option("--last", is_flag=True, help="To the end: skip what is not consumed.")
+@click.option("--time", "time_ms", type=Time(), help="To the messages stored at this time.")
+@click.option("--apply", "is_applied", is_flag=True, help="Change the offsets.")
+@namesrv_option
+@output_option
+def reset(
+    name: str,
+    topic: str,
+    first: bool,
+    last: bool,
+    time_ms: int | None,
+    is_applied: bool,
+    namesrv: str,
+    output: str,
+) -> None:
+    """Preview or reset offsets (mqadmin: resetOffsetByTime, skipAccumulatedMessage)."""
+    if first + last + (time_ms is not None) != 1:
+        raise CongreveError("use one of --first, --last and --time")
+
+    async def question(admin: AdminClient) -> Rows:
+        target = "first" if first else "last" if last else time_ms
+        rows = await admin.groups.reset(name, topic, target, preview=not is_applied)  # type: ignore[arg-type]
+        return [
+            {
+                "broker": row.broker_name,
+                "queue": row.queue_id,
+                "before": row.before,
+                "after": row.after,
+                "changed by": "members" if row.online else "broker",
+            }
+            for row in rows
+        ]
+
+    show(ask(namesrv, question), output, None if is_applied else "not changed: use --apply")
+
+
+@group.command(help="Delete a group's settings on every broker.")
+@click.argument("name")
+@click.option("--with-offsets", is_flag=True, help="Delete its offsets, too.")
+@namesrv_option
+@output_option
+def delete(name: str, with_offsets: bool, namesrv: str, output: str) -> None:
+    """Delete a group (mqadmin: deleteSubGroup)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        brokers = await admin.groups.delete(name, with_offsets=with_offsets)
+        return [{"group": name, "deleted on": broker} for broker in brokers]
+
+    show(ask(namesrv, question), output)

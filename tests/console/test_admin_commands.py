@@ -1,0 +1,100 @@
+"""``congreve group``, ``dlq`` and ``timers`` against a running broker."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from congreve.client import (
+    ConsumerSettings,
+    Message,
+    SyncProducer,
+    SyncPullConsumer,
+    SyncPushConsumer,
+)
+from congreve.client.settings import ConsumeFrom
+from tests.console.conftest import congreve
+
+
+def rows(namesrv: str, *arguments: str) -> list[dict[str, Any]]:
+    run = congreve(*arguments, "--output", "json", namesrv=namesrv)
+    assert run.returncode == 0, run.stderr
+    found: list[dict[str, Any]] = json.loads(run.stdout)
+    return found
+
+
+def test_groups_lag_and_resets(namesrv: str) -> None:
+    congreve("topic", "create", "lagging", "-q", "1", namesrv=namesrv)
+    with (
+        SyncProducer(namesrv, group="p") as producer,
+        SyncPullConsumer(namesrv, group="slow") as consumer,
+    ):
+        for _ in range(3):
+            producer.send(Message(topic="lagging", body=b"m"))
+        (queue,) = consumer.queues("lagging")
+        consumer.commit(queue, 1)
+    (row,) = rows(namesrv, "group", "lag", "slow", "-t", "lagging")
+    assert (row["consumed"], row["end"], row["lag"]) == (1, 3, 2)
+    (row,) = rows(namesrv, "group", "reset", "slow", "-t", "lagging", "--last")
+    assert (row["before"], row["after"], row["changed by"]) == (1, 3, "broker")
+    shown = congreve("group", "reset", "slow", "-t", "lagging", "--last", namesrv=namesrv)
+    assert "not changed: use --apply" in shown.stdout
+    rows(namesrv, "group", "reset", "slow", "-t", "lagging", "--last", "--apply")
+    (row,) = rows(namesrv, "group", "lag", "slow", "-t", "lagging")
+    assert row["lag"] == 0
+    assert rows(namesrv, "group", "members", "slow") == []
+    assert isinstance(rows(namesrv, "group", "list"), list)
+    refused = congreve("group", "reset", "slow", "-t", "lagging", namesrv=namesrv)
+    assert (refused.returncode, "one of --first" in refused.stderr) == (1, True)
+
+
+def test_dead_letters_are_counted_and_resent(namesrv: str) -> None:
+    with SyncProducer(namesrv, group="p") as producer:
+        producer.send(Message(topic="parcels", body=b"broken", keys="k1"))
+
+    def refuse(message: object) -> None:
+        raise ValueError
+
+    with SyncPushConsumer(
+        namesrv,
+        group="post",
+        topics={"parcels": "*"},
+        listener=refuse,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        settings=ConsumerSettings(max_reconsume_times=0),
+    ):
+        deadline = time.monotonic() + 60
+        while not (found := rows(namesrv, "dlq", "groups")):
+            assert time.monotonic() < deadline
+    assert found == [{"group": "post", "dead letters": 1}]
+    (row,) = rows(namesrv, "dlq", "list", "post")
+    assert (row["topic"], row["keys"], row["body"], row["resent"]) == (
+        *("parcels", "k1"),
+        *("broken", False),
+    )
+    assert rows(namesrv, "dlq", "resend", "post")[0]["sent"] == 1
+    assert rows(namesrv, "dlq", "resend", "post", "--to-group")[0]["sent before"] == 1
+    (row,) = rows(namesrv, "dlq", "count", "post")
+    assert (row["count"], row["resent"]) == (1, 1)
+    assert "post" in congreve("dlq", "groups", namesrv=namesrv).stdout
+
+
+def test_delayed_messages_are_listed_and_taken_back(namesrv: str) -> None:
+    due_ms = int(time.time() * 1000) + 7_200_000
+    with SyncProducer(namesrv, group="p") as producer:
+        producer.send(Message(topic="later", body=b"m", keys="k", deliver_ms=due_ms))
+    (row,) = rows(namesrv, "timers", "list", "-t", "later")
+    assert (row["due"], row["level"], row["keys"]) == (due_ms, "a time", "k")
+    (count,) = rows(namesrv, "timers", "count")
+    assert (count["hour"], count["count"]) == (due_ms // 3_600_000 * 3_600_000, 1)
+    rows(namesrv, "timers", "recall", row["handle"])
+    assert rows(namesrv, "timers", "list") == []
+    again = congreve("timers", "recall", row["handle"], namesrv=namesrv)
+    assert (again.returncode, "no delayed message" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("when", ["soon", "2026-13-01"])
+def test_a_time_that_is_none_is_refused(namesrv: str, when: str) -> None:
+    refused = congreve("timers", "list", "--begin", when, namesrv=namesrv)
+    assert (refused.returncode, when in refused.stderr) == (2, True)
