@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from congreve.client.admin import AdminClient
+from congreve.client.admin.groups import OffsetTarget
 from congreve.console.ask import Time, ask, shown_age
 from congreve.console.report import namesrv_option, output_option, show
 from congreve.errors import CongreveError
@@ -105,9 +106,12 @@ def reset(
     if first + last + (time_ms is not None) != 1:
         raise CongreveError("use one of --first, --last and --time")
 
+    target: OffsetTarget = "first" if first else "last"
+    if time_ms is not None:
+        target = time_ms
+
     async def question(admin: AdminClient) -> Rows:
-        target = "first" if first else "last" if last else time_ms
-        rows = await admin.groups.reset(name, topic, target, preview=not is_applied)  # type: ignore[arg-type]
+        rows = await admin.groups.reset(name, topic, target, preview=not is_applied)
         return [
             {
                 "broker": row.broker_name,
