@@ -192,7 +192,7 @@ cdef class FastPath(FrameSink):
             self.store.after_append(sends.appended_end, flush=not parks)
         self.notify_arrivals()
         if sends.quota.limited:
-            connection.rest_for(REST_MS / 1000)
+            connection.rest_for(REST_MS / 1e3)
 
     def notify_arrivals(self):
         """Call `arrived` for each queue that got an entry."""

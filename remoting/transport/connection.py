@@ -59,6 +59,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_on_open",
         "_outgoing",
         "_pending",
+        "_rest_timer",
         "_socket",
         "_tasks",
         "_transport",
@@ -94,6 +95,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._pending = PendingRequests(limits.awaited_answers, self._loop)
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._socket = -1
         self.idle_scans = 0
         self.closed = False
@@ -173,9 +175,13 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def rest_for(self, seconds: float) -> None:
         """Stop reading for this time."""
-        if not self.reading_paused:
+        if self._rest_timer is None:
             self._pause_reading()
-            self._loop.call_later(seconds, self._resume_reading)
+            self._rest_timer = self._loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._rest_timer = None
+        self._resume_reading()
 
     def _pause_reading(self) -> None:
         transport = self._transport
@@ -185,6 +191,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def _resume_reading(self) -> None:
         if self._writable is not None or self._transport is None or self._transport.is_closing():
+            return
+        if self._rest_timer is not None:
             return
         if not self.reading_paused or len(self._tasks) * 2 > self._limits.unanswered_requests:
             return

@@ -35,6 +35,9 @@ PULL = {
 LONG_POLL = PULL | {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
 NO_WAIT = PULL | {"sysFlag": "4", "suspendTimeoutMillis": "0"}
 BUSY = int(ResponseCode.SYSTEM_BUSY)
+REST_S = 0.02
+"""How long a refused connection is not read."""
+IN_FLIGHT = 32
 
 lanes_and_loop = pytest.mark.parametrize("threads", [0, 1])
 
@@ -213,3 +216,27 @@ async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
         assert 'congreve_quota_limited_total{kind="topic",request="sends"} 2' in text
         named = 'congreve_quota_name_limited_total{kind="topic",name="T",request="sends"} 2'
         assert named in text
+
+
+@lanes_and_loop
+async def test_refused_senders_take_few_turns_from_others(threads: int, tmp_path: Path) -> None:
+    """A flood beyond its quota is read once in REST_S, however fast its client sends again."""
+    quota = Quota(Kind.TOPIC, "T", Limits(send_messages=10))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        flood = Tool(broker.address, RemotingClient())
+        codes: Counter[int] = Counter()
+        begin = time.monotonic()
+
+        async def send_again() -> None:
+            while not done.is_set():
+                codes[(await flood.send("T")).code] += 1
+
+        done = asyncio.Event()
+        senders = [asyncio.create_task(send_again()) for _ in range(IN_FLIGHT)]
+        assert (await send_many(tool, "U", 300))[0] == 300
+        done.set()
+        await asyncio.gather(*senders)
+        seconds = time.monotonic() - begin
+        await flood.client.close()
+        assert codes[0] <= 10 + 10 * seconds + 1
+        assert 0 < codes[BUSY] <= IN_FLIGHT * (seconds / REST_S + 3)

@@ -1,0 +1,1 @@
+"""What one tenant with a quota does to another."""
