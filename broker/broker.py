@@ -15,7 +15,8 @@ from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
-from congreve.broker.config import VIP_DISTANCE, BrokerConfig, keyword_texts, load_config
+from congreve.broker.config import VIP_DISTANCE, BrokerConfig
+from congreve.broker.config_file import keyword_texts, load_config
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
@@ -30,8 +31,10 @@ from congreve.broker.quotas.gate import QuotaGate
 from congreve.broker.quotas.quota_file import QuotaFile
 from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.registration import NameServerRegistration
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
 from congreve.broker.slow_requests import SlowRequests
+from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
@@ -103,13 +106,17 @@ class Broker(Lifecycle):
         self._guard = ConnectionGuard(self.config.shared_limits)
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
-        self.replication = Replication(self.config, self.managers, self._arrived, sign)
+        self._certificates, own_ssl = server_certificates(self.config), client_ssl(self.config)
+        self.replication = Replication(
+            self.config, self.managers, self._arrived, sign, own_ssl, self._ha_login()
+        )
         self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
         self._registration = NameServerRegistration(
             self.config,
             self.managers.metadata.topics,
             self.managers.pieces,
             sign,
+            own_ssl,
             ha_address=lambda: self.replication.ha_address,
             note_master=self.replication.note_master,
         )
@@ -259,6 +266,12 @@ class Broker(Lifecycle):
         folder = self.config.acl_folder or (self._config_path and self._config_path.parent)
         return QuotaFile(str(folder), files) if folder else None
 
+    def _ha_login(self) -> HaLogin | None:
+        access = self._access
+        if access is None:
+            return None
+        return HaLogin(lambda: access.own_account, lambda: access.accounts, self._clock)
+
     def _check_addresses(self) -> None:
         """Raises ConfigError or BrokerError for a bad address, before anything is written."""
         _, port = self.config.store_host
@@ -326,6 +339,7 @@ class Broker(Lifecycle):
             ),
             guard=self._guard,
             on_close=self._connection_closed,
+            certificates=self._certificates,
         )
         self._servers.append(server)
         return server

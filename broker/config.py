@@ -8,15 +8,12 @@ reported and have no effect. Each field has its range, and when it may change ov
 import os
 import socket
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
 from congreve import settings
-from congreve.broker import java_properties
 from congreve.broker.errors import ConfigError
 from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
@@ -25,6 +22,7 @@ from congreve.broker.replication.frames import FRAME_MAX
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
+from congreve.remoting.tls.settings import DEFAULT_FILE
 from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.transport.local_address import local_address
 from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
@@ -120,6 +118,17 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);
     # 0: off.
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
+    # Ours, instead of JVM properties of the same meaning; see broker/tls.py. Passwords of keys are
+    # in the file only.
+    tls_config_file: Annotated[str, Show.NEVER] = DEFAULT_FILE
+    tls_server_mode: str = ""
+    tls_server_cert_path: Annotated[str, Show.NEVER] = ""
+    tls_server_key_path: Annotated[str, Show.NEVER] = ""
+    tls_server_need_client_auth: str = ""
+    tls_server_trust_cert_path: Annotated[str, Show.NEVER] = ""
+    tls_handshake_timeout_mills: Annotated[int, Range(1, 600_000)] = 10_000
+    # The broker's own connections to name servers are encrypted (tls.enable).
+    tls_enable: bool = False
     acl_enable: bool = False
     # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
     acl_folder: Annotated[str, Show.NEVER] = ""
@@ -139,6 +148,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     slave_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 3_000
     # Ours: who may connect to the HA port: a pattern like those of plain_acl.yml.
     ha_allowed_addresses: str = "*"
+    # Ours: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
+    ha_login: bool = True
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
@@ -319,60 +330,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 def all_settings() -> dict[str, Setting]:
     """All settings of broker.conf that have an effect, by key."""
     return settings.table_of(StoreConfig) | settings.table_of(BrokerConfig)
-
-
-def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
-    """The texts of settings that a program passes as keywords, named as in broker.conf.
-
-    Raises ConfigError for a key that has no effect.
-    """
-    for key in keywords:
-        if key not in all_settings():
-            like = get_close_matches(key, all_settings(), 1)
-            hint = f": did you mean {like[0]}?" if like else ": use a key of broker.conf"
-            raise ConfigError(f"{key} is not a broker setting{hint}")
-    return {key: settings.as_text(value) for key, value in keywords.items()}
-
-
-class LoadedConfig(NamedTuple):
-    """The result of load_config(); `unknown` has (line, key) of each key without effect."""
-
-    config: BrokerConfig
-    unknown: list[tuple[int, str]]
-
-
-def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
-    """Read a broker.conf; `overrides` have the same keys and take precedence over the file.
-
-    Raises ConfigError with the line for a file or value that cannot be used.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    return parse_config(text, path, overrides)
-
-
-def parse_config(
-    text: str, path: str | Path, overrides: Mapping[str, str] | None = None
-) -> LoadedConfig:
-    """load_config() of a text that is, or will be, in the file `path`."""
-    try:
-        entries = java_properties.parse(text)
-    except ConfigError as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    lines = {entry.key: entry.first_line for entry in entries}
-    values = {entry.key: entry.value for entry in entries} | dict(overrides or {})
-    config = BrokerConfig()
-    try:
-        unknown = config.apply(values)
-    except ConfigError as error:
-        named = [line for key, line in lines.items() if str(error).startswith(key)]
-        where = f"{path}:{named[0]}" if named else str(path)
-        raise ConfigError(f"{where}: {error}") from error
-    return LoadedConfig(config, [(lines[key], key) for key in unknown if key in lines])
 
 
 @lru_cache(maxsize=16)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl as tls
 import zlib
 from collections.abc import Callable, Generator, Iterable
 
@@ -70,9 +71,9 @@ class NameServerRegistration:
 
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
-    name server that starts knows none. No error reaches the broker. `sign` gets each request first.
-    `ha_address` returns where slaves connect; `note_master` gets the master's HA address and its
-    address, which a name server answers to a slave.
+    name server that starts knows none. No error reaches the broker. `sign` gets each request first,
+    `ssl` encrypts the connections. `ha_address` returns where slaves connect; `note_master` gets
+    the master's HA address and its address, which a name server answers to a slave.
     (RocketMQ: BrokerController.registerBrokerAll.)
     """
 
@@ -82,6 +83,7 @@ class NameServerRegistration:
         topics: TopicConfigManager,
         pieces: Pieces,
         sign: Callable[[RemotingCommand], None] | None = None,
+        ssl: tls.SSLContext | None = None,
         *,
         ha_address: Callable[[], str] = str,
         note_master: Callable[[str, str], None] | None = None,
@@ -91,6 +93,7 @@ class NameServerRegistration:
         self._ha_address = ha_address
         self._note_master = note_master
         self._sign = sign
+        self._ssl = ssl
         self._topics = topics
         self._client: RemotingClient | None = None
         self._servers: list[_NameServer] = []
@@ -105,6 +108,7 @@ class NameServerRegistration:
             connect_timeout_s=timeout_s,
             on_close=self._connection_closed,
             before_request=self._sign,
+            ssl=self._ssl,
         )
         self._servers = [_NameServer(address) for address in self._config.name_servers]
         delays = await asyncio.gather(*(self._tell(server) for server in self._servers))

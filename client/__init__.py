@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
     from congreve.remoting.messages.signature import Credentials
+    from congreve.remoting.tls.certificates import tls_context
 
 __all__ = [
     "AdminClient",
@@ -80,6 +81,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "by_key",
+    "tls_context",
 ]
 
 # Modules in this package; those with a leading dot are in the parent package.
@@ -93,6 +95,7 @@ _MODULES = {
     "ConsumeResult": "consumer.listening",
     "ConsumerSettings": "settings",
     "Credentials": ".remoting.messages.signature",
+    "tls_context": ".remoting.tls.certificates",
     "FlowLimits": "consumer.process_queue",
     "LitePullConsumer": "consumer.lite_pull",
     "MessageModel": "settings",

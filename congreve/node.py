@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from congreve.broker.broker import Broker
-from congreve.broker.config import BrokerConfig, keyword_texts
+from congreve.broker.config import BrokerConfig
+from congreve.broker.config_file import keyword_texts
 from congreve.broker.errors import ConfigError
+from congreve.broker.tls import server_settings
 from congreve.name_server import name_server
 from congreve.remoting.transport.guard import most_connections
 from congreve.remoting.transport.local_address import LOOPBACK
@@ -95,8 +97,21 @@ class _Servers(Lifecycle):
             "maxConnections": str(connections - connections // 8),
         }
         self.path = path
-        self.name_server = name_server(host, namesrv_port, path / "namesrv", connections // 8)
-        self.broker = Broker(BrokerConfig().changed({**usual, **texts}))
+        config = BrokerConfig().changed({**usual, **texts})
+        if config.acl_enable and not (config.acl_folder and config.broker_access_key):
+            raise ConfigError(
+                "aclEnable=true needs aclFolder, and brokerAccessKey, an administrator: the name"
+                " server of this node has the same accounts"
+            )
+        self.name_server = name_server(
+            host,
+            namesrv_port,
+            path / "namesrv",
+            connections // 8,
+            tls=server_settings(config),
+            acl_folder=Path(config.acl_folder) if config.acl_enable else None,
+        )
+        self.broker = Broker(config)
         self._running = AsyncExitStack()
 
     async def start(self) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 
 from congreve.client.admin import AdminClient
+from congreve.console.report import connection
 
 T = TypeVar("T")
 
@@ -18,7 +19,7 @@ def ask(namesrv: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
     """The result of `question` for a client of the cluster. Raises CongreveError as it does."""
 
     async def run() -> T:
-        async with AdminClient(namesrv) as admin:
+        async with AdminClient(namesrv, **connection()) as admin:
             return await question(admin)
 
     return asyncio.run(run())

@@ -17,7 +17,7 @@ from congreve.console.loadgen.generator import (
     LoadResult,
     run,
 )
-from congreve.console.report import namesrv_option, output_option, show
+from congreve.console.report import connection, namesrv_option, output_option, show
 from congreve.errors import CongreveError
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
@@ -93,6 +93,7 @@ def bench(
         size=size,
         batch=batch or (1 if mode == "send" else 32),
         binary=binary,
+        tls=connection()["ssl"] is not None,
         warmup=warmup,
         duration=seconds,
         access_key=access_key,
@@ -130,7 +131,7 @@ async def _find(
     credentials = (
         None if key is None or secret is None else Credentials(access_key=key, secret_key=secret)
     )
-    async with AdminClient(namesrv, credentials=credentials) as admin:
+    async with AdminClient(namesrv, credentials=credentials, **connection()) as admin:
         masters = await admin.brokers.masters()
         if broker is None and len(masters) != 1:
             raise BenchError(f"name one of the brokers with --broker: {', '.join(sorted(masters))}")

@@ -14,7 +14,7 @@ from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
-from congreve.console.report import namesrv_option
+from congreve.console.report import connection, namesrv_option
 
 READ_BYTES = 64 * 1024
 GROUP = "CONGREVE_CLI"
@@ -79,7 +79,7 @@ def _send(
 ) -> None:
     # A sync producer, because reading stdin would block the event loop of an async one.
     sent = 0
-    with SyncProducer(namesrv, group=GROUP) as producer:
+    with SyncProducer(namesrv, group=GROUP, **connection()) as producer:
         try:
             for bodies in groups:
                 messages = [Message(topic=topic, body=b, tags=tags, keys=keys) for b in bodies]
@@ -176,7 +176,7 @@ async def _print(
     as_json: bool,
 ) -> None:
     printed = 0
-    async with PullConsumer(namesrv, group=GROUP) as consumer:
+    async with PullConsumer(namesrv, group=GROUP, **connection()) as consumer:
         async for message in _messages(consumer, topic, queue_id, start, exit_at_end):
             _show(message, as_json)
             printed += 1

@@ -21,8 +21,23 @@ def output_option(command: F) -> F:
     )(command)
 
 
+_SSL = "congreve.console.ssl"
+
+
 def namesrv_option(command: F) -> F:
-    """Add the option `-n/--namesrv` (default: NAMESRV_ADDR), passed as the argument `namesrv`."""
+    """Add the options of a command that connects to a cluster.
+
+    `-n/--namesrv` (default: NAMESRV_ADDR) is passed as the argument `namesrv`, `--tls` is for
+    connection().
+    """
+    tls = click.option(
+        "--tls",
+        envvar="CONGREVE_CLIENT_TLS",
+        expose_value=False,
+        callback=_keep_ssl,
+        metavar="FILE",
+        help="Encrypt all connections, by the keys tls.client.* of this tls.properties.",
+    )
     return click.option(
         "-n",
         "--namesrv",
@@ -30,6 +45,29 @@ def namesrv_option(command: F) -> F:
         default="127.0.0.1:9876",
         show_default=True,
         help="Name servers, host:port;host:port.",
+    )(tls(command))
+
+
+def _keep_ssl(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        from congreve.client import tls_context
+
+        context.meta[_SSL] = tls_context(path)
+
+
+def connection() -> dict[str, Any]:
+    """Settings for the client of the running command."""
+    return {"ssl": click.get_current_context().meta.get(_SSL)}
+
+
+def tls_file_option(command: F) -> F:
+    """Add the option `--tls-config`: a server's tls.properties, as the argument `tls_config`."""
+    return click.option(
+        "--tls-config",
+        envvar="CONGREVE_TLS_CONFIG",
+        default="/etc/rocketmq/tls.properties",
+        show_default=True,
+        help="Settings of TLS: certificate, key, mode.",
     )(command)
 
 

@@ -18,6 +18,7 @@ import click
 
 from congreve.console.daemon_log import log_options, start_log
 from congreve.console.notify import Notifier
+from congreve.console.report import tls_file_option
 from congreve.console.short_collections import ShortCollections
 from congreve.errors import CongreveError
 
@@ -47,6 +48,7 @@ PORT = click.IntRange(0, 65535)
     show_default=True,
     help="Answer a send once it is on disk (sync), or at once (async).",
 )
+@tls_file_option
 @log_options
 def run(
     data: Path,
@@ -54,6 +56,7 @@ def run(
     port: int,
     namesrv_port: int,
     flush: str,
+    tls_config: str,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -68,6 +71,7 @@ def run(
                 bindAddress=host,
                 listenPort=port,
                 flushDiskType=f"{flush.upper()}_FLUSH",
+                tlsConfigFile=tls_config,
             )
         )
         return f"broker {node.broker.address}, name server {node.address}, data in {data}"
@@ -97,6 +101,12 @@ def run(
     metavar="NAME=HOST:PORT",
     help="Listen here, too, and answer with the addresses that brokers advertise for NAME.",
 )
+@click.option(
+    "--acl-folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of plain_acl.yml: brokers and administrators need accounts.",
+)
+@tls_file_option
 @log_options
 def namesrv(
     host: str,
@@ -104,12 +114,15 @@ def namesrv(
     data: Path | None,
     max_connections: int,
     listeners: tuple[str, ...],
+    acl_folder: Path | None,
+    tls_config: str,
     log_format: str,
     log_level: str,
 ) -> None:
     """Run the name server until SIGTERM or Ctrl-C."""
     from congreve.name_server import name_server
     from congreve.remoting.messages.listeners import host_port, parse_addresses
+    from congreve.remoting.tls.settings import read_tls_file, server_tls
 
     async def enter(stack: AsyncExitStack) -> str:
         further = parse_addresses(",".join(listeners))
@@ -120,6 +133,8 @@ def namesrv(
                 data,
                 max_connections,
                 listeners={name: host_port(address) for name, address in further.items()},
+                tls=server_tls(read_tls_file(tls_config)),
+                acl_folder=acl_folder,
             )
         )
         return f"name server {server.address}"
@@ -160,7 +175,8 @@ def broker(
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
     from congreve.broker.broker import Broker
-    from congreve.broker.config import BrokerConfig, load_config
+    from congreve.broker.config import BrokerConfig
+    from congreve.broker.config_file import load_config
 
     overrides = dict(_setting(text) for text in settings)
     if namesrv_addr:

@@ -45,7 +45,7 @@ def info(folder: Path, output: str) -> None:
 
 
 def _store_settings(config_file: Path) -> StoreConfig:
-    from congreve.broker.config import load_config
+    from congreve.broker.config_file import load_config
 
     return load_config(config_file).config.store
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from typing import Protocol
 
 from congreve.namesrv.broker_processor import BrokerProcessor
 from congreve.namesrv.config import NamesrvConfig
@@ -10,6 +11,7 @@ from congreve.namesrv.kvconfig import KvConfig, KvStore
 from congreve.namesrv.route_processor import RouteProcessor
 from congreve.namesrv.routes import RouteTable
 from congreve.namesrv.settings_processor import SettingsProcessor
+from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard, SharedLimits
@@ -20,6 +22,27 @@ from congreve.remoting.transport.server import RemotingServer
 SCAN_S = 10.0
 """Seconds between two scans for silent brokers; the first comes after FIRST_SCAN_S."""
 FIRST_SCAN_S = 5.0
+ACCOUNTS_S = 1.0
+"""How often the name server looks whether files with accounts have changed, in seconds."""
+
+
+class Access(Protocol):
+    """Checks requests before their handlers."""
+
+    async def load(self) -> None:
+        """Read the accounts. Raises CongreveError if they cannot be used."""
+
+    async def follow(self) -> None:
+        """Read the accounts again if they have changed."""
+
+    def guard(self, handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
+        """The handlers behind the checks."""
+
+
+async def _follow(access: Access) -> None:
+    while True:
+        await asyncio.sleep(ACCOUNTS_S)
+        await access.follow()
 
 
 class NameServer(Lifecycle):
@@ -28,8 +51,9 @@ class NameServer(Lifecycle):
     ``with`` runs it on a loop and thread of its own. Port 0 takes any free port. Entering raises
     RemotingError if it cannot listen. RocketMQ's counterpart is NamesrvController.
     Key-value settings are saved through `kv_store`, changes of `config` through `config_store`.
-    `limits` are those of all connections together. `clock` returns seconds for the expiry of silent
-    brokers. `listeners` are further addresses to listen on, by name: their clients get the
+    `limits` are those of all connections together. With `certificates` connections may be
+    encrypted, with `access` requests need accounts. `clock` returns seconds for the expiry of
+    silent brokers. `listeners` are further addresses to listen on, by name: their clients get the
     addresses that brokers advertise for that name.
     """
 
@@ -43,6 +67,8 @@ class NameServer(Lifecycle):
         config_store: KvStore | None = None,
         limits: SharedLimits | None = None,
         listeners: Mapping[str, tuple[str, int]] | None = None,
+        certificates: ServerCertificates | None = None,
+        access: Access | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config or NamesrvConfig()
@@ -52,21 +78,27 @@ class NameServer(Lifecycle):
         self._settings = SettingsProcessor(
             self.kv, self.config, config_store, lambda: (self._server.host, self.port), self._pieces
         )
+        handlers: Mapping[int, Handler] = self.handlers()
+        if access is not None:
+            handlers = access.guard(handlers)
+        self._access = access
         guard = ConnectionGuard(limits)
         self._server = RemotingServer(
-            self.handlers(),
+            handlers,
             host=host,
             port=port,
             guard=guard,
             on_close=self._connection_closed,
+            certificates=certificates,
         )
         self.listeners = {
             name: RemotingServer(
-                self.handlers(),
+                handlers,
                 host=address[0],
                 port=address[1],
                 guard=guard,
                 on_close=self._connection_closed,
+                certificates=certificates,
                 listener=name,
             )
             for name, address in (listeners or {}).items()
@@ -74,6 +106,7 @@ class NameServer(Lifecycle):
         """The servers of further listeners, by name."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -88,9 +121,13 @@ class NameServer(Lifecycle):
     async def start(self) -> None:
         """Load the settings and listen. Raises ConnectError, BodyError."""
         self._settings.load()
+        if self._access is not None:
+            await self._access.load()
         await self._server.start()
         for server in self.listeners.values():
             await server.start()
+        if self._access is not None:
+            self._following = asyncio.create_task(_follow(self._access))
         self._scan_in(FIRST_SCAN_S)
 
     async def stop(self) -> None:
@@ -99,6 +136,9 @@ class NameServer(Lifecycle):
             self._scan = None
         for server in self.listeners.values():
             await server.stop()
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
         await self._server.stop()
 
     def handlers(self) -> dict[int, Handler]:

@@ -1,14 +1,13 @@
 """Access control of one broker: its accounts, their files, and the gate (RocketMQ:
 PlainAccessValidator)."""
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from congreve.broker.accounts.account_table import AccountTable
-from congreve.broker.accounts.accounts import Accounts
+from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.accounts.audit import AuditLog
-from congreve.broker.accounts.files import AccountFiles, Stamp
+from congreve.broker.accounts.files import AccountFiles
+from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
 from congreve.broker.errors import ConfigError
@@ -22,8 +21,6 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.wire.hmac_sha1 import load_sha1
-
-logger = logging.getLogger(__name__)
 
 
 class AccessControl:
@@ -45,31 +42,30 @@ class AccessControl:
         changed: Callable[[], Awaitable[None]],
     ) -> None:
         self.files = files
-        self.accounts = Accounts()
+        self._followed = FollowedAccounts(files, self._take_changes)
         self._store = store
         self._own_key = own_key
         self._changed = changed
-        self._stamp: Stamp = ()
-        self._turn = asyncio.Lock()
         self._sha1 = load_sha1()
         self.table: AccountTable | None = None
         """The accounts for compiled code, once the store is open."""
         self._gate = Gate(lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log)
 
+    @property
+    def accounts(self) -> Accounts:
+        """The accounts of the moment."""
+        return self._followed.now
+
+    @property
+    def own_account(self) -> Account | None:
+        """The account with which the broker signs its own requests."""
+        return self.accounts.by_key.get(self._own_key)
+
     async def load(self) -> None:
         """Read the files before the broker serves. Raises ConfigError if no request could pass."""
-        self._stamp = await asyncio.to_thread(self.files.stamp)
-        self.accounts = await asyncio.to_thread(self.files.load)
-        if not self.accounts.by_key and not self.accounts.white_addresses:
-            raise ConfigError(
-                f"aclEnable=true, but there is no account: make one in {self.files.default_path}, "
-                "for example with `congreve user add`"
-            )
-        if self._own_key and self._own_key not in self.accounts.by_key:
+        await self._followed.load()
+        if self._own_key and self.own_account is None:
             raise ConfigError(f"brokerAccessKey={self._own_key} is none of the accounts")
-        if any(pattern.everything for pattern in self.accounts.white_addresses):
-            logger.warning("globalWhiteRemoteAddresses has *: requests of everybody pass unchecked")
-        await asyncio.to_thread(self.files.warn_of_readers)
 
     @property
     def can_compile(self) -> bool:
@@ -100,28 +96,15 @@ class AccessControl:
 
     async def follow(self) -> None:
         """Read the files again if they have changed; what cannot be used is logged and ignored."""
-        async with self._turn:
-            stamp = await asyncio.to_thread(self.files.stamp)
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            try:
-                await self._reload()
-            except ConfigError as error:
-                logger.error("the accounts stay as they are: %s", error)
+        await self._followed.follow()
 
     async def edit(self, change: Callable[[AccountFiles], None]) -> None:
         """Change the files and read them again. Raises ConfigError or StoreError."""
-        async with self._turn:
-            await asyncio.to_thread(change, self.files)
-            self._stamp = await asyncio.to_thread(self.files.stamp)
-            await self._reload()
+        await self._followed.edit(change)
 
-    async def _reload(self) -> None:
-        self.accounts = await asyncio.to_thread(self.files.load)
+    async def _take_changes(self) -> None:
         if self.table is not None:
             self.table.replace(self.accounts.by_key.values())
-        logger.warning("accounts read again: there are %d", len(self.accounts.by_key))
         await self._changed()
 
     def _find(self, physical_offset: int) -> Record | None:

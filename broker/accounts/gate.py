@@ -70,7 +70,7 @@ class Gate:
                 who = self._check(rule, request, connection)
             except CongreveError as error:
                 return self._refused(rule, request, connection, error)
-            if rule.admin:
+            if rule.admin and not rule.routine:
                 return self._audited(who, handler, request, connection)
             return handler(request, connection)
 
@@ -103,7 +103,7 @@ class Gate:
         Raises AccessDeniedError, and CongreveError for a malformed request.
         """
         accounts, address = self._accounts(), connection.peer[0]
-        if accounts.is_white(address):
+        if rule.open or accounts.is_white(address):
             return None
         account = _signed_by(accounts, request)
         if rule.admin:

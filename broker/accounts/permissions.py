@@ -36,11 +36,13 @@ OFFSET_DIGITS_MAX = 18
 class Rule(msgspec.Struct, frozen=True):
     """What one request code needs beside a valid signature.
 
-    Requests of administrators are audited.
+    Requests of administrators are audited, unless they are `routine`. An `open` one needs nothing.
     """
 
     sources: tuple[Source, ...] = ()
     admin: bool = False
+    routine: bool = False
+    open: bool = False
 
     def needs(self, request: RemotingCommand) -> Iterator[Need]:
         """All needs of a request. Raises CongreveError for one that is malformed."""

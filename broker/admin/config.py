@@ -7,7 +7,8 @@ from pathlib import Path
 
 from congreve import settings
 from congreve.broker import java_properties
-from congreve.broker.config import BrokerConfig, all_settings, parse_config
+from congreve.broker.config import BrokerConfig, all_settings
+from congreve.broker.config_file import parse_config
 from congreve.broker.errors import ConfigError, RefusedError
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError

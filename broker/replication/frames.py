@@ -1,5 +1,6 @@
 """The stream on the HA port (RocketMQ: HAConnection, HAService.HAClient), in big endian.
 
+slave -> master   between brokers with accounts first: i64 LOGIN, i32 size, a login (login.py)
 slave -> master   i64 physical offset: where to begin, then how far the slave has come
 master -> slave   i64 physical offset, i32 size, then `size` bytes of the log; 0: a heartbeat
 """
@@ -14,3 +15,9 @@ FRAME_MAX = 4 << 20
 """Most bytes of a frame; a RocketMQ slave's buffer holds no larger one."""
 EMPTY_LOG = 0
 """The report of a slave that has no log yet."""
+LOGIN = -0x434F4E4752455645
+"""In place of a slave's first report: it logs in. No offset is negative."""
+LOGIN_HEAD = Struct(">qi")
+"""LOGIN, and the number of bytes that follow."""
+LOGIN_MAX = 1024
+"""Most bytes of a login."""

@@ -35,8 +35,9 @@ class HAService:
     The thread starts with the first slave, so a broker without one only has a listening socket.
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
     crashed. A slave whose address `haAllowedAddresses` does not match, that reports nothing for
-    haHousekeepingInterval or an offset that cannot be true, is cut. `confirm` gets the offset that
-    any slave has confirmed. (RocketMQ: HAService, HAConnection.)
+    haHousekeepingInterval or an offset that cannot be true, is cut. With `check_login` slaves log
+    in, unless haAllowedAddresses names addresses. `confirm` gets the offset that any slave has
+    confirmed. (RocketMQ: HAService, HAConnection.)
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class HAService:
         store: MessageStore,
         confirm: ConfirmOffset,
         settings: ReplicationSettings,
+        check_login: Callable[[bytes], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._confirm = confirm
         self._settings = settings
         self._allowed = AddressPattern.parse(settings.allowed_addresses)
+        # An address that is named needs no login: RocketMQ's slaves have none.
+        self._check_login = check_login if self._allowed.everything else None
         self._now = monotonic
         self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,7 +169,11 @@ class HAService:
         for peer in peers:
             try:
                 slave = SlaveConnection(
-                    peer, self._store.log, self._settings.transfer_batch_bytes, self._now()
+                    peer,
+                    self._store.log,
+                    self._settings.transfer_batch_bytes,
+                    self._now(),
+                    self._check_login,
                 )
             except OSError:  # it has gone again
                 peer.close()

@@ -25,8 +25,9 @@ class LogFollower:
     """Receives a master's log on the thread that calls follow().
 
     It reports what it has: with SYNC_FLUSH what is on its disk, else what is in its log. It calls
-    `arrived` with the watched queues that got entries. A master that is silent for
-    haHousekeepingInterval is left (4.9.4's slave never notices one that has died).
+    `arrived` with the watched queues that got entries, and sends what `login` returns first. A
+    master that is silent for haHousekeepingInterval is left (4.9.4's slave never notices one that
+    has died).
     (RocketMQ: HAService.HAClient.)
     """
 
@@ -35,6 +36,7 @@ class LogFollower:
         store: MessageStore,
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes] = bytes,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.receiver = LogReceiver(store)
@@ -43,6 +45,7 @@ class LogFollower:
         self._store = store
         self._settings = settings
         self._arrived = arrived
+        self._login = login
         self._now = monotonic
         self._wake = EventFd()
         self._stopping = False
@@ -77,6 +80,7 @@ class LogFollower:
         events.register(self._wake, select.POLLIN)
         self._store.backend.follow(self._wake.descriptor)
         try:
+            master.sendall(self._login())
             self._report(master, start)
             while not self._stopping:
                 self._turn(master, events)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl as tls
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from congreve.broker.errors import BrokerError
 from congreve.broker.managers import Managers
 from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import replication_settings
 from congreve.broker.replication.slave import MasterAddress, Slave
@@ -43,7 +45,8 @@ class Replication:
     """The replication of one broker; the store is open between start() and stop().
 
     `arrived` gets queues with watchers whose entries came from a master. `sign` gets each request
-    to a master first. (RocketMQ: HAService, SlaveSynchronize of BrokerController.)
+    to a master first, `ssl` encrypts them, with `login` slaves log in.
+    (RocketMQ: HAService, SlaveSynchronize of BrokerController.)
     """
 
     def __init__(
@@ -52,12 +55,16 @@ class Replication:
         managers: Managers,
         arrived: Callable[[ConsumeQueue], None],
         sign: Callable[[RemotingCommand], None] | None = None,
+        ssl: tls.SSLContext | None = None,
+        login: HaLogin | None = None,
     ) -> None:
         self._config = config
         self._managers = managers
         self._store = store = managers.store
         self._arrived = arrived
         self._sign = sign
+        self._ssl = ssl
+        self._login = login
         self.confirm = ConfirmOffset(
             store.backend,
             waits_for_disk=config.store.sync_flush,
@@ -96,7 +103,12 @@ class Replication:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         settings = replication_settings(self._config)
         if not self._config.is_slave:
-            self._service = HAService(self._store, self.confirm, settings)
+            self._service = HAService(
+                self._store,
+                self.confirm,
+                settings,
+                None if self._login is None else self._login.check,
+            )
             self._listen(self._service)
             return
         loop = asyncio.get_running_loop()
@@ -104,8 +116,9 @@ class Replication:
         def arrived(queues: set[ConsumeQueue]) -> None:
             loop.call_soon_threadsafe(self._notify, queues)
 
-        self._client = RemotingClient(before_request=self._sign)
-        self._slave = Slave(self._store, settings, self._find_master, self._client, arrived)
+        self._client = RemotingClient(before_request=self._sign, ssl=self._ssl)
+        login = bytes if self._login is None or not self._config.ha_login else self._login.frame
+        self._slave = Slave(self._store, settings, self._find_master, self._client, arrived, login)
         self._slave.start()
         synchronize = SlaveSynchronize(
             self._managers.metadata, self._managers.delayed, self._store, self._requests

@@ -49,11 +49,12 @@ class Slave:
         find_master: Callable[[], MasterAddress | None],
         client: RemotingClient,
         arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes] = bytes,
     ) -> None:
         self._store = store
         self._find_master = find_master
         self._client = client
-        self._follower = LogFollower(store, settings, arrived)
+        self._follower = LogFollower(store, settings, arrived, login)
         self._executor = ThreadPoolExecutor(1, "ha-slave")
         self._task: asyncio.Task[None] | None = None
         self._log = LimitedLog(logger)

@@ -2,10 +2,19 @@
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from congreve.broker.errors import BrokerError
-from congreve.broker.replication.frames import EMPTY_LOG, FRAME_MAX, HEADER, REPORT
+from congreve.broker.replication.frames import (
+    EMPTY_LOG,
+    FRAME_MAX,
+    HEADER,
+    LOGIN,
+    LOGIN_HEAD,
+    LOGIN_MAX,
+    REPORT,
+)
 from congreve.engine.log.commit_log import CommitLog
 
 READ_MAX = 64 << 10
@@ -34,16 +43,28 @@ class _Mark(NamedTuple):
     sent_at: float
 
 
+def _is_login(data: bytes) -> bool:
+    return len(data) >= REPORT.size and REPORT.unpack_from(data)[0] == LOGIN
+
+
 class SlaveConnection:
     """Sends one slave the log from where it asks for it, and reads its reports.
 
     Every report must be between the first offset of the log and what was sent, and none may go
     back: the first one too, so that no stranger can confirm what it does not have (4.9.4 believes
     the first eight bytes of anyone). A slave without a log gets all of it, not only the last file
-    (D24). The socket must not block; one thread uses the object. (RocketMQ: HAConnection.)
+    (D24). With `check_login`, which raises ReplicationError, a login must come first. The socket
+    must not block; one thread uses the object. (RocketMQ: HAConnection.)
     """
 
-    def __init__(self, peer: socket.socket, log: CommitLog, frame_bytes: int, now: float) -> None:
+    def __init__(
+        self,
+        peer: socket.socket,
+        log: CommitLog,
+        frame_bytes: int,
+        now: float,
+        check_login: Callable[[bytes], None] | None = None,
+    ) -> None:
         self.socket = peer
         self.address = "{}:{}".format(*peer.getpeername()[:2])
         self.started = False
@@ -57,6 +78,8 @@ class SlaveConnection:
         self._frame_bytes = min(frame_bytes, FRAME_MAX)
         self._unsent: list[memoryview] = []
         self._partial = b""
+        self._check_login = check_login
+        self._logged_in = False
         self._marks: deque[_Mark] = deque()
 
     @property
@@ -77,6 +100,12 @@ class SlaveConnection:
             return False
         self.read_at = now
         data = self._partial + data
+        if not self._logged_in:
+            rest = self._log_in(data)
+            if rest is None:
+                self._partial = data
+                return True
+            data = rest
         whole = len(data) - len(data) % REPORT.size
         self._partial = data[whole:]
         for (offset,) in REPORT.iter_unpack(data[:whole]):
@@ -84,6 +113,28 @@ class SlaveConnection:
         while self._marks and self._marks[0].end <= self.acknowledged:
             self._marks.popleft()
         return True
+
+    def _log_in(self, data: bytes) -> bytes | None:
+        """The bytes after a login; None until it is whole."""
+        if len(data) < LOGIN_HEAD.size and (len(data) < REPORT.size or _is_login(data)):
+            return None
+        if not _is_login(data):
+            if self._check_login is not None:
+                raise ReplicationError(
+                    f"slave {self.address} has not logged in: set aclEnable and brokerAccessKey"
+                    " there, or name its address in haAllowedAddresses"
+                )
+            self._logged_in = True
+            return data
+        _, size = LOGIN_HEAD.unpack_from(data)
+        if not 0 <= size <= LOGIN_MAX:
+            raise ReplicationError(f"a login of {size} bytes: at most {LOGIN_MAX} fit")
+        if len(data) < LOGIN_HEAD.size + size:
+            return None
+        if self._check_login is not None:
+            self._check_login(data[LOGIN_HEAD.size : LOGIN_HEAD.size + size])
+        self._logged_in = True
+        return data[LOGIN_HEAD.size + size :]
 
     def _take_report(self, offset: int) -> None:
         if not self.started:

@@ -44,6 +44,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 128
     batch: int = 1
     binary: bool = False
+    tls: bool = False
     delay_level: int = 0
     deliver_within: int = 0
     transaction: bool = False

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { PULL_MESSAGE = 11, END_TRANSACTION = 37, SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320 };
 enum { SUCCESS = 0, PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20, PULL_OFFSET_MOVED = 21 };
@@ -26,6 +27,7 @@ typedef struct {
     int size;   /* body bytes of a message */
     int batch;  /* messages in one request (send), or wanted by one request (pull) */
     bool binary;
+    bool tls; /* connections are encrypted; the server's certificate is not checked */
     int delay_level; /* send: of each message; 0: none */
     int64_t deliver_within_s; /* send: each at a time of its own, so far apart; 0: now */
     const char *access_key, *secret_key; /* requests are signed; NULL: they are not */
@@ -95,6 +97,12 @@ bool response_field(const response *r, const char *name, int64_t *value);
 bool response_physical_offset(const response *r, int64_t *value); /* out of a send's msgId */
 /* Walk the records of a pull's body: their number, or -1 where one is damaged or out of order. */
 int records_walk(const char *body, size_t size, int64_t first_offset);
+
+/* --- program_tls.c: a send or receive that has to wait is -1 with EAGAIN --- */
+void tls_begin(void);
+void *tls_connect(int fd); /* a session, over a blocking socket */
+ssize_t tls_send(void *session, const char *data, size_t size);
+ssize_t tls_receive(void *session, char *data, size_t room);
 
 /* --- program_client.c and program_sink.c --- */
 typedef struct {

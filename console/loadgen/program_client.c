@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ typedef struct {
 
 typedef struct {
     int fd;
+    void *tls; /* a session; NULL: not encrypted */
     bool wants_write;
     slot *slots;
     uint32_t turns; /* requests so far: their opaque is turn * inflight + slot */
@@ -76,6 +78,10 @@ static void open_connection(client *c, int index)
     connection *n = &c->connections[index];
     size_t largest = s->mode == MODE_PULL ? pull_frame_largest(s) : c->frames.largest;
     n->fd = connect_to(s);
+    if (s->tls) {
+        n->tls = tls_connect(n->fd);
+        fcntl(n->fd, F_SETFL, O_NONBLOCK);
+    }
     n->out_capacity = largest * (size_t)(s->inflight + 1);
     n->out = malloc(n->out_capacity);
     n->in = malloc(READ_CAPACITY);
@@ -101,7 +107,9 @@ static void flush(client *c, connection *n)
 {
     while (n->out_head < n->out_tail) {
         size_t pending = n->out_tail - n->out_head;
-        ssize_t sent = send(n->fd, n->out + n->out_head, pending, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const char *from = n->out + n->out_head;
+        ssize_t sent = n->tls ? tls_send(n->tls, from, pending)
+                              : send(n->fd, from, pending, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN)
@@ -248,7 +256,9 @@ static void take(client *c, connection *n, const char *frame, size_t size)
 
 static void receive(client *c, connection *n)
 {
-    ssize_t got = recv(n->fd, n->in + n->in_tail, READ_CAPACITY - n->in_tail, MSG_DONTWAIT);
+    char *to = n->in + n->in_tail;
+    size_t room = READ_CAPACITY - n->in_tail;
+    ssize_t got = n->tls ? tls_receive(n->tls, to, room) : recv(n->fd, to, room, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0)
@@ -311,6 +321,8 @@ int client_run(const settings *s, results *r)
 {
     client c = {.s = s, .r = r, .left = s->count ? s->count : INT64_MAX};
     c.epoll = epoll_create1(0);
+    if (s->tls)
+        tls_begin();
     if (s->mode == MODE_SEND)
         send_frames_build(&c.frames, s);
     c.connections = calloc((size_t)s->connections, sizeof *c.connections);

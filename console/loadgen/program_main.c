@@ -23,6 +23,7 @@ static const char USAGE[] =
     "  --transaction     send: half messages, each committed when it is answered\n"
     "  --access-key K    sign requests as this account; not with --deliver-within\n"
     "                    (its secret: the environment variable CONGREVE_SECRET_KEY)\n"
+    "  --tls             encrypted connections; the server's certificate is not checked\n"
     "  --warmup S        2, not measured\n"
     "  --duration S      5\n"
     "  --count N         so many requests instead of --duration, without warm-up\n"
@@ -30,7 +31,7 @@ static const char USAGE[] =
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
        OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_SQL,
-       OPT_DELIVER_WITHIN, OPT_ACCESS_KEY,
+       OPT_DELIVER_WITHIN, OPT_ACCESS_KEY, OPT_TLS,
        OPT_WARMUP, OPT_DURATION, OPT_COUNT };
 
 static const struct option OPTIONS[] = {
@@ -43,7 +44,7 @@ static const struct option OPTIONS[] = {
     {"warmup", 1, 0, OPT_WARMUP},     {"duration", 1, 0, OPT_DURATION},
     {"count", 1, 0, OPT_COUNT},       {"transaction", 0, 0, OPT_TRANSACTION},
     {"sql", 1, 0, OPT_SQL},           {"deliver-within", 1, 0, OPT_DELIVER_WITHIN},
-    {"access-key", 1, 0, OPT_ACCESS_KEY},
+    {"access-key", 1, 0, OPT_ACCESS_KEY}, {"tls", 0, 0, OPT_TLS},
     {0, 0, 0, 0},
 };
 
@@ -95,6 +96,7 @@ static settings parse(int argc, char **argv)
         case OPT_SIZE: s.size = (int)whole(optarg, 1, 4 << 20); break;
         case OPT_BATCH: s.batch = (int)whole(optarg, 1, 10000); break;
         case OPT_BINARY: s.binary = true; break;
+        case OPT_TLS: s.tls = true; break;
         case OPT_DELAY_LEVEL: s.delay_level = (int)whole(optarg, 0, 18); break;
         case OPT_DELIVER_WITHIN: s.deliver_within_s = whole(optarg, 0, 1 << 30); break;
         case OPT_ACCESS_KEY: s.access_key = optarg; break;

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.mailbox cimport MailboxEntry
+from congreve.remoting.tls.sessions cimport TlsSessions
 
 cdef enum:
     BLOCK = 1024        # connections in one piece of memory, which never moves
@@ -14,6 +15,10 @@ cdef struct LaneConnection:
     int fd                      # -1: closed, the place is free
     int64_t id                  # its place; the upper 32 bits count the place's earlier uses
     uint32_t events             # that epoll reports
+    bint undecided              # its first byte will tell whether it is encrypted
+    void *session               # of TLS; NULL: it is not encrypted
+    int64_t opened_ms           # when its handshake began; 0: it is complete, or none began
+    bint again                  # the session may have bytes that epoll does not report
     bint closing                # it is closed when all is sent
     bint paused                 # the loop has paused reading
     bint choked                 # its peer does not read, so the lane does not read either
@@ -39,7 +44,24 @@ cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
             or connection.ordered)
 
 
+# What the first byte of a connection says.
+cdef enum Opening:
+    READY                       # the lane serves it
+    WAITING                     # it did not arrive
+    HANDED_OVER                 # it is encrypted, and the loop serves it
+    REFUSED                     # it is not encrypted, but has to be
+    ENDED                       # the connection has ended; errno
+
+
+# The events that epoll has to report for a connection.
+cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil
+
+
 cdef class ConnectionTable:
+    cdef TlsSessions tls        # None: no connection is encrypted
+    cdef int64_t idle_ms
+    cdef int64_t frame_timeout_ms
+    cdef int64_t frame_bytes_a_ms
     cdef LaneConnection *blocks[BLOCKS_MAX]
     cdef int32_t places         # places in use, and places that were
     cdef int32_t *free_places
@@ -54,8 +76,21 @@ cdef class ConnectionTable:
     # Accepts a connection of a listening socket; NULL and errno if there is none, or no memory.
     cdef LaneConnection *accept(self, int listener, int64_t now_ms) noexcept nogil
     cdef LaneConnection *free_place(self) noexcept nogil
-    # Closes the socket and frees what the connection holds.
-    cdef void close(self, LaneConnection *connection) noexcept nogil
+    # Looks at the first byte of an undecided connection, and begins a session if it is encrypted.
+    cdef Opening open(self, LaneConnection *connection, int64_t now_ms) noexcept nogil
+    # The kind of entry for a connection that is late: CUT_LATE, CUT_HANDSHAKE, CLOSED if it is
+    # idle; OPENED if it stays.
+    cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil
+    # Closes the socket and frees what the connection holds. `clean`: without an error before.
+    cdef void close(self, LaneConnection *connection, bint clean) noexcept nogil
+    # Frees the place of a connection, and returns its socket, which stays open.
+    cdef int detach(self, LaneConnection *connection) noexcept nogil
+    # Reads into `data`. Returns the number of bytes, 0 at the end, or the negative errno.
+    cdef int64_t receive(self, LaneConnection *connection, uint8_t *data,
+                         int64_t room) noexcept nogil
+    # Writes what the socket accepts now. Returns the number of bytes, or the negative errno.
+    cdef int64_t transmit(self, LaneConnection *connection, const uint8_t *data,
+                          int64_t length) noexcept nogil
     # Keeps the beginning of a frame, which may be in the stash already. False without memory.
     cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
                     int64_t length) noexcept nogil

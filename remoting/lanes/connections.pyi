@@ -1,6 +1,15 @@
-from typing import final
+from typing import Self, final
+
+from congreve.remoting.tls.sessions import TlsSessions
 
 @final
 class ConnectionTable:
+    def __new__(
+        cls,
+        tls: TlsSessions | None,
+        idle_s: float,
+        frame_timeout_s: float,
+        frame_bytes_per_s: float,
+    ) -> Self: ...
     @property
     def unfinished_bytes(self) -> int: ...

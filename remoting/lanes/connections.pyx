@@ -5,17 +5,32 @@ from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove
 
-from congreve.remoting.lanes cimport sockets
+from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
 from congreve.remoting.lanes.relaxed cimport store_relaxed
 
 cdef enum:
     COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes
+    TLS_HANDSHAKE = 0x16        # the first byte of every connection with TLS
+
+
+cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil:
+    cdef uint32_t events = 0 if may_not_read(connection) else sockets.EPOLLIN
+    if connection.unsent or (events and connection.again):
+        events |= sockets.EPOLLOUT
+    return events
 
 
 @cython.final
 cdef class ConnectionTable:
     """The connections of one lane; an id names one connection and no later one."""
+
+    def __cinit__(self, TlsSessions tls, double idle_s, double frame_timeout_s,
+                  double frame_bytes_per_s):
+        self.tls = tls
+        self.idle_ms = <int64_t> (idle_s * 1000)
+        self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
+        self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
 
     def __dealloc__(self):
         cdef int32_t place
@@ -23,7 +38,7 @@ cdef class ConnectionTable:
         for place in range(self.places):
             connection = self.at(place)
             if connection.fd >= 0:
-                self.close(connection)
+                self.close(connection, False)
         for place in range(0, self.places, <int32_t> BLOCK):
             free(self.blocks[place // BLOCK])
         free(self.free_places)
@@ -55,10 +70,28 @@ cdef class ConnectionTable:
         connection.address_length = length
         memcpy(connection.address, address, sizeof(address))
         connection.active_ms = now_ms
+        connection.opened_ms = 0
+        connection.undecided = self.tls is not None
         connection.mark = 0
         store_relaxed(&connection.received, 0)
         connection.of_sink = NULL
         return connection
+
+    cdef Opening open(self, LaneConnection *connection, int64_t now_ms) noexcept nogil:
+        cdef uint8_t first
+        cdef Py_ssize_t got = sockets.recv(connection.fd, &first, 1, sockets.MSG_PEEK)
+        if got < 0 and (errno == EAGAIN or errno == EINTR):
+            return Opening.WAITING
+        if got <= 0:
+            return Opening.ENDED
+        connection.undecided = False
+        if first != TLS_HANDSHAKE:
+            return Opening.REFUSED if self.tls.enforcing else Opening.READY
+        if self.tls.by_loop:
+            return Opening.HANDED_OVER
+        connection.opened_ms = now_ms
+        connection.session = self.tls.begin(connection.fd)
+        return Opening.ENDED if connection.session == NULL else Opening.READY
 
     cdef LaneConnection *free_place(self) noexcept nogil:
         cdef int32_t block = self.places // BLOCK
@@ -86,9 +119,16 @@ cdef class ConnectionTable:
         self.places += 1
         return connection
 
-    cdef void close(self, LaneConnection *connection) noexcept nogil:
-        sockets.close_fd(connection.fd)
+    cdef void close(self, LaneConnection *connection, bint clean) noexcept nogil:
+        if connection.session != NULL:
+            self.tls.end(connection.session, clean)
+            connection.session = NULL
+        sockets.close_fd(self.detach(connection))
+
+    cdef int detach(self, LaneConnection *connection) noexcept nogil:
+        cdef int fd = connection.fd
         connection.fd = -1
+        connection.undecided = connection.again = False
         self.drop_stash(connection)
         release(&connection.out)
         connection.ordered = 0
@@ -97,6 +137,45 @@ cdef class ConnectionTable:
         connection.resting = False
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
+        return fd
+
+    cdef int64_t receive(self, LaneConnection *connection, uint8_t *data,
+                         int64_t room) noexcept nogil:
+        cdef Py_ssize_t got
+        if connection.session != NULL:
+            return self.tls.receive(connection.session, data, room, &connection.again)
+        got = sockets.recv(connection.fd, data, room, 0)
+        return got if got >= 0 else -errno
+
+    cdef int64_t transmit(self, LaneConnection *connection, const uint8_t *data,
+                          int64_t length) noexcept nogil:
+        cdef Py_ssize_t step
+        if connection.session != NULL:
+            return self.tls.send(connection.session, data, length)
+        step = sockets.send(connection.fd, data, length, sockets.MSG_NOSIGNAL)
+        return step if step >= 0 else -errno
+
+    cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil:
+        cdef int64_t limit
+        if connection.fd < 0:
+            return entry_kinds.OPENED
+        if connection.stash.used:
+            if not connection.events & sockets.EPOLLIN:
+                connection.stashed_ms = now_ms  # while reading is paused, it is not late
+            limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
+            if now_ms - connection.stashed_ms > limit:
+                return entry_kinds.CUT_LATE
+        if (
+            connection.session != NULL
+            and connection.opened_ms
+            and now_ms - connection.opened_ms > self.tls.handshake_ms
+        ):
+            if not self.tls.is_ready(connection.session):
+                return entry_kinds.CUT_HANDSHAKE
+            connection.opened_ms = 0
+        if now_ms - connection.active_ms > self.idle_ms:
+            return entry_kinds.CLOSED
+        return entry_kinds.OPENED
 
     cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
                     int64_t length) noexcept nogil:
@@ -129,16 +208,16 @@ cdef class ConnectionTable:
 
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil:
-        cdef Py_ssize_t step
+        cdef int64_t step
         while length and connection.out.at == connection.out.used:
-            step = sockets.send(connection.fd, data, length, sockets.MSG_NOSIGNAL)
+            step = self.transmit(connection, data, length)
             if step >= 0:
                 data += step
                 length -= step
-            elif errno == EAGAIN:
+            elif step == -EAGAIN:
                 break
-            elif errno != EINTR:
-                return errno
+            elif step != -EINTR:
+                return <int> -step
         if length and not append_bytes(&connection.out, data, length):
             return ENOMEM
         store_relaxed(&connection.unsent, connection.out.used - connection.out.at)
@@ -155,14 +234,13 @@ cdef class ConnectionTable:
 
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil:
         cdef ByteBuffer *out = &connection.out
-        cdef Py_ssize_t step = sockets.send(
-            connection.fd, out.data + out.at, min(out.used - out.at, <int64_t> PIECE),
-            sockets.MSG_NOSIGNAL,
+        cdef int64_t step = self.transmit(
+            connection, out.data + out.at, min(out.used - out.at, <int64_t> PIECE)
         )
         if step >= 0:
             out.at += step
-        elif errno != EAGAIN and errno != EINTR:
-            return errno
+        elif step != -EAGAIN and step != -EINTR:
+            return <int> -step
         store_relaxed(&connection.unsent, out.used - out.at)
         if not connection.unsent:
             release(out)

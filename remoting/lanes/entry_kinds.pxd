@@ -8,6 +8,9 @@ cdef enum EntryToLoop:
     UNFRAMEABLE
     CUT_LATE
     CUT_LARGE
+    CUT_HANDSHAKE
+    CUT_PLAIN
+    HANDED_OVER
     FENCED
     OF_SINK             # and all higher numbers
 

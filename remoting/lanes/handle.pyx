@@ -35,6 +35,12 @@ class Kind(enum.IntEnum):
     """A frame was not complete in time; number: its bytes received. CLOSED follows."""
     CUT_LARGE = entry_kinds.CUT_LARGE
     """Incomplete frames took too much memory; number: bytes of this one. CLOSED follows."""
+    CUT_HANDSHAKE = entry_kinds.CUT_HANDSHAKE
+    """The handshake of TLS did not end in time. CLOSED follows."""
+    CUT_PLAIN = entry_kinds.CUT_PLAIN
+    """The connection is not encrypted, but has to be. CLOSED follows."""
+    HANDED_OVER = entry_kinds.HANDED_OVER
+    """The loop serves the connection from now on; number: its socket."""
     FENCED = entry_kinds.FENCED
     """The lane has passed a fence; number: the number given to fence()."""
     OF_SINK = entry_kinds.OF_SINK

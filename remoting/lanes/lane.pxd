@@ -45,9 +45,6 @@ cdef class Lane:
     cdef bint polls             # the turn read a small chunk
     cdef int64_t poll_until_ns
     cdef int64_t next_look_ms
-    cdef int64_t idle_ms
-    cdef int64_t frame_timeout_ms
-    cdef int64_t frame_bytes_a_ms
     cdef int64_t unfinished_max
     cdef readonly int64_t connections
     """Open connections."""
@@ -66,6 +63,7 @@ cdef class Lane:
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil
     cdef int sleep_ms(self, int wanted) noexcept nogil
     cdef void accept_all(self) noexcept nogil
+    cdef bint decide(self, LaneConnection *connection) noexcept nogil
     cdef void listen(self, bint wanted) noexcept nogil
     cdef void read(self, LaneConnection *connection) noexcept nogil
     cdef void take(self, LaneConnection *connection, const uint8_t *data,

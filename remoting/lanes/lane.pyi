@@ -1,6 +1,7 @@
 from typing import Any, Self, final
 
 from congreve.remoting.lanes.handle import LaneHandle
+from congreve.remoting.tls.sessions import TlsSessions
 
 class LaneSink:
     def __new__(cls, *_: Any, **__: Any) -> Self: ...
@@ -19,6 +20,7 @@ class Lane:
         unfinished_max: int = ...,
         entries_max: int = 16384,
         entry_bytes_max: int = ...,
+        tls: TlsSessions | None = None,
     ) -> Self: ...
     @property
     def handle(self) -> LaneHandle: ...

@@ -13,8 +13,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from congreve.remoting.lanes cimport entry_kinds, sockets
-from congreve.remoting.lanes.connections cimport may_not_read
+from congreve.remoting.lanes.connections cimport Opening, may_not_read, wanted_events
 from congreve.remoting.lanes.relaxed cimport store_relaxed
+from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 cdef enum:
@@ -75,23 +76,20 @@ cdef class Lane:
     connection after `idle_s` without a byte, and when a frame is not complete after
     `frame_timeout_s` and one more second for each `frame_bytes_per_s` bytes of the frame. It keeps
     at most `unfinished_max` bytes of incomplete frames. `entries_max` and `entry_bytes_max` bound
-    the entries that wait for the loop.
+    the entries that wait for the loop. With `tls` connections may be encrypted.
     """
 
     def __cinit__(self, int listener, LaneSink sink not None, *, double poll_s=0.0,
                   double idle_s=120.0, double frame_timeout_s=30.0, double frame_bytes_per_s=32768,
                   int64_t unfinished_max=256 << 20, int64_t entries_max=16384,
-                  int64_t entry_bytes_max=64 << 20):
+                  int64_t entry_bytes_max=64 << 20, TlsSessions tls=None):
         self.sink = sink
         self.listener = listener
         self.poll_ns = <int64_t> (poll_s * 1e9)
-        self.idle_ms = <int64_t> (idle_s * 1000)
-        self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
-        self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
         self.unfinished_max = unfinished_max
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
         self.to_lane = sink.inbox = Mailbox(entries_max, entry_bytes_max)
-        self.table = ConnectionTable()
+        self.table = ConnectionTable(tls, idle_s, frame_timeout_s, frame_bytes_per_s)
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
         self.now_ms = sockets.monotonic_ns() // 1_000_000
@@ -122,8 +120,7 @@ cdef class Lane:
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef LaneConnection *connection
         cdef uint64_t id
-        cdef int i
-        cdef int found = sockets.epoll_wait(
+        cdef int i, found = sockets.epoll_wait(
             self.epoll, events, EVENTS_MAX, self.sleep_ms(self.sink.turn_ended(self))
         )
         self.now_ms = sockets.monotonic_ns() // 1_000_000
@@ -144,7 +141,7 @@ cdef class Lane:
         return found
 
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil:
-        if events & sockets.EPOLLOUT:
+        if events & sockets.EPOLLOUT and connection.unsent:
             self.write_out(connection)
         if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
             self.read(connection)
@@ -189,30 +186,45 @@ cdef class Lane:
         if connection.fd < 0:
             return
         self.sink.closed(connection)
-        self.table.close(connection)
+        self.table.close(connection, not error)
         self.connections -= 1
         self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
         """Set the events that epoll reports for the connection."""
-        cdef uint32_t events = 0 if may_not_read(connection) else sockets.EPOLLIN
-        if connection.unsent:
-            events |= sockets.EPOLLOUT
+        cdef uint32_t events = wanted_events(connection)
         if events != connection.events:
             connection.events = events
             sockets.epoll_set(self.epoll, sockets.EPOLL_CTL_MOD, connection.fd, events,
                               <uint64_t> connection.id)
 
+    cdef bint decide(self, LaneConnection *connection) noexcept nogil:
+        """Look at the first byte; whether this lane serves the connection."""
+        cdef Opening opening = self.table.open(connection, self.now_ms)
+        if opening == Opening.HANDED_OVER:
+            self.connections -= 1
+            self.post(entry_kinds.HANDED_OVER, connection.id, NULL, 0,
+                      self.table.detach(connection))
+        elif opening == Opening.REFUSED:
+            self.cut(connection, entry_kinds.CUT_PLAIN)
+        elif opening == Opening.ENDED:
+            self.close(connection, 0)
+        return opening == Opening.READY
+
     # Reading.
 
     cdef void read(self, LaneConnection *connection) noexcept nogil:
-        cdef int64_t before = connection.stash.used
-        cdef int64_t room = INPUT_SIZE
-        cdef uint8_t *data = self.table.unstash(connection, self.input, &room)
-        cdef Py_ssize_t got = sockets.recv(connection.fd, data + before, room - before, 0)
+        cdef int64_t got, before = connection.stash.used, room = INPUT_SIZE
+        cdef uint8_t *data
+        if connection.undecided and not self.decide(connection):
+            return
+        data = self.table.unstash(connection, self.input, &room)
+        got = self.table.receive(connection, data + before, room - before)
         if got <= 0:
-            if got == 0 or (errno != EAGAIN and errno != EINTR):
-                self.close(connection, errno if got < 0 else 0)
+            if got != -EAGAIN and got != -EINTR:
+                self.close(connection, <int32_t> -got)
+            elif connection.session != NULL:
+                self.watch(connection)
             return
         connection.active_ms = self.now_ms
         if data == connection.stash.data:
@@ -363,24 +375,17 @@ cdef class Lane:
     cdef void look(self) noexcept nogil:
         """Close connections that are idle, or whose frame arrives too slowly."""
         cdef LaneConnection *connection
-        cdef int32_t place
-        cdef int64_t limit
+        cdef int32_t place, late
         self.next_look_ms = self.now_ms + LOOK_MS
         if self.may_listen and self.to_loop.waiting() <= self.to_loop.count_max // 4:
             self.listen(True)
         for place in range(self.table.places):
             connection = self.table.at(place)
-            if connection.fd < 0:
-                continue
-            if connection.stash.used:
-                if not connection.events & sockets.EPOLLIN:
-                    connection.stashed_ms = self.now_ms  # while reading is paused, it is not late
-                limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
-                if self.now_ms - connection.stashed_ms > limit:
-                    self.cut(connection, entry_kinds.CUT_LATE)
-                    continue
-            if self.now_ms - connection.active_ms > self.idle_ms:
+            late = self.table.lateness(connection, self.now_ms)
+            if late == entry_kinds.CLOSED:
                 self.close(connection, 0)
+            elif late != entry_kinds.OPENED:
+                self.cut(connection, late)
         if self.table.unfinished_bytes > self.unfinished_max:
             self.shed()
 
@@ -391,9 +396,5 @@ cdef class Lane:
 
     cdef void shed(self) noexcept nogil:
         """Cut the connections with the largest stashes until an eighth of the room is free."""
-        cdef LaneConnection *largest
         while self.table.unfinished_bytes > self.unfinished_max - self.unfinished_max // 8:
-            largest = self.table.largest()
-            if largest == NULL:
-                return
-            self.cut(largest, entry_kinds.CUT_LARGE)
+            self.cut(self.table.largest(), entry_kinds.CUT_LARGE)

@@ -20,7 +20,8 @@ class Lanes:
     """Runs lanes, and passes their mailbox entries to the protocols of their connections.
 
     `accept(transport)` returns the protocol of a new connection, None to refuse the connection.
-    `cut(protocol, kind, data, number)` is called when a lane closes a faulty connection (Kind).
+    `cut(protocol, kind, data, number)` is called when a lane closes a faulty connection (Kind),
+    `hand_over(descriptor)` with the socket of a connection that the loop has to serve.
     Entries of the lanes' sinks go to `sink_entry(protocol, kind, data, number)`, with the protocol
     of the connection that the entry is about.
     """
@@ -31,11 +32,13 @@ class Lanes:
         *,
         accept: Callable[[LaneTransport], FrameProtocol | None],
         cut: CutLog,
+        hand_over: Callable[[int], None],
         sink_entry: SinkEntryHandler | None = None,
     ) -> None:
         self.lanes = lanes
         self._accept = accept
         self._cut = cut
+        self._hand_over = hand_over
         self._sink_entry = sink_entry
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
@@ -94,6 +97,8 @@ class Lanes:
                 self._opened(lane, number, data, value)
             elif kind == Kind.FENCED:
                 self._passed(lane, value)
+            elif kind == Kind.HANDED_OVER:
+                self._handed_over(lane, number, value)
             elif kind >= Kind.OF_SINK:
                 if self._sink_entry is not None:
                     _, protocol = self._transports.get((lane, number), (None, None))
@@ -110,6 +115,14 @@ class Lanes:
             return
         self._transports[lane, number] = transport, protocol
         transport.connect(protocol)
+
+    def _handed_over(self, lane: LaneHandle, number: int, descriptor: int) -> None:
+        transport, _ = self._transports.pop((lane, number), (None, None))
+        if transport is None:
+            os.close(descriptor)  # this side has refused the connection meanwhile
+            return
+        transport.lost(None)
+        self._hand_over(descriptor)
 
     def _tell(
         self,

@@ -75,6 +75,7 @@ cdef extern from "<netinet/in.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_NOSIGNAL
+    int MSG_PEEK
     Py_ssize_t send(int fd, const void *data, size_t length, int flags)
     Py_ssize_t recv(int fd, void *data, size_t length, int flags)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-import ssl as tls
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import cast
@@ -15,9 +15,11 @@ from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
+from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
+from congreve.remoting.transport.first_byte import FirstByteListener
 from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
 from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
 
@@ -51,8 +53,9 @@ class RemotingServer:
 
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
     connections in a thread of its own, and the loop gets the frames that the sink does not take;
-    `lane_entry(protocol, kind, data, number)` gets the sinks' mailbox entries. TLS needs the loop.
-    (RocketMQ: NettyRemotingServer.)
+    `lane_entry(protocol, kind, data, number)` gets the sinks' mailbox entries. With `certificates`
+    the first byte of a connection tells whether it is encrypted; where lanes cannot decrypt, they
+    hand such connections over to the loop. (RocketMQ: NettyRemotingServer.)
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class RemotingServer:
         limits: ServerLimits | None = None,
         guard: ConnectionGuard | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        ssl: tls.SSLContext | None = None,
+        certificates: ServerCertificates | None = None,
         lane_sinks: Sequence[LaneSink] = (),
         lane_entry: SinkEntryHandler | None = None,
         listener: str = "",
@@ -73,17 +76,20 @@ class RemotingServer:
         self.host = host
         self.port = port
         self.connections: set[Connection] = set()
+        self._read_by_loop: set[Connection] = set()  # the lanes close theirs when they are idle
         self.guard = guard or ConnectionGuard()
         self.handlers = handlers
         self._dispatcher = Dispatcher(handlers, self.guard.peer_log)
         self._sink = sink or CommandSink()
         self._limits = limits or ServerLimits()
         self._on_close = on_close
-        self._ssl = ssl
+        self.certificates = certificates
+        self._first_byte: FirstByteListener | None = None
+        self._following: asyncio.Task[None] | None = None
         self._lane_sinks = lane_sinks
         self._lane_entry = lane_entry
         self._name = listener
-        self._listener: asyncio.Server | ExitStack | None = None
+        self._listener: asyncio.Server | FirstByteListener | ExitStack | None = None
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
@@ -92,6 +98,10 @@ class RemotingServer:
 
     async def start(self) -> None:
         """Listen. Raises ConnectError if the address cannot be bound."""
+        if self.certificates is not None:
+            self._first_byte = FirstByteListener(
+                self.certificates, accept=self._admit_to_loop, idle_s=self._limits.idle_timeout_s
+            )
         try:
             if self._lane_sinks:
                 self._start_lanes()
@@ -101,17 +111,23 @@ class RemotingServer:
             # asyncio's text repeats the address; the system's error text is enough.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConnectError(f"cannot listen on {self.host}:{self.port}: {why}") from error
+        if self.certificates is not None:
+            self._following = asyncio.create_task(self.certificates.keep_following())
+        self._scan_later()
         self._look_later()
 
     async def _start_loop(self) -> None:
         loop = asyncio.get_running_loop()
         self._poll = BusyPoll(loop, self._limits.poll_s)
-        server = await loop.create_server(
-            self._connection, self.host, self.port, backlog=self._limits.backlog, ssl=self._ssl
-        )
-        self._listener = server
-        self.port = server.sockets[0].getsockname()[1]
-        self._scan_later()
+        if self._first_byte is None:
+            server = await loop.create_server(
+                self._connection, self.host, self.port, backlog=self._limits.backlog
+            )
+            self._listener, self.port = server, server.sockets[0].getsockname()[1]
+        else:
+            [listener] = listening_sockets(self.host, self.port, self._limits.backlog, 1)
+            self._listener, self.port = self._first_byte, listener.getsockname()[1]
+            self._first_byte.listen(listener)
 
     def _start_lanes(self) -> None:
         limits, shared = self._limits, self.guard.limits
@@ -120,6 +136,7 @@ class RemotingServer:
         for each in sockets:
             self._listener.enter_context(each)
         self.port = sockets[0].getsockname()[1]
+        sessions = None if self.certificates is None else self.certificates.sessions
         lanes = [
             Lane(
                 listener.fileno(),
@@ -129,11 +146,18 @@ class RemotingServer:
                 frame_timeout_s=shared.frame_timeout_s,
                 frame_bytes_per_s=shared.frame_bytes_per_s,
                 unfinished_max=shared.unfinished_bytes // len(self._lane_sinks),
+                tls=sessions,
             )
             for listener, sink in zip(sockets, self._lane_sinks, strict=True)
         ]
         self.guard.follow(lanes)
-        self._lanes = Lanes(lanes, accept=self._accept, cut=self._cut, sink_entry=self._lane_entry)
+        self._lanes = Lanes(
+            lanes,
+            accept=self._accept,
+            cut=self._cut,
+            hand_over=self._hand_over,
+            sink_entry=self._lane_entry,
+        )
         self._lanes.start()
 
     async def stop(self, before_close: Callable[[], None] | None = None) -> None:
@@ -149,6 +173,10 @@ class RemotingServer:
             listener.close()
         else:
             self._lanes.stop_listening()
+            if self._first_byte is not None:
+                self._first_byte.close()
+        if self._following is not None:
+            self._following.cancel()
         for timer in (self._scan, self._look):
             if timer is not None:
                 timer.cancel()
@@ -175,17 +203,38 @@ class RemotingServer:
             await self._lanes.passed()
 
     def _accept(self, transport: LaneTransport) -> FrameProtocol | None:
+        return self._admit()
+
+    def _admit(self) -> Connection | None:
         return self._new_connection() if self.guard.admits() else None
+
+    def _admit_to_loop(self) -> Connection | None:
+        connection = self._admit()
+        if connection is not None:
+            self._read_by_loop.add(connection)
+        return connection
+
+    def _hand_over(self, descriptor: int) -> None:
+        """Serve the encrypted connection of a lane that cannot decrypt it."""
+        peer = socket.socket(fileno=descriptor)
+        if self._first_byte is None:
+            peer.close()
+        else:
+            self._first_byte.take_over(peer)
 
     def _cut(self, protocol: FrameProtocol, kind: Kind, data: bytes, number: int) -> None:
         connection = cast(Connection, protocol)
         if kind == Kind.UNFRAMEABLE:
             connection.on_unframeable(FrameError(f"bytes that are no frame: {data.hex()}"))
+        elif kind == Kind.CUT_HANDSHAKE and self.certificates is not None:
+            self.certificates.note_late_handshake(connection)
+        elif kind == Kind.CUT_PLAIN and self.certificates is not None:
+            self.certificates.note_plain(connection)
         else:
             self.guard.log_cut(connection, late=kind == Kind.CUT_LATE, held=number)
 
     def _connection(self) -> asyncio.BaseProtocol:
-        return self._new_connection() if self.guard.admits() else _Refusal()
+        return self._admit_to_loop() or _Refusal()
 
     def _new_connection(self) -> Connection:
         connection = Connection(
@@ -204,6 +253,7 @@ class RemotingServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._read_by_loop.discard(connection)
         self.guard.closed(connection)
         if not self.connections:
             self._all_closed.set()
@@ -228,7 +278,7 @@ class RemotingServer:
 
     def _close_idle(self) -> None:
         """One scan of all connections, instead of a timer that each arriving chunk resets."""
-        for connection in self.connections:
+        for connection in tuple(self._read_by_loop):
             if connection.active:
                 connection.active = False
                 connection.idle_scans = 0

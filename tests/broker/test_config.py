@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from congreve.broker.config import BrokerConfig, load_config
+from congreve.broker.config import BrokerConfig
+from congreve.broker.config_file import load_config
 from congreve.broker.errors import ConfigError
 
 SHIPPED = """\

@@ -22,7 +22,8 @@ from wholebroker.reading import read_broker
 from wholebroker.session import Session
 
 from congreve.broker.broker import Broker
-from congreve.broker.config import BrokerConfig, load_config
+from congreve.broker.config import BrokerConfig
+from congreve.broker.config_file import load_config
 from congreve.broker.errors import ConfigError
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.journaled_file import JournaledFile

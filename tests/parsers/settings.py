@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import msgspec
 
 from congreve.broker.accounts.addresses import AddressPattern
-from congreve.broker.config import parse_config
+from congreve.broker.config_file import parse_config
 from congreve.broker.group import subscription
 from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.errors import CongreveError
-from congreve.namesrv.config import parse_properties
+from congreve.properties import parse_properties
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.spark.offsets import parse_offsets, parse_timestamps
 from congreve.spark.options import parse as parse_options

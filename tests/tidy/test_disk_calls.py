@@ -9,12 +9,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("engine", "broker", "namesrv")
 #: Readers of a closed or foreign store, which write nothing and promise nothing.
 READERS = {
-    "broker/config.py": "it reads broker.conf before there is a store",
+    "broker/config_file.py": "it reads broker.conf before there is a store",
     "broker/admin/config.py": "it reads broker.conf again, and writes it through a StateFile",
 }
 PURE = (
     r"path\.(?:join|basename|dirname|abspath|expanduser)\b|O_[A-Z]|SEEK_[A-Z]"
-    r"|(?:strerror|getpid|setpriority|PRIO_PROCESS|sysconf|fsencode|DirEntry|PathLike)\b"
+    r"|(?:strerror|getpid|setpriority|PRIO_PROCESS|sysconf|cpu_count|fsencode|DirEntry|PathLike)\b"
     r"|(?:stat_result|eventfd_read)\b"
 )
 DIRECT = re.compile(

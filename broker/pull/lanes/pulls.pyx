@@ -107,7 +107,11 @@ cdef class LanePulls:
         """Answer with the messages found; False without memory."""
         cdef FilePart part
         part.descriptor = -1
-        if self.gather.span_count == 1 and self.gather.size >= FROM_FILE_MIN:
+        if (
+            self.gather.span_count == 1
+            and self.gather.size >= FROM_FILE_MIN
+            and connection.session == NULL      # the kernel cannot encrypt the log's pages
+        ):
             self.flush(lane, connection)
             part = self.gather.file_part()
         if part.descriptor >= 0 and connection.fd >= 0 and not connection.unsent:

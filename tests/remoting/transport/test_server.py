@@ -61,7 +61,7 @@ HANDLERS = {
 
 @contextlib.asynccontextmanager
 async def serving(handlers=HANDLERS, **settings):
-    sinks = [] if "ssl" in settings else [LaneSink() for _ in range(LANES["number"])]
+    sinks = [LaneSink() for _ in range(LANES["number"])]
     server = RemotingServer(handlers, lane_sinks=sinks, **settings)
     await server.start()
     try:

@@ -1,0 +1,42 @@
+"""The broker's settings of TLS, from broker.conf and tls.properties (RocketMQ: TlsSystemConfig)."""
+
+import ssl
+
+from congreve.broker.config import BrokerConfig
+from congreve.remoting.tls.certificates import ServerCertificates, tls_context
+from congreve.remoting.tls.settings import (
+    ServerTls,
+    read_tls_file,
+    server_tls,
+)
+
+
+def server_settings(config: BrokerConfig) -> ServerTls:
+    """The settings of the broker's ports.
+
+    What broker.conf sets takes precedence over tls.properties. Raises TlsError for what cannot be
+    used.
+    """
+    ours = {
+        "tls.server.mode": config.tls_server_mode,
+        "tls.server.certPath": config.tls_server_cert_path,
+        "tls.server.keyPath": config.tls_server_key_path,
+        "tls.server.need.client.auth": config.tls_server_need_client_auth,
+        "tls.server.trustCertPath": config.tls_server_trust_cert_path,
+    }
+    texts = read_tls_file(config.tls_config_file) | {k: v for k, v in ours.items() if v}
+    base = ServerTls(handshake_timeout_s=config.tls_handshake_timeout_mills / 1000)
+    return server_tls(texts, base)
+
+
+def server_certificates(config: BrokerConfig) -> ServerCertificates | None:
+    """The certificates of the broker's ports; None if they have no TLS. Raises TlsError."""
+    settings = server_settings(config)
+    return ServerCertificates(settings) if settings.enabled else None
+
+
+def client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:
+    """For the broker's own connections; None if `tlsEnable` is off. Raises TlsError."""
+    if not config.tls_enable:
+        return None
+    return tls_context(config.tls_config_file)

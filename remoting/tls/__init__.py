@@ -1,0 +1,1 @@
+"""TLS: its settings, certificates that are replaced while connections stay, sessions of lanes."""

@@ -1,0 +1,7 @@
+"""Errors of TLS settings and certificates."""
+
+from congreve.remoting.errors import RemotingError
+
+
+class TlsError(RemotingError):
+    """A setting of TLS, a certificate or a key cannot be used."""
