@@ -12,7 +12,6 @@ from congreve.client.admin.client import AdminClient
 from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.client.pull.pulling import PullRequest
-from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.message import Record
 from congreve.records.message.properties import TAGS
 from congreve.records.record import decode_records, parse_offset_message_id
@@ -140,13 +139,9 @@ class MessageLookup:
             end_timestamp=end_ms,
             unique_key=unique,
         ).fields()
-        masters = {
-            name: addresses[MASTER_ID]
-            for name, addresses in route.brokers.items()
-            if MASTER_ID in addresses
-        }
+        masters = {name: route.master(name) for name in route.brokers}
         answers = await asyncio.gather(
-            *(self._query(name, address, fields) for name, address in masters.items())
+            *(self._query(name, master, fields) for name, master in masters.items() if master)
         )
         found = [each for answer in answers for each in answer]
         return sorted(found, key=lambda each: each.record.store_timestamp)

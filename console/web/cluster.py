@@ -12,7 +12,7 @@ from congreve.client.admin import AdminClient
 from congreve.client.admin.dead_letters import LetterBacklog
 from congreve.client.admin.lookup import MessageLookup
 from congreve.client.admin.reports import BrokerReports
-from congreve.client.errors import BrokerNotFoundError
+from congreve.client.errors import BrokerError, BrokerNotFoundError
 from congreve.client.transport.route import MASTER_ID
 from congreve.console.web.jobs import Jobs
 from congreve.console.web.refreshed import Refreshed
@@ -212,7 +212,10 @@ class Cluster:
 
         Raises BrokerNotFoundError without a master, RemotingError when none of them answers.
         """
-        masters = await self.masters()
+        try:
+            masters = await self.masters()
+        except BrokerError:
+            return False  # the name server has accounts, too
         if not masters:
             raise BrokerNotFoundError("no broker with a master is registered")
         fields = UnregisterClientRequestHeader(client_id=self.admin.client_id).fields()

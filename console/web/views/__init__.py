@@ -61,6 +61,7 @@ ACTIONS: dict[str, Handler] = {
     "/groups/{group}/preview": groups.preview_reset,
     "/groups/{group}/reset": groups.reset,
     "/groups/{group}/delete": groups.delete_group,
+    "/timers/recall": timers.recall,
     "/dead-letters/{group}/resend": dead_letters.resend,
     _LETTER: dead_letters.resend_edited,
     "/brokers/{broker}": brokers.save_setting,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 
@@ -196,6 +197,34 @@ def test_a_member_and_its_own_report_are_shown(console: Console, node: congreve.
         link = re.search(r'href="(/groups/workers/members/[^"]+)"', text)
         assert link is not None
         assert "Member of" in console.eventually(link[1], "PROP_CONSUMER_START_TIMESTAMP")
+
+
+def test_what_is_due_is_shown_and_taken_back(console: Console, node: congreve.Node) -> None:
+    due_ms = int((time.time() + 3_600) * 1000)
+    with node.producer("writers") as producer:
+        for number in range(2):
+            producer.send(
+                Message(
+                    topic="orders",
+                    body=b"later",
+                    keys=f"due-{number}",
+                    deliver_ms=due_ms + number,
+                )
+            )
+        producer.send(Message(topic="orders", body=b"later", delay_level=16))
+    text = console.eventually("/timers", lambda page: "due-1" in page)
+    assert re.search(r'16</td><td class="number">30m</td><td class="number">1<', text)
+    assert "<rect" in text
+    row = text[text.index("due-0") :]
+    handle, message_id = (
+        re.search(rf'name="{name}" value="([^"]+)"', row) for name in ("handle", "message_id")
+    )
+    assert handle is not None and message_id is not None
+    fields = {"handle": handle[1], "message_id": message_id[1], "topic": "orders"}
+    assert "took back message" in console.post("/timers/recall", **fields)
+    text = console.eventually("/timers?topic=orders", lambda page: "due-0" not in page)
+    assert "due-1" in text
+    console.post("/timers/recall", 400, handle="no handle", topic="orders")
 
 
 def test_settings_are_shown_beside_their_defaults_and_changed(console: Console) -> None:

@@ -22,10 +22,13 @@ from congreve.console.web.pages import url, window
 from congreve.console.web.security import host_name
 from congreve.console.web.snapshot import Lag, Snapshot, combine, parse_lags
 from congreve.console.web.trouble import DISK_BAD, LAG_MESSAGES, as_bytes, find_trouble
+from congreve.console.web.views.timers import BARS_MAX, HOUR_MS, _of_figures, histogram
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages.bodies import (
     ConsumeStats,
     ConsumeStatsList,
+    DelayedCount,
+    DelayedCounts,
     MessageQueue,
     OffsetWrapper,
 )
@@ -293,3 +296,31 @@ def test_audit_lines_are_read_from_the_end_of_a_log(tmp_path: Path) -> None:
     assert found[0]["time"] == LINES_MAX + 4
     with pytest.raises(OSError):
         broker_lines(tmp_path / "none")
+
+
+# --- what is due
+
+
+def test_levels_are_read_from_a_brokers_figures() -> None:
+    figures = {"scheduleMessageOffset_3": "5,9", "scheduleMessageOffset_x": "1", "other": "1,2"}
+    assert _of_figures(figures) == {3: 4, 0: 0}
+
+
+def test_what_is_due_has_a_bar_for_each_hour_or_day() -> None:
+    def counts(*hours: int) -> DelayedCounts:
+        rows = [DelayedCount(hour_ms=hour * HOUR_MS, level=hour % 3, count=2) for hour in hours]
+        return DelayedCounts(counts=rows, is_complete=False)
+
+    empty = histogram(DelayedCounts())
+    assert (empty.bars, empty.total, empty.is_complete) == ([], 0, True)
+    near = histogram(counts(10, 10, 12))
+    assert [(bar.begin_ms // HOUR_MS, bar.count) for bar in near.bars] == [
+        (10, 4),
+        (11, 0),
+        (12, 2),
+    ]
+    assert [bar.height for bar in near.bars] == [1, 0, 0.5]
+    assert near.total == 6 and not near.is_complete
+    far = histogram(counts(0, 25, 24 * BARS_MAX * 2))
+    assert far.span_ms == 24 * HOUR_MS and len(far.bars) == BARS_MAX
+    assert [bar.count for bar in far.bars if bar.count] == [2, 2, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from harness import servers
 from harness.drivers import Driver
 from harness.eventually import eventually
+from starlette.testclient import TestClient
 
 from congreve.client import (
     ConsumeFrom,
@@ -22,6 +24,8 @@ from congreve.client import (
     SyncProducer,
 )
 from congreve.client.errors import BrokerError
+from congreve.console.web.options import Options
+from congreve.console.web.site import Site
 
 from .groups import group
 
@@ -78,6 +82,27 @@ async def test_signed_requests_pass_access_control(
         ) as producer:
             with pytest.raises(BrokerError, match="AclException"):
                 await producer.send(message)
+
+
+def test_the_web_console_logs_in_and_finds_a_message_by_its_id(
+    guarded: servers.BrokerServer, java: Driver
+) -> None:
+    """The reference leaves the flag of such a query out of the signature."""
+    good = Credentials(access_key="pythonclient", secret_key="secret-of-it")
+    with SyncProducer(guarded.namesrv, group=group(), credentials=good) as producer:
+        sent = producer.send(Message(topic="guarded", body=b"found by its id"))
+    site = Site(Options(namesrv=guarded.namesrv))
+    with TestClient(site.app, base_url="http://127.0.0.1") as http:
+        answers = []
+        for secret in ("another-one", "secret-of-it"):
+            token = re.search(r'name="csrf" value="(\w+)"', http.get("/topics").text)
+            assert token is not None
+            fields = {"csrf": token[1], "access_key": "pythonclient", "secret_key": secret}
+            answers.append(http.post("/login", data=fields).status_code)
+        assert answers == [403, 200]
+        path = f"/messages?topic=guarded&by=id&id={sent.message_id}"
+        assert "found by its id" in http.get(path).text
+        assert "found by its id" in http.get("/messages?topic=guarded&text=by+its").text
 
 
 async def test_tls_and_the_vip_port_of_the_reference(
