@@ -10,7 +10,7 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
+.PHONY: build run cluster check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
 
 build: $(VENV)/.built
 
@@ -68,6 +68,10 @@ run: $(VENV)/.demo
 	$(BIN)/congreve demo $(if $(ONCE),--once)
 
 # Both halves run at once, because tests wait a lot; JOBS=1 runs one after the other.
+# Two machines' worth of brokers that elect their masters, and the loss of one; ONCE=1 ends by itself.
+cluster: $(VENV)/.built $(VENV)/.etcd
+	$(BIN)/python deploy/cluster.py $(if $(ONCE),--once)
+
 test: $(VENV)/.dev lint
 	$(MAKE) --jobs=$(or $(JOBS),2) --keep-going --output-sync=target test-interop test-others
 

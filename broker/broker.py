@@ -82,6 +82,7 @@ class Broker(Lifecycle):
         backend: Backend | None = None,
         files: FileSystem = DISK,
         on_ready: Callable[["Broker"], None] | None = None,
+        replication: Callable[..., Replication] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
         self._lake: LakeProcess | None = None
@@ -107,10 +108,15 @@ class Broker(Lifecycle):
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
         self._certificates, own_ssl = server_certificates(self.config), client_ssl(self.config)
-        self.replication = Replication(
+        self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
+        if self.config.ha_mode != "classic" and replication is None:
+            raise ConfigError(
+                f"haMode={self.config.ha_mode}: `congreve broker` runs such a broker, whose role"
+                " changes"
+            )
+        self.replication = (replication or Replication)(
             self.config, self.managers, self._arrived, sign, own_ssl, self._ha_login()
         )
-        self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
         self._registration = NameServerRegistration(
             self.config,
             self.managers.metadata.topics,

@@ -150,6 +150,12 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_allowed_addresses: str = "*"
     # Ours: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
     ha_login: bool = True
+    # Ours: who decides the role: this file (classic), or an election (etcd; broker/election).
+    ha_mode: str = "classic"
+    etcd_endpoints: str = ""
+    ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
+    min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
+    ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1

@@ -177,6 +177,7 @@ def broker(
     from congreve.broker.broker import Broker
     from congreve.broker.config import BrokerConfig
     from congreve.broker.config_file import load_config
+    from congreve.broker.election.elected_broker import ElectedBroker
 
     overrides = dict(_setting(text) for text in settings)
     if namesrv_addr:
@@ -191,7 +192,12 @@ def broker(
             click.echo(f"congreve: {key} has no effect here", err=True)
 
     async def enter(stack: AsyncExitStack) -> str:
-        serving = await stack.enter_async_context(Broker(config, config_path=config_file))
+        serving: Broker | ElectedBroker
+        if config.ha_mode == "classic":
+            serving = Broker(config, config_path=config_file)
+        else:
+            serving = ElectedBroker(config, config_path=config_file)
+        await stack.enter_async_context(serving)
         return f"broker {config.broker_name} {serving.address}"
 
     serve(enter, log_format, log_level)

@@ -126,8 +126,8 @@ class MessageStore(ReadableStore):
 
     # --- life
 
-    def start(self) -> None:
-        """Lock, load, recover, then serve.
+    def start(self, cut_at: int | None = None) -> None:
+        """Lock, load, recover, then serve; with `cut_at`, without the log behind that offset.
 
         Raises StoreLockedError, without a change, if another broker uses the folder (D11),
         StoreError if there are queues but no log (its folder is not mounted, or was moved), and
@@ -135,7 +135,7 @@ class MessageStore(ReadableStore):
         """
         self._folder.acquire()
         try:
-            self._load()
+            self._load(cut_at)
             self._folder.mark_running()
         except (StoreError, BackendError):
             self._retreat()
@@ -149,8 +149,8 @@ class MessageStore(ReadableStore):
         self._open = True
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
-    def _load(self) -> None:
-        clean = self._folder.clean
+    def _load(self, cut_at: int | None) -> None:
+        clean = self._folder.clean and cut_at is None
         self._folder.acquire_log(self.queues)
         self.log.load()
         known = self._checkpointer.load()
@@ -167,7 +167,7 @@ class MessageStore(ReadableStore):
             clean=clean,
             repair=self.repair,
         )
-        self.recovery = recovery.run()
+        self.recovery = recovery.run(cut_at)
         if self.queues.light_topics:
             logger.warning(
                 "ignoring %d light message queues (%s): this broker does not serve them",
@@ -177,13 +177,15 @@ class MessageStore(ReadableStore):
         last = self.log.read(self.recovery.last_record)
         if last is not None:
             self._checkpointer.resume(self.recovery.last_record, len(last))
+        elif cut_at is not None:
+            self._checkpointer.resume(-1, 0)
         self.backend.start(self.recovery.durable)
         if not self.log.segments:
             self.log.next_segment()  # a full disk fails the start, not the first message
         if self.index is not None:
             self.index.start(clean=clean)
         self._housekeeping.watch_disk()
-        if known is None or self.recovery.records:
+        if known is None or self.recovery.records or cut_at is not None:
             self._housekeeping.checkpoint()
 
     def _retreat(self) -> None:

@@ -19,6 +19,8 @@ from congreve.broker.election.coordinator import (
 )
 from congreve.broker.election.json_http import JsonHttp
 
+RETRY_S = 0.2
+"""The pause after a watch that failed, in seconds."""
 # gRPC codes of a request that etcd refused without carrying it out.
 _INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED = 3, 5, 7, 16
 _REFUSED = (_INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED)
@@ -115,13 +117,17 @@ class EtcdCoordinator:
         """Revoke the lease: etcd removes the key `master` with it."""
         if self._lease is not None:
             lease, self._lease = self._lease, None
-            await self._call("/v3/lease/revoke", {"ID": lease}, repeatable=True)
+            await self._revoke(lease)
 
     async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
         """Watch both keys; the state is read again after an event, or after the time."""
-        with suppress(TimeoutError, CoordinatorError):
+        try:
             async with asyncio.timeout(limit_s):
                 await self._wait_for_event(seen)
+        except TimeoutError:
+            pass
+        except CoordinatorError:
+            await asyncio.sleep(min(RETRY_S, limit_s))  # reads may go on without watches
         return await self.read()
 
     async def close(self) -> None:

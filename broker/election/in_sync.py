@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from congreve.broker.election.coordinator import GroupState, Master
 
+JOIN_BYTES = 1 << 20
+"""How far behind the log's end a slave may be when messages begin to wait for it."""
+
 
 @dataclass(slots=True)
 class _Member:
@@ -21,13 +24,13 @@ class InSyncSet:
     """The in-sync set of one master's term (RocketMQ: AutoSwitchHAService's syncStateSet).
 
     A message is acknowledged once every member of `required` has it. That is the committed set,
-    and the proposed one too while its outcome is open: the change may have happened. So a slave
-    leaves the set before messages are acknowledged without it, and has them all when it enters.
-    It does no I/O.
+    the proposed one too while its outcome is open, for the change may have happened, and slaves
+    that are about to enter. So a slave leaves the set before messages are acknowledged without it,
+    and has them all when it enters. It does no I/O.
     """
 
     def __init__(
-        self, state: GroupState, start: int, *, patience_s: float, min_in_sync: int = 1
+        self, state: GroupState, start: int = 0, *, patience_s: float, min_in_sync: int = 1
     ) -> None:
         """`state` is the one of the election; `start` is where the term begins in the log.
 
@@ -44,23 +47,38 @@ class InSyncSet:
         self._patience_s = patience_s
         self._min_in_sync = min_in_sync
         self._slaves: dict[int, _Member] = {}
-        self._acknowledged = -1
+        self._joining: set[int] = set()
+        self.acknowledged = 0
+        """Messages up to this offset may have been acknowledged."""
 
     @property
     def required(self) -> frozenset[int]:
         """The members that must have a message before it is acknowledged."""
-        return self.state.in_sync | (self.proposed or frozenset())
+        return self.state.in_sync | (self.proposed or frozenset()) | self._joining
+
+    @property
+    def is_large_enough(self) -> bool:
+        """Whether the set has enough members for acknowledgements."""
+        return len(self.state.in_sync) >= self._min_in_sync
+
+    def start_at(self, offset: int) -> None:
+        """The term begins at this physical offset: slaves enter once they have all before it."""
+        self._start = offset
+
+    def note_acknowledged(self, offset: int) -> None:
+        """Messages up to here may have been acknowledged, though confirmed() was not called."""
+        self.acknowledged = max(self.acknowledged, offset)
 
     def confirmed(self, own_end: int) -> int:
         """The offset up to which messages are acknowledged; `own_end` is this member's own.
 
         It is -1 while the set has too few members. (RocketMQ: computeConfirmOffset.)
         """
-        if len(self.state.in_sync) < self._min_in_sync:
+        if not self.is_large_enough:
             return -1
         others = (self._offset(member) for member in self.required - {self.master.member})
         confirmed = min((own_end, *others))
-        self._acknowledged = max(self._acknowledged, confirmed)
+        self.acknowledged = max(self.acknowledged, confirmed)
         return confirmed
 
     def _offset(self, member: int) -> int:
@@ -71,6 +89,13 @@ class InSyncSet:
         """A slave has connected; its earlier reports count no more."""
         self._slaves[member] = _Member(caught_up_at=now)
 
+    def begun(self, member: int, offset: int) -> None:
+        """A slave goes on from `offset`; it counts from its next report on.
+
+        By then it has learned the epoch of this term.
+        """
+        self._slaves[member].lost = member in self.required and offset < self.acknowledged
+
     def admits(self, member: int) -> bool:
         """Whether a slave may get parts of the log: not one that lost what it once reported.
 
@@ -80,14 +105,13 @@ class InSyncSet:
 
     def disconnected(self, member: int) -> None:
         """A slave's connection has ended; what it has reported stays true."""
+        self._joining.discard(member)
         if member in self._slaves:
             self._slaves[member].connected = False
 
     def reported(self, member: int, offset: int, own_end: int, now: float) -> None:
         """A connected slave has the log up to `offset`, which is at most `own_end`."""
         slave = self._slaves[member]
-        if slave.offset < 0:
-            slave.lost = member in self.required and offset < self._acknowledged
         slave.offset = max(slave.offset, offset)
         if offset >= own_end:
             slave.caught_up_at = now
@@ -107,13 +131,24 @@ class InSyncSet:
         }
         if lost:  # alone: a slave that enters must have what is acknowledged without these
             return members - lost
-        needed = max(self.confirmed(own_end), self._acknowledged, self._start)
-        ready = {
-            member
-            for member, slave in self._slaves.items()
-            if slave.connected and slave.offset >= needed and member not in members
-        }
+        needed = max(self.confirmed(own_end), self.acknowledged, self._start)
+        ready = set()
+        for member in self._joining_now(own_end, now) - members:
+            if self._slaves[member].offset >= needed:
+                ready.add(member)
         return members | ready if ready else None
+
+    def _joining_now(self, own_end: int, now: float) -> set[int]:
+        """The slaves that are so near that messages may wait for them before they enter."""
+        for member, slave in self._slaves.items():
+            if slave.connected and slave.offset >= own_end - JOIN_BYTES:
+                self._joining.add(member)
+        self._joining = {
+            member
+            for member in self._joining
+            if member not in self.state.in_sync and not self._is_lost(member, own_end, now)
+        }
+        return self._joining
 
     def _is_lost(self, member: int, own_end: int, now: float) -> bool:
         """Whether a slave lost its log, or messages wait for one that is away or far behind."""

@@ -168,19 +168,22 @@ class HAService:
             peers, self._new = self._new, []
         for peer in peers:
             try:
-                slave = SlaveConnection(
-                    peer,
-                    self._store.log,
-                    self._settings.transfer_batch_bytes,
-                    self._now(),
-                    self._check_login,
-                )
+                slave = self._connection(peer)
             except OSError:  # it has gone again
                 peer.close()
                 continue
             self._slaves[peer.fileno()] = slave
             events.register(peer, select.EPOLLIN)
         self._store.backend.follow(wake.descriptor if self._slaves else -1)
+
+    def _connection(self, peer: socket.socket) -> SlaveConnection:
+        return SlaveConnection(
+            peer,
+            self._store.log,
+            self._settings.transfer_batch_bytes,
+            self._now(),
+            self._check_login,
+        )
 
     def _read(self, slave: SlaveConnection, events: select.epoll) -> None:
         began = slave.started

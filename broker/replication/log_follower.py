@@ -31,6 +31,9 @@ class LogFollower:
     (RocketMQ: HAService.HAClient.)
     """
 
+    header_size = HEADER.size
+    """Bytes of a frame before those of the log."""
+
     def __init__(
         self,
         store: MessageStore,
@@ -49,7 +52,7 @@ class LogFollower:
         self._now = monotonic
         self._wake = EventFd()
         self._stopping = False
-        self._header = bytearray(HEADER.size)
+        self._header = bytearray(self.header_size)
         self._header_bytes = 0
         self._left = 0  # bytes of the frame that have not arrived
         self._reported = -1
@@ -125,10 +128,10 @@ class LogFollower:
             raise ReplicationError("the master has closed the connection")
         self.heard_at = self._now()
         self._header_bytes += got
-        if self._header_bytes < HEADER.size:
+        if self._header_bytes < self.header_size:
             return True
         self._header_bytes = 0
-        offset, size = HEADER.unpack(self._header)
+        offset, size = self._take_header(self._header)
         if offset != self.receiver.received:
             raise ReplicationError(
                 f"the master sends its log from {offset}, but this slave needs it from "
@@ -138,6 +141,11 @@ class LogFollower:
             raise ReplicationError(f"a frame of {size} bytes: 0 to {FRAME_MAX} are possible")
         self._left = size
         return True
+
+    def _take_header(self, header: bytearray) -> tuple[int, int]:
+        """The physical offset and the size of the bytes that follow."""
+        offset, size = HEADER.unpack(header)
+        return offset, size
 
     def _read_log(self, master: socket.socket) -> bool:
         room = self.receiver.room(min(self._left, READ_MAX))
@@ -165,9 +173,12 @@ class LogFollower:
             return min(self._store.backend.durable_offset, self._store.log.max_offset)
         return self._store.log.max_offset
 
+    def _report_frame(self, offset: int) -> bytes:
+        return REPORT.pack(offset)
+
     def _report(self, master: socket.socket, offset: int) -> None:
         try:
-            master.sendall(REPORT.pack(offset))
+            master.sendall(self._report_frame(offset))
         except BlockingIOError:
             return  # the master does not read; the next turn tries again
         self._reported = max(offset, self._store.log.min_offset)

@@ -13,7 +13,7 @@ from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
-from congreve.broker.replication.settings import replication_settings
+from congreve.broker.replication.settings import ReplicationSettings, replication_settings
 from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_connection import SlaveState
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
@@ -103,12 +103,7 @@ class Replication:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         settings = replication_settings(self._config)
         if not self._config.is_slave:
-            self._service = HAService(
-                self._store,
-                self.confirm,
-                settings,
-                None if self._login is None else self._login.check,
-            )
+            self._service = self._new_service(settings)
             self._listen(self._service)
             return
         loop = asyncio.get_running_loop()
@@ -118,7 +113,7 @@ class Replication:
 
         self._client = RemotingClient(before_request=self._sign, ssl=self._ssl)
         login = bytes if self._login is None or not self._config.ha_login else self._login.frame
-        self._slave = Slave(self._store, settings, self._find_master, self._client, arrived, login)
+        self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
         synchronize = SlaveSynchronize(
             self._managers.metadata, self._managers.delayed, self._store, self._requests
@@ -150,6 +145,22 @@ class Replication:
             "" if following is None else following.ha,
             self._slave.trouble,
         )
+
+    def _new_service(self, settings: ReplicationSettings) -> HAService:
+        return HAService(self._store, self.confirm, settings, self._check_login)
+
+    @property
+    def _check_login(self) -> Callable[[bytes], None] | None:
+        return None if self._login is None else self._login.check
+
+    def _new_slave(
+        self,
+        settings: ReplicationSettings,
+        client: RemotingClient,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes],
+    ) -> Slave:
+        return Slave(self._store, settings, self._find_master, client, arrived, login)
 
     def _listen(self, service: HAService) -> None:
         config = self._config

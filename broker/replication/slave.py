@@ -54,7 +54,7 @@ class Slave:
         self._store = store
         self._find_master = find_master
         self._client = client
-        self._follower = LogFollower(store, settings, arrived, login)
+        self._follower = self._new_follower(settings, arrived, login)
         self._executor = ThreadPoolExecutor(1, "ha-slave")
         self._task: asyncio.Task[None] | None = None
         self._log = LimitedLog(logger)
@@ -63,6 +63,14 @@ class Slave:
         """The master whose log arrives now."""
         self.trouble = "no master is known yet"
         """Why it follows none, empty while it does."""
+
+    def _new_follower(
+        self,
+        settings: ReplicationSettings,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes],
+    ) -> LogFollower:
+        return LogFollower(self._store, settings, arrived, login)
 
     def start(self) -> None:
         """Follow on the running loop."""

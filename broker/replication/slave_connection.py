@@ -110,9 +110,13 @@ class SlaveConnection:
         self._partial = data[whole:]
         for (offset,) in REPORT.iter_unpack(data[:whole]):
             self._take_report(offset)
+        self.forget_marks()
+        return True
+
+    def forget_marks(self) -> None:
+        """Forget when confirmed frames were sent."""
         while self._marks and self._marks[0].end <= self.acknowledged:
             self._marks.popleft()
-        return True
 
     def _log_in(self, data: bytes) -> bytes | None:
         """The bytes after a login; None until it is whole."""
@@ -190,12 +194,20 @@ class SlaveConnection:
             )
         at = self.next - segment.base_offset
         # The bytes of a frame are in one segment.
-        size = min(self._frame_bytes, end - self.next, segment.size - at)
-        header = memoryview(HEADER.pack(self.next, size))
+        size = min(self._room(end), segment.size - at)
+        header = memoryview(self._header(size))
         self._unsent = [header, memoryview(segment)[at : at + size]]
         self.next += size
         if len(self._marks) < MARKS_MAX:
             self._marks.append(_Mark(self.next, now))
+
+    def _room(self, end: int) -> int:
+        """The most bytes that the next frame may have."""
+        return min(self._frame_bytes, end - self.next)
+
+    def _header(self, size: int) -> bytes:
+        """The header of the next frame."""
+        return HEADER.pack(self.next, size)
 
     def _remove(self, count: int) -> None:
         while self._unsent and count >= len(self._unsent[0]):
@@ -206,7 +218,7 @@ class SlaveConnection:
     def send_heartbeat(self, now: float) -> None:
         """Send a frame without bytes; a slave that hears nothing leaves its master."""
         if self.started and not self._unsent:
-            self._unsent = [memoryview(HEADER.pack(self.next, 0))]
+            self._unsent = [memoryview(self._header(0))]
             self.send(self.next, now)
 
     def state(self, log_end: int, now: float) -> SlaveState:

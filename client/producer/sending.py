@@ -110,6 +110,7 @@ class Sender:
             try:
                 result = await self._attempt(outgoing, chosen, route, deadline)
             except (BrokerError, BrokerNotFoundError, RemotingError) as error:
+                self._routes.note_error(error)
                 self._check_time(outgoing, deadline, error)
                 if not attempts or not _is_retryable(error):
                     raise
@@ -119,6 +120,7 @@ class Sender:
                     attempts_left=attempts,
                     error=error,
                 )
+                route = self._routes.known(outgoing.topic) or route
                 continue
             if (
                 result.status is SendStatus.SEND_OK
@@ -159,6 +161,7 @@ class Sender:
         """The next queue in rotation, preferably of another broker than the last attempt."""
         queues = route.write_queues
         if not queues:
+            self._routes.note_stale()
             raise RouteNotFoundError(f"topic {route.topic} has no writable queue")
         if selector is not None:
             if not callable(selector):

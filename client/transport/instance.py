@@ -10,7 +10,7 @@ from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
 from congreve.client.observability.logs import Log
-from congreve.client.transport.route import REFRESH_S, NameServers, RouteCache
+from congreve.client.transport.route import REFRESH_S, STALE_S, NameServers, RouteCache
 from congreve.errors import CongreveError
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -19,6 +19,7 @@ from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.local_address import local_address
 
@@ -66,6 +67,7 @@ class ClientInstance:
             handlers=self._handlers(),
             ssl=ssl,
             before_request=None if credentials is None else credentials.sign,
+            on_close=self._connection_closed,
         )
         self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)
         self.routes = RouteCache(self.name_servers)
@@ -80,7 +82,7 @@ class ClientInstance:
         if self._started:
             raise ClientStateError(f"client {self.client_id} can be started only once")
         self._started = True
-        self._every(REFRESH_S, self._refresh_routes)
+        self._tasks.append(asyncio.create_task(self._keep_routes()))
         self._every(HEARTBEAT_S, self.heartbeat, first_s=FIRST_HEARTBEAT_S)
 
     async def stop(self) -> None:
@@ -186,6 +188,16 @@ class ClientInstance:
             await self.ask(address, code, fields, timeout_s=UNREGISTER_TIMEOUT_S)
         except RemotingError as error:
             log.info("unregistering failed", broker=address, client=self.client_id, error=error)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.routes.note_stale()
+
+    async def _keep_routes(self) -> None:
+        """Refresh the routes every REFRESH_S seconds, and soon after a broker has failed."""
+        while True:
+            await self.routes.wait_stale(REFRESH_S)
+            await self._refresh_routes()
+            await asyncio.sleep(STALE_S)
 
     async def _refresh_routes(self) -> None:
         await self.routes.refresh()

@@ -15,7 +15,13 @@ from congreve.client.errors import (
 )
 from congreve.client.observability.logs import Log
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
-from congreve.remoting.errors import BodyError, RemotingError
+from congreve.remoting.errors import (
+    BodyError,
+    ConnectError,
+    ConnectionLostError,
+    RemotingError,
+    RequestTimeoutError,
+)
 from congreve.remoting.messages.bodies import MessageQueue, TopicRouteData
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -26,12 +32,16 @@ log = Log(__name__)
 
 DEFAULT_TOPIC_QUEUES = 4
 REFRESH_S = 30.0
+STALE_S = 0.5
+"""Seconds between two refreshes while brokers fail."""
 MASTER_ID = 0
 PERM_WRITE, PERM_READ = 2, 4
 QUEUES_MAX = 65_536
 """Maximum number of queues in a route; a larger route would only exhaust the memory of clients."""
 
 _NO_BROKER: Mapping[int, str] = {}
+_MOVED = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE)
+_UNREACHABLE = (ConnectError, ConnectionLostError, RequestTimeoutError, BrokerNotFoundError)
 
 
 class NameServers:
@@ -99,7 +109,9 @@ class TopicRoute(msgspec.Struct, frozen=True):
 class RouteCache:
     """Routes of all requested topics; call `refresh` every REFRESH_S seconds.
 
-    Methods that are not coroutines may be called from any thread. (RocketMQ: MQClientInstance.)
+    A broker that fails, or that is not the master any more, makes them stale: `wait_stale` returns
+    then. (RocketMQ's clients wait for their next poll.) Methods that are not coroutines may be
+    called from any thread. (RocketMQ: MQClientInstance.)
     """
 
     def __init__(self, name_servers: NameServers) -> None:
@@ -107,6 +119,29 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
         self._inherited: set[str] = set()
+        self._stale = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def note_error(self, error: Exception) -> None:
+        """A request to a broker failed; the routes may have changed."""
+        moved = isinstance(error, BrokerError) and error.code in _MOVED
+        if moved or isinstance(error, _UNREACHABLE):
+            self.note_stale()
+
+    def note_stale(self) -> None:
+        """The routes may have changed."""
+        if self._loop is not None and not self._stale.is_set():
+            self._loop.call_soon_threadsafe(self._stale.set)
+
+    async def wait_stale(self, limit_s: float) -> None:
+        """Return when the routes may have changed, or after `limit_s` seconds."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._stale.wait()
+        except TimeoutError:
+            return
+        self._stale.clear()
 
     def known(self, topic: str) -> TopicRoute | None:
         """The cached route, None when find() with `inherit` would ask a name server."""

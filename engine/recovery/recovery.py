@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
@@ -112,8 +113,11 @@ class Recovery:
         self._to_check = CHECKED_AT_START
         self._damaged = 0
 
-    def run(self) -> RecoveryReport:
-        """Recover log and queues. Raises StoreError or BackendError."""
+    def run(self, cut_at: int | None = None) -> RecoveryReport:
+        """Recover log and queues. Raises StoreError or BackendError.
+
+        With `cut_at`, the log ends there at the latest: what follows is removed, on disk too.
+        """
         began = time.monotonic()
         segments = self._log.segments
         if not segments:
@@ -127,21 +131,24 @@ class Recovery:
             records = some.records
         scanner = self._scanner(_NewQueues(self._queues) if self._known is None else self._queues)
         end = self._walk(scanner, plan.start, plan.trusted)
-        self._log.set_end(end, plan.start)
+        last_record = scanner.last_record
+        if not scanner.records and self._known is not None:
+            last_record = self._known.last_record
+        if cut_at is not None and cut_at < end:
+            end, last_record = cut_at, self._cut(cut_at)
+        durable = min(plan.start, end)
+        self._log.set_end(end, durable)
         for queue in self._queues:
             if queue.max_physical_offset > end:
                 queue.truncate_from(end)
             if self._known is None or self._log.min_offset > self._known.log_begin:
                 queue.correct_min_offset(self._log.min_offset)
-        last_record = scanner.last_record
-        if not scanner.records and self._known is not None:
-            last_record = self._known.last_record
         return RecoveryReport(
             reason=plan.reason,
             start=plan.rebuild,
             end=end,
             records=records + scanner.records,
-            durable=plan.start,
+            durable=durable,
             damaged=self._damaged,
             last_record=last_record,
             seconds=time.monotonic() - began,
@@ -315,6 +322,27 @@ class Recovery:
                 return scanner.position
             position = segment_end
         return position
+
+    def _cut(self, at: int) -> int:
+        """Remove the entries of records behind `at`; returns the last record before it, or -1.
+
+        Raises StoreFormatError if no record ends there.
+        """
+        for queue in self._queues:
+            if queue.max_physical_offset > at:
+                queue.truncate_from(at)
+        position, last_record = self._log.min_offset, -1
+        for queue in self._queues:
+            if queue.max > queue.min and queue.max_physical_offset >= position:
+                position, last_record = queue.max_physical_offset, queue[queue.max - 1][0]
+        # Records without an entry may follow: half of a transaction that RocketMQ stored.
+        scanner = self._scanner(_LostQueues(()))
+        end = self._walk(scanner, position, position, at)
+        last = self._log.segment_at(max(end - 1, self._log.min_offset))
+        ends_segment = last is not None and last.base_offset + last.size == at
+        if scanner.position > at or (end != at and not ends_segment):
+            raise StoreFormatError(f"the log cannot end at {at}: no record ends there")
+        return scanner.last_record if scanner.records else last_record
 
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]

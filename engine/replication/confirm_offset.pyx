@@ -58,3 +58,10 @@ cdef class ConfirmOffset:
             store_release(&self.confirmed, offset)
             if self.waits_for_slaves:
                 signal(self.backend.event_fd)
+
+    def replace(self, offset, usable):
+        """confirm() that may also go back: messages that are not acknowledged yet wait again."""
+        store_release(&self.usable, usable)
+        store_release(&self.confirmed, offset)
+        if self.waits_for_slaves:
+            signal(self.backend.event_fd)

@@ -62,7 +62,18 @@ class Etcd:
     def pause(self) -> None:
         """SIGSTOP: connections are accepted by the system, and nothing is answered."""
         self.send(signal.SIGSTOP)
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while any(_state(task) != "T" for task in tasks.iterdir()):
+            assert time.monotonic() < deadline, "etcd does not stop"
+            time.sleep(0.01)
 
     def resume(self) -> None:
         """SIGCONT."""
         self.send(signal.SIGCONT)
+
+
+def _state(task: Path) -> str:
+    """The state of a thread: T for a stopped one."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]

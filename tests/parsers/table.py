@@ -25,6 +25,7 @@ ELSEWHERE: dict[str, str] = {
     "records/columns/arrays.py": "reads columns that this program has built",
     "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
+    "broker/election/epoch_log.py": "reads files that this broker has written",
     "broker/election/etcd.py": _COORDINATOR,
     "broker/election/json_http.py": _COORDINATOR,
     "broker/election/kubernetes.py": _COORDINATOR,

@@ -272,7 +272,7 @@ class Group:
             slave.epochs = slave.epochs.cut(end)
             slave.aligned = True
             term.connected(slave.number, self.time)
-            term.reported(slave.number, len(slave.log), len(master.log), self.time)
+            term.begun(slave.number, len(slave.log))
         if not term.admits(slave.number):
             return
         slave.log += master.log[len(slave.log) :][:count]

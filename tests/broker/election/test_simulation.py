@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from .simulation import TTL_S, Group, Node
 
-WALKS, STEPS = 300, 1_000
+WALKS, STEPS = 200, 1_000
 
 members = st.integers(0, 2)
 

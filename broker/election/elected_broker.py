@@ -1,0 +1,382 @@
+"""A broker whose role an election decides: master or slave, for as long as a lease lasts."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.broker.election.coordinator import (
+    Coordinator,
+    CoordinatorError,
+    GroupState,
+    LeaseLostError,
+    Master,
+    OutcomeUnknownError,
+    StateChangedError,
+)
+from congreve.broker.election.epoch_log import EpochLog
+from congreve.broker.election.etcd import EtcdCoordinator
+from congreve.broker.election.fence import Fence
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease, boot_time
+from congreve.broker.election.member import (
+    Elect,
+    ElectionMember,
+    Follow,
+    Knowledge,
+    Release,
+    Step,
+    Wait,
+)
+from congreve.broker.election.replication import ElectionReplication, Role
+from congreve.broker.errors import ConfigError
+from congreve.broker.replication.replication import HA_DISTANCE
+from congreve.engine.store import MessageStore
+from congreve.errors import CongreveError
+from congreve.limited_log import LimitedLog
+from congreve.remoting.transport.loop_thread import Lifecycle
+
+logger = logging.getLogger(__name__)
+
+TEND_S = 0.05
+"""How often a master looks whether the in-sync set should change, in seconds."""
+RETRY_S = 0.5
+"""The pause after a call to the coordination service that failed."""
+MARGIN_SHARE = 0.2
+"""The part of the lease's time by which this member stops earlier, for clocks that differ."""
+
+
+class ElectedBroker(Lifecycle):
+    """One member of a group: it runs a Broker in the role that it has now.
+
+    A change of role stops that Broker and starts another one on the same store: its recovery ends
+    the log at a whole message, completes the queues, and it registers at all name servers. Without
+    a master, and without the right to become it, the member is a slave that follows none.
+    (RocketMQ: ReplicasManager.)
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        config_path: Path | None = None,
+        coordinator: Coordinator | None = None,
+        clock: Callable[[], float] = boot_time,
+    ) -> None:
+        """Raises ConfigError for settings that do not fit to an election."""
+        _check(config)
+        self.config = config
+        self.broker: Broker | None = None
+        """The Broker that runs now; None while the role changes."""
+        self.ready = asyncio.Event()
+        """Set while a Broker runs in the role that the last decision gave it."""
+        self._config_path = config_path
+        self._clock = clock
+        ttl = config.ha_lease_seconds
+        self._lease = MasterLease(ttl, ttl * MARGIN_SHARE, clock)
+        self._coordinator = coordinator or EtcdCoordinator(
+            config.etcd_endpoints.replace(";", ",").split(","),
+            config.broker_cluster_name,
+            config.broker_name,
+            timeout_s=ttl / 3,
+        )
+        ha_port = config.ha_listen_port or config.listen_port + HA_DISTANCE
+        self._member = ElectionMember(
+            config.broker_id, config.address, f"{config.broker_ip2}:{ha_port}", self._lease
+        )
+        self._epochs = EpochLog(config.store)
+        self._state: GroupState | None = None
+        self._master: Master | None = None
+        self._cut_at: int | None = None
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._log = LimitedLog(logger)
+        self._why = ""
+        self._has_messages = False
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this member holds the lease, and its Broker runs as master."""
+        broker = self.broker
+        return self._member.term is not None and broker is not None and not broker.config.is_slave
+
+    @property
+    def term(self) -> InSyncSet | None:
+        """The in-sync set of this member's term; None unless it is the master."""
+        return self._member.term
+
+    @property
+    def address(self) -> str:
+        """`ip:port` of the Broker."""
+        return self.config.address
+
+    async def start(self) -> None:
+        """Start a slave, and take part in the election.
+
+        Raises StoreError for a damaged epoch file, and what Broker.start() raises.
+        """
+        await asyncio.to_thread(self._epochs.load)
+        await self._run_slave()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(work()) for work in (self._watch, self._act, self._renew, self._tend)
+        ]
+        logger.warning("member %d of %s takes part", self.config.broker_id, self.config.broker_name)
+
+    async def stop(self) -> None:
+        """Stop the Broker, then end the lease, so that another member takes over at once."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        leads = self._member.term is not None
+        await self._stop_broker()
+        self._member.end_term()
+        if leads:
+            try:
+                await self._coordinator.resign()
+            except CoordinatorError as error:
+                logger.warning("the lease ends by itself: %s", error)
+        await self._coordinator.close()
+
+    # --- the state
+
+    async def _watch(self) -> None:
+        """Keep the state up to date."""
+        while True:
+            try:
+                seen = self._state
+                if seen is None:
+                    state = await self._coordinator.read()
+                else:
+                    state = await self._coordinator.changed(seen, self._lease.ttl_s)
+            except CoordinatorError as error:
+                self._log.warning("the coordination service does not answer: %s", error)
+                self._changed.set()  # the lease may have ended meanwhile
+                await asyncio.sleep(RETRY_S)
+                continue
+            known = self._state
+            if known is None or self._member.term is None or state.epoch >= known.epoch:
+                self._state = state
+            self._changed.set()
+
+    async def _act(self) -> None:
+        """Do what each state asks for."""
+        while True:
+            try:
+                async with asyncio.timeout(RETRY_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            step: Step = Wait("the coordination service does not answer")
+            if self._state is not None:
+                step = self._member.next_step(self._state, self._knowledge())
+            try:
+                await self._do(step)
+            except (StateChangedError, OutcomeUnknownError) as error:
+                self._log.warning("no election: %s", error)
+                self._state = await self._read()
+            except (CongreveError, OSError) as error:
+                logger.error("member %d fails in its role: %s", self.config.broker_id, error)
+                await self._give_up()
+                await asyncio.sleep(RETRY_S)
+
+    async def _read(self) -> GroupState | None:
+        try:
+            return await self._coordinator.read()
+        except CoordinatorError:
+            return None
+
+    def _knowledge(self) -> Knowledge:
+        if self.broker is not None:
+            log = self.broker.store.log
+            self._has_messages = log.max_offset > log.min_offset
+        return Knowledge(self._epochs.epochs.newest, self._epochs.claimed, self._has_messages)
+
+    async def _do(self, step: Step) -> None:
+        if isinstance(step, Elect):
+            await self._elect(step)
+        elif isinstance(step, Release):
+            await self._run_slave()
+            await self._coordinator.resign()
+        elif isinstance(step, Follow):
+            await self._follow(step.master)
+        elif isinstance(step, Wait):
+            if step.why != self._why:
+                logger.warning("member %d waits: %s", self.config.broker_id, step.why)
+            await self._follow(None)
+        self._why = step.why if isinstance(step, Wait) else ""
+
+    # --- roles
+
+    async def _elect(self, step: Elect) -> None:
+        await self._run_slave()
+        await asyncio.to_thread(self._epochs.claim, step.candidate.epoch)
+        sent_at = self._lease.now()
+        ttl_s = self.config.ha_lease_seconds
+        self._state = state = await self._coordinator.elect(step.seen, step.candidate, ttl_s)
+        term = InSyncSet(
+            state,
+            patience_s=self.config.ha_max_time_slave_not_catchup / 1000,
+            min_in_sync=self.config.min_in_sync_replicas,
+        )
+        self._member.begin_term(term, sent_at)
+        await self._stop_broker()
+        await self._start_broker("SYNC_MASTER", 0, term)
+        logger.warning(
+            "member %d is the master of %s in epoch %d",
+            *(self.config.broker_id, self.config.broker_name, state.epoch),
+        )
+
+    async def _follow(self, master: Master | None) -> None:
+        await self._run_slave()
+        if self._cut_at is not None:
+            await self._stop_broker()
+            await asyncio.to_thread(self._cut_store, self._cut_at)
+            self._cut_at = None
+            await self._run_slave()
+        if master != self._master:
+            self._master = master
+            logger.warning("member %d follows %s", self.config.broker_id, master)
+        assert self.broker is not None
+        assert isinstance(self.broker.replication, ElectionReplication)
+        self.broker.replication.follow(master)
+
+    async def _run_slave(self) -> None:
+        if self.broker is not None and not self.broker.config.is_slave:
+            await self._stop_broker()
+        if self.broker is None:
+            self._master = None
+            await self._start_broker("SLAVE", self.config.broker_id, None)
+
+    async def _start_broker(self, role: str, broker_id: int, term: InSyncSet | None) -> None:
+        config = msgspec.structs.replace(self.config, broker_role=role, broker_id=broker_id)
+        in_role = Role(self.config.broker_id, self._lease, self._epochs, self._note_diverged, term)
+        broker = Broker(
+            config,
+            config_path=self._config_path,
+            replication=partial(ElectionReplication, in_role),
+        )
+        await broker.start()
+        self.broker = broker
+        self.ready.set()
+
+    async def _stop_broker(self) -> None:
+        self.ready.clear()
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            fence = self._fence_of(broker)
+            if fence is not None:
+                fence.close()
+            await broker.stop()
+
+    async def _give_up(self) -> None:
+        """Let another member take over: this one cannot run in its role."""
+        self._member.end_term()
+        await self._stop_broker()
+        try:
+            await self._coordinator.resign()
+        except CoordinatorError as error:
+            self._log.warning("the lease ends by itself: %s", error)
+
+    def _note_diverged(self, common_end: int) -> None:
+        self._cut_at = common_end
+        self._changed.set()
+
+    def _cut_store(self, at: int) -> None:
+        """End the log where it is still that of the group; the Broker is stopped."""
+        logger.warning("member %d cuts its log at %d", self.config.broker_id, at)
+        store = MessageStore(self.config.store)
+        store.start(cut_at=at)
+        store.close()
+        self._epochs.save(self._epochs.epochs.cut(at))
+
+    # --- while this member is the master
+
+    async def _renew(self) -> None:
+        """Renew the lease three times within its duration."""
+        while True:
+            await asyncio.sleep(self._lease.ttl_s / 3)
+            term = self._member.term
+            if term is None:
+                continue
+            sent_at = self._lease.now()
+            try:
+                await self._coordinator.keep_alive()
+            except LeaseLostError as error:
+                if self._member.term is term:
+                    logger.warning(
+                        "member %d is no longer the master: %s", term.master.member, error
+                    )
+                    self._member.end_term()
+                    self._state = None
+                    self._changed.set()
+            except CoordinatorError as error:
+                self._log.warning("the lease is not renewed: %s", error)
+            else:
+                if self._member.term is term:
+                    self._lease.renewed(sent_at)
+
+    async def _tend(self) -> None:
+        """Send changes of the in-sync set, and stop answers when the lease ends."""
+        while True:
+            await asyncio.sleep(TEND_S)
+            fence = None if self.broker is None else self._fence_of(self.broker)
+            if fence is None or self._member.term is not fence.term:
+                continue
+            if not self._lease.held:
+                logger.warning("this member is no longer the master: its lease has ended")
+                fence.close()
+                self._member.end_term()
+                self._changed.set()
+                continue
+            members = fence.proposal()
+            if members is None:
+                continue
+            seen = fence.term.state
+            try:
+                fence.committed(await self._coordinator.change_set(seen, members))
+                logger.warning("the in-sync set is %s", sorted(members))
+            except StateChangedError:
+                await self._settle(fence.term.master, members)
+            except CoordinatorError as error:
+                self._log.warning("the in-sync set is not changed yet: %s", error)
+
+    async def _settle(self, master: Master, members: frozenset[int]) -> None:
+        """An earlier attempt to change the set succeeded, or the term is over."""
+        state = await self._read()
+        fence = None if self.broker is None else self._fence_of(self.broker)
+        if state is None or fence is None or fence.term.master != master:
+            return
+        if state.master == master and state.in_sync == members:
+            fence.committed(state)
+            self._state = state
+        else:
+            self._member.end_term()
+            self._state = state
+            self._changed.set()
+
+    @staticmethod
+    def _fence_of(broker: Broker) -> Fence | None:
+        replication = broker.replication
+        return replication.fence if isinstance(replication, ElectionReplication) else None
+
+
+def _check(config: BrokerConfig) -> None:
+    if config.ha_mode != "etcd":
+        raise ConfigError(f"haMode={config.ha_mode!r}; use classic or etcd")
+    if not config.etcd_endpoints.strip():
+        raise ConfigError("haMode=etcd needs etcdEndpoints, such as http://10.0.0.1:2379")
+    if config.broker_id < 1:
+        raise ConfigError(
+            f"haMode=etcd needs a brokerId from 1 on, another one for each member, not"
+            f" {config.broker_id}"
+        )
+    if config.listen_port == 0 or config.ha_listen_port < 0:
+        raise ConfigError("haMode=etcd needs a listenPort and a HA port")

@@ -1,0 +1,142 @@
+"""Holds back the answers of sends until every required member has the messages."""
+
+import threading
+from collections.abc import Callable
+
+from congreve.broker.election.coordinator import GroupState
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.replication.confirm_offset import ConfirmOffset
+
+NO_LIMIT = (1 << 63) - 1
+
+
+class Fence:
+    """One term's in-sync set, for the thread of the HA port and the event loop.
+
+    It sets `confirm`, which the answers of sends wait for, after each change. While no slave is
+    required, answers wait for the disk alone, and no thread has to follow the log. (RocketMQ:
+    AutoSwitchHAService.updateConfirmOffsetWhenSlaveAck.)
+    """
+
+    def __init__(
+        self,
+        term: InSyncSet,
+        lease: MasterLease,
+        log: CommitLog,
+        confirm: ConfirmOffset,
+        now: Callable[[], float],
+    ) -> None:
+        self.term: InSyncSet = term
+        self._lease = lease
+        self._log = log
+        self._confirm = confirm
+        self._now = now
+        self._lock = threading.Lock()
+        self._connections: dict[int, object] = {}
+        self._alone = False
+        self._settles = False
+        self._closed = False
+
+    def open(self) -> None:
+        """Let messages be acknowledged: the term begins at the log's end."""
+        with self._lock:
+            self.term.start_at(self._log.max_offset)
+            self._publish()
+
+    def close(self) -> None:
+        """Acknowledge nothing more: the lease has ended."""
+        with self._lock:
+            self._closed = True
+            self._publish()
+
+    # --- slaves, on the thread of the HA port
+
+    def connected(self, member: int, connection: object) -> None:
+        """A slave has connected; an older connection of it counts no more."""
+        with self._lock:
+            self._connections[member] = connection
+            self.term.connected(member, self._now())
+            self._publish()
+
+    def begun(self, member: int, connection: object, offset: int) -> None:
+        """A slave goes on from `offset`."""
+        with self._lock:
+            if self._connections.get(member) is connection:
+                self.term.begun(member, offset)
+
+    def reported(self, member: int, connection: object, offset: int) -> None:
+        """A slave has the log up to `offset`."""
+        with self._lock:
+            if self._connections.get(member) is connection:
+                self.term.reported(member, offset, self._log.max_offset, self._now())
+                self._publish()
+
+    def disconnected(self, member: int, connection: object) -> None:
+        """A slave's connection has ended."""
+        with self._lock:
+            if self._connections.get(member) is connection:
+                del self._connections[member]
+                self.term.disconnected(member)
+                self._publish()
+
+    def admits(self, member: int) -> bool:
+        """Whether the slave may get parts of the log."""
+        with self._lock:
+            return self.term.admits(member)
+
+    def confirmed(self) -> int:
+        """The offset up to which messages are acknowledged, for transfers."""
+        with self._lock:
+            return max(self.term.confirmed(self._log.max_offset), 0)
+
+    # --- changes of the set, on the event loop
+
+    def proposal(self) -> frozenset[int] | None:
+        """The change to send now: one whose outcome is open, or a new one; None without any."""
+        with self._lock:
+            if self.term.proposed is not None:
+                return self.term.proposed
+            if self._settles:
+                # Answers that did not see the limit yet have left by now.
+                self.term.note_acknowledged(self._log.max_offset)
+                self._settles = False
+                return None
+            was_alone = self._alone
+            members = self.term.wanted(self._log.max_offset, self._now())
+            self._publish()
+            if members is None or (was_alone and not self._alone):
+                return None
+            self.term.propose(members)
+            self._publish()
+            return members
+
+    def committed(self, state: GroupState) -> None:
+        """The proposed change has happened."""
+        with self._lock:
+            self.term.committed(state)
+            self._publish()
+
+    def refused(self) -> None:
+        """The proposed change has not happened, and never will."""
+        with self._lock:
+            self.term.refused()
+            self._publish()
+
+    def _publish(self) -> None:
+        if self._closed or not self._lease.held or not self.term.is_large_enough:
+            if self._alone:
+                self.term.note_acknowledged(self._log.max_offset)
+            self._alone = False
+            self._confirm.replace(self.term.acknowledged, 0)
+        elif self.term.required == {self.term.master.member}:
+            self._alone = True
+            self._confirm.replace(NO_LIMIT, 1)
+        elif self._alone:
+            self._alone, self._settles = False, True
+            with self._log.lock:
+                self.term.note_acknowledged(self._log.max_offset)
+                self._confirm.replace(self.term.acknowledged, 1)
+        else:
+            self._confirm.replace(max(self.term.confirmed(self._log.max_offset), 0), 1)

@@ -1,0 +1,192 @@
+"""A slave's end of AutoSwitch connections (RocketMQ: AutoSwitchHAClient)."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from congreve.broker.election.epoch_log import EpochLog
+from congreve.broker.election.frames import (
+    TRANSFER_HEADER,
+    FrameError,
+    MasterHandshake,
+    Report,
+    SlaveHandshake,
+    Transfer,
+    from_master,
+)
+from congreve.broker.replication.log_follower import LogFollower
+from congreve.broker.replication.master_requests import MasterRequests
+from congreve.broker.replication.settings import ReplicationSettings
+from congreve.broker.replication.slave import CONNECT_S, MasterAddress, Slave
+from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.state.epochs import Epochs
+from congreve.engine.store import MessageStore
+from congreve.remoting.transport.client import RemotingClient
+
+HANDSHAKE_MAX = 64 << 10
+"""More bytes than a master's handshake may have."""
+
+
+class EpochFollower(LogFollower):
+    """Receives the log and the epoch of each part (RocketMQ: AutoSwitchHAClient).
+
+    The epochs are on disk before the first report that follows them: a member of the in-sync set
+    knows the epoch in which it entered.
+    """
+
+    header_size = TRANSFER_HEADER
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: ReplicationSettings,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        epochs: EpochLog,
+    ) -> None:
+        super().__init__(store, settings, arrived)
+        self._epochs = epochs
+        self._of_master = Epochs()
+        self._admitted = False
+
+    def expect(self, of_master: Epochs) -> None:
+        """The master's epochs, of its handshake; the logs are the same up to this one's end."""
+        self._of_master = of_master
+        self._admitted = False
+        self._reported = -1
+
+    def _take_header(self, header: bytearray) -> tuple[int, int]:
+        try:
+            found = from_master(header)
+        except FrameError as error:
+            raise ReplicationError(f"the master sends a wrong frame: {error}") from error
+        if found is None or not isinstance(found[0], Transfer):
+            raise ReplicationError("the master sends a second handshake")
+        transfer = found[0]
+        epochs = self._epochs.epochs
+        if not self._admitted:
+            self._admitted = True
+            self._reported = -1  # report again: now it counts
+            epochs = self._of_master.cut(self._store.log.max_offset)
+        if transfer.epoch.number > epochs.newest:
+            epochs = epochs.begun(*transfer.epoch)
+        self._epochs.save(epochs)
+        return transfer.offset, transfer.size
+
+    def _report_frame(self, offset: int) -> bytes:
+        return Report(offset).encode()
+
+    def _have(self) -> int:
+        """Nothing new before the master's first frame: a report would count too early."""
+        there = super()._have()
+        return there if self._admitted else min(there, self._reported)
+
+
+class ElectedSlave(Slave):
+    """Follows the elected master, after the handshake that finds where the two logs differ.
+
+    `diverged` gets the offset up to which the logs are the same, if this one is longer: the store
+    has to be cut there, which this object cannot do while the store is open.
+    (RocketMQ: AutoSwitchHAClient.doTruncate.)
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: ReplicationSettings,
+        find_master: Callable[[], MasterAddress | None],
+        client: RemotingClient,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes],
+        *,
+        member: int,
+        epochs: EpochLog,
+        diverged: Callable[[int], None],
+    ) -> None:
+        self._member = member
+        self._epochs = epochs
+        self._diverged = diverged
+        self._peer: socket.socket | None = None
+        self._login = login
+        super().__init__(store, settings, find_master, client, arrived, login)
+
+    def _new_follower(
+        self,
+        settings: ReplicationSettings,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes],
+    ) -> LogFollower:
+        return EpochFollower(self._store, settings, arrived, self._epochs)
+
+    def leave(self) -> None:
+        """Leave the master: another one is elected, or none is known."""
+        if self._peer is not None:
+            with suppress(OSError):  # it has gone
+                self._peer.shutdown(socket.SHUT_RDWR)
+        self.master_known()
+
+    async def _follow(self, master: MasterAddress) -> None:
+        self._peer = peer = await self._connect(master.ha)
+        loop = asyncio.get_running_loop()
+        with peer:
+            if master != self._find_master():
+                return
+            async with asyncio.timeout(CONNECT_S):
+                handshake = await self._shake_hands(peer)
+            if self._is_empty:
+                await self._begin_where(MasterRequests(self._client, master.broker))
+            start = self._start_after(handshake)
+            assert isinstance(self._follower, EpochFollower)
+            self._follower.expect(handshake.epochs)
+            self.following, self.trouble = master, ""
+            await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
+
+    async def _shake_hands(self, peer: socket.socket) -> MasterHandshake:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(peer, self._login() + SlaveHandshake(self._member).encode())
+        received = b""
+        while len(received) < HANDSHAKE_MAX:
+            data = await loop.sock_recv(peer, HANDSHAKE_MAX)
+            if not data:
+                break
+            received += data
+            try:
+                found = from_master(received)
+            except FrameError as error:
+                raise ReplicationError(f"the master's handshake is wrong: {error}") from error
+            if found is not None:
+                frame, size = found
+                if not isinstance(frame, MasterHandshake) or size != len(received):
+                    raise ReplicationError("the master sends its log before a report")
+                return frame
+        raise ReplicationError("the master has not answered the handshake")
+
+    @property
+    def _is_empty(self) -> bool:
+        log = self._store.log
+        return log.max_offset == log.min_offset and not self._epochs.epochs.entries
+
+    async def _begin_where(self, master: MasterRequests) -> None:
+        """Begin an empty log where the master's begins: older segments may have expired there."""
+        begin = (await master.span()).begin
+        if begin != self._store.log.min_offset:
+            await asyncio.to_thread(self._follower.receiver.begin_at, begin)
+
+    def _start_after(self, master: MasterHandshake) -> int:
+        """Where to go on. Raises ReplicationError if this log does not fit to the master's."""
+        mine, own_end = self._epochs.epochs, self._store.log.max_offset
+        common = mine.common_end(own_end, master.epochs, master.log_end)
+        if self._is_empty:
+            return own_end
+        if common is None:
+            raise ReplicationError(
+                f"this log, with epochs {list(mine.entries)}, and the master's, with epochs"
+                f" {list(master.epochs.entries)}, have no epoch in common: remove this store"
+            )
+        if common < own_end:
+            self._diverged(common)
+            raise ReplicationError(
+                f"this log differs from the master's from {common} on: it is cut there"
+            )
+        return own_end

@@ -1,0 +1,114 @@
+"""Replication of a broker whose role an election decides."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.election.coordinator import Master
+from congreve.broker.election.epoch_log import EpochLog
+from congreve.broker.election.fence import Fence
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease
+from congreve.broker.election.master_link import ElectedSlave
+from congreve.broker.election.slave_link import AutoSwitchService
+from congreve.broker.managers import Managers
+from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.replication import Replication
+from congreve.broker.replication.settings import ReplicationSettings
+from congreve.broker.replication.slave import MasterAddress, Slave
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.remoting.transport.client import RemotingClient
+
+
+class Role(NamedTuple):
+    """The role in which a member's broker starts.
+
+    `term` is that of a master, None for a slave. `diverged` gets the offset at which a slave's
+    store has to be cut.
+    """
+
+    member: int
+    lease: MasterLease
+    epochs: EpochLog
+    diverged: Callable[[int], None]
+    term: InSyncSet | None = None
+
+
+class ElectionReplication(Replication):
+    """Replication in AutoSwitch frames (RocketMQ: AutoSwitchHAService).
+
+    `security` is what Replication takes: the signature, TLS and the login of this broker.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        config: BrokerConfig,
+        managers: Managers,
+        arrived: Callable[[ConsumeQueue], None],
+        *security: Any,
+    ) -> None:
+        super().__init__(config, managers, arrived, *security)
+        self._role = role
+        self._elected: Master | None = None
+        self.fence: Fence | None = None
+        """Holds back a master's answers; None for a slave."""
+
+    def take_role(self) -> None:
+        """Write a new master's epoch, before anything may append.
+
+        What a crash took from the log's end, it takes from the epochs. Raises StoreError.
+        """
+        super().take_role()
+        log, epochs = self._store.log, self._role.epochs
+        known = epochs.epochs.cut(log.max_offset + 1)
+        term = self._role.term
+        if term is None:
+            epochs.save(known)
+            return
+        # The first master wrote what was in its log before.
+        start = log.max_offset if known.entries else log.min_offset
+        number = term.master.epoch
+        epochs.save(known.without_expired(log.min_offset).begun(number, start))
+        self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
+        self.fence.open()
+
+    def follow(self, master: Master | None) -> None:
+        """Follow this master, or none."""
+        if master != self._elected:
+            self._elected = master
+            if isinstance(self._slave, ElectedSlave):
+                self._slave.leave()
+
+    def note_master(self, ha: str, broker: str) -> None:
+        """The coordination service names the master, not the name servers."""
+
+    def _find_master(self) -> MasterAddress | None:
+        master = self._elected
+        return None if master is None else MasterAddress(master.ha_address, master.address)
+
+    def _new_service(self, settings: ReplicationSettings) -> HAService:
+        assert self.fence is not None, "a master takes its role before it listens"
+        epochs = self._role.epochs.epochs
+        return AutoSwitchService(
+            self._store, self.confirm, settings, self._check_login, fence=self.fence, epochs=epochs
+        )
+
+    def _new_slave(
+        self,
+        settings: ReplicationSettings,
+        client: RemotingClient,
+        arrived: Callable[[set[ConsumeQueue]], None],
+        login: Callable[[], bytes],
+    ) -> Slave:
+        return ElectedSlave(
+            self._store,
+            settings,
+            self._find_master,
+            client,
+            arrived,
+            login,
+            member=self._role.member,
+            epochs=self._role.epochs,
+            diverged=self._role.diverged,
+        )

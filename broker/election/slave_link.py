@@ -1,0 +1,167 @@
+"""A master's end of AutoSwitch connections (RocketMQ: AutoSwitchHAConnection)."""
+
+import socket
+from collections.abc import Callable
+
+from congreve.broker.election.fence import Fence
+from congreve.broker.election.frames import (
+    FrameError,
+    MasterHandshake,
+    Report,
+    SlaveHandshake,
+    Transfer,
+    from_slave,
+)
+from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.settings import ReplicationSettings
+from congreve.broker.replication.slave_connection import (
+    READ_MAX,
+    ReplicationError,
+    SlaveConnection,
+)
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.state.epochs import Epochs
+from congreve.engine.store import MessageStore
+
+
+class AutoSwitchConnection(SlaveConnection):
+    """Sends one slave the epochs, then the log, with the epoch of each part.
+
+    The first report says where the slave goes on, and counts only for a slave that lost its log:
+    it gets nothing before it has left the in-sync set. (RocketMQ: AutoSwitchHAConnection.)
+    """
+
+    def __init__(
+        self,
+        peer: socket.socket,
+        log: CommitLog,
+        frame_bytes: int,
+        now: float,
+        check_login: Callable[[bytes], None] | None = None,
+        *,
+        fence: Fence,
+        epochs: Epochs,
+    ) -> None:
+        super().__init__(peer, log, frame_bytes, now, check_login)
+        self.member: int | None = None
+        """The slave's number, once it has sent its handshake."""
+        self._fence = fence
+        self._epochs = epochs
+        self._received = bytearray()
+        self._greeted = False
+
+    def read(self, now: float) -> bool:
+        """Read frames; False when the slave has closed the connection.
+
+        Raises ReplicationError for a frame or report that cannot be true, OSError if the socket
+        fails.
+        """
+        try:
+            data = self.socket.recv(READ_MAX)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        self.read_at = now
+        self._received += data
+        if not self._logged_in:
+            rest = self._log_in(bytes(self._received))
+            if rest is None:
+                return True
+            self._received = bytearray(rest)
+        try:
+            while (found := from_slave(self._received)) is not None:
+                frame, size = found
+                del self._received[:size]
+                self._take(frame)
+        except FrameError as error:
+            raise ReplicationError(f"slave {self.address}: {error}") from error
+        self.forget_marks()
+        return True
+
+    def _take(self, frame: SlaveHandshake | Report) -> None:
+        if isinstance(frame, SlaveHandshake):
+            if self.member is not None:
+                raise ReplicationError(f"slave {self.address} sends a second handshake")
+            if frame.member == self._fence.term.master.member:
+                raise ReplicationError(
+                    f"slave {self.address} has the number of this master, {frame.member}: give"
+                    " each member a brokerId of its own"
+                )
+            self.member = frame.member
+            self._fence.connected(frame.member, self)
+            handshake = MasterHandshake(self._log.max_offset, self._epochs.newest, self._epochs)
+            self._unsent.append(memoryview(handshake.encode()))
+            return
+        if self.member is None:
+            raise ReplicationError(f"slave {self.address} reports before its handshake")
+        count = self._fence.reported if self.started else self._fence.begun
+        self._take_report(frame.offset)
+        count(self.member, self, frame.offset)
+
+    def send(self, end: int, now: float) -> bool:
+        """Send what the socket takes of the log before `end`, as soon as the slave may have it."""
+        if not self.started or self.member is None or not self._fence.admits(self.member):
+            return super().send(self.next, now)
+        if not self._greeted:
+            self._greeted = True  # the slave learns the epoch even if there is nothing to send
+            self._unsent.append(memoryview(self._header(0)))
+        return super().send(end, now)
+
+    def send_heartbeat(self, now: float) -> None:
+        """Send a header without bytes."""
+        if self._greeted and not self._unsent:
+            self._unsent = [memoryview(self._header(0))]
+            self.send(self.next, now)
+
+    def _room(self, end: int) -> int:
+        """The bytes up to `end`, the end of the epoch, or the end of a frame."""
+        epoch = self._epochs.at(self.next)
+        if epoch is None:
+            raise ReplicationError(f"the log has no epoch at {self.next}")
+        return min(self._frame_bytes, self._epochs.end_of(epoch, end) - self.next, end - self.next)
+
+    def _header(self, size: int) -> bytes:
+        epoch = self._epochs.at(self.next)
+        if epoch is None:
+            raise ReplicationError(f"the log has no epoch at {self.next}")
+        return Transfer(size, self.next, epoch, self._fence.confirmed()).encode()
+
+    def close(self) -> None:
+        """Close the socket; the slave is not connected any more."""
+        if self.member is not None:
+            self._fence.disconnected(self.member, self)
+        super().close()
+
+
+class AutoSwitchService(HAService):
+    """Listens for the slaves of an elected master (RocketMQ: AutoSwitchHAService)."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        confirm: ConfirmOffset,
+        settings: ReplicationSettings,
+        check_login: Callable[[bytes], None] | None = None,
+        *,
+        fence: Fence,
+        epochs: Epochs,
+    ) -> None:
+        super().__init__(store, confirm, settings, check_login)
+        self._fence = fence
+        self._epochs = epochs
+
+    def _connection(self, peer: socket.socket) -> SlaveConnection:
+        return AutoSwitchConnection(
+            peer,
+            self._store.log,
+            self._settings.transfer_batch_bytes,
+            self._now(),
+            self._check_login,
+            fence=self._fence,
+            epochs=self._epochs,
+        )
+
+    def _confirmed(self) -> None:
+        """The fence releases sends at each report."""

@@ -1,0 +1,186 @@
+"""Failures of RocketMQ 5's controller mode that its users reported, by the number of the thread."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from harness.elected import ElectedGroup
+from harness.etcd import Etcd
+from harness.eventually import eventually
+
+from congreve.broker.election.coordinator import GroupState, Master
+from congreve.broker.election.fence import NO_LIMIT, Fence
+from congreve.broker.election.frames import Report, SlaveHandshake
+from congreve.broker.election.in_sync import InSyncSet
+from congreve.broker.election.lease import MasterLease
+from congreve.broker.election.member import Elect, ElectionMember, Knowledge, Wait
+from congreve.broker.election.slave_link import AutoSwitchConnection
+from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.client import Message, Producer, PushConsumer
+from congreve.engine.config import StoreConfig
+from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.state.epochs import Epoch, Epochs
+from congreve.engine.store import MessageStore
+from congreve.errors import CongreveError
+from congreve.records.message.message import Record
+
+MASTER = Master(1, 4, "m:1", "m:2")
+
+
+def term(*members: int) -> InSyncSet:
+    return InSyncSet(GroupState(MASTER, 4, frozenset(members), (1,)), patience_s=10)
+
+
+def test_6662_an_isolated_master_with_one_slave_acknowledges_nothing() -> None:
+    mine = term(1, 2, 3)
+    for member in (2, 3):
+        mine.connected(member, 0)
+        mine.reported(member, 100, 100, 0)
+    mine.reported(3, 200, 200, 1)
+    assert mine.confirmed(200) == 100
+
+
+def test_9897_two_slaves_that_are_lost_at_once_leave_in_one_change() -> None:
+    mine = term(1, 2, 3)
+    for member in (2, 3):
+        mine.connected(member, 0)
+        mine.reported(member, 100, 100, 0)
+        mine.disconnected(member)
+    assert mine.wanted(100, 1) is None  # no message waits for them yet
+    assert mine.wanted(200, 1) == {1}
+    mine.propose(frozenset({1}))
+    assert mine.confirmed(200) == 100  # not before the change has happened
+    mine.committed(GroupState(MASTER, 4, frozenset({1}), (2,)))
+    assert mine.confirmed(200) == 200
+
+
+def test_a_lost_answer_keeps_both_sets_required() -> None:
+    mine = term(1, 2)
+    mine.connected(2, 0)
+    mine.reported(2, 100, 100, 0)
+    mine.connected(3, 0)
+    mine.reported(3, 100, 100, 0)
+    assert mine.wanted(100, 0) == {1, 2, 3}
+    mine.propose(frozenset({1, 2, 3}))
+    mine.reported(2, 200, 200, 1)
+    assert mine.confirmed(200) == 100
+    assert mine.wanted(200, 1) is None
+
+
+def test_5009_8380_9717_10875_a_failed_election_is_tried_again() -> None:
+    member = ElectionMember(1, "a", "h", MasterLease(3, 0.5))
+    known = Knowledge(newest_epoch=4, claimed=0, has_messages=True)
+    free = GroupState(None, 4, frozenset({1, 2}), (7,))
+    steps = [member.next_step(free, known) for _ in range(3)]
+    assert steps == [Elect(free, Master(1, 5, "a", "h"))] * 3
+    for state, mine in (
+        (GroupState(None, 4, frozenset({2}), (7,)), known),  # not in the set
+        (free, known._replace(newest_epoch=3)),  # another disk than the one that was in the set
+        (free, known._replace(newest_epoch=9)),  # etcd has lost its data
+    ):
+        assert isinstance(member.next_step(state, mine), Wait)
+
+
+@contextmanager
+def slave_and_master(
+    store: MessageStore, fence: Fence, epochs: Epochs
+) -> Iterator[tuple[socket.socket, AutoSwitchConnection]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        slave = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+    peer.setblocking(False)
+    connection = AutoSwitchConnection(peer, store.log, 1 << 16, 0.0, fence=fence, epochs=epochs)
+    with slave:
+        yield slave, connection
+        connection.close()
+
+
+def wait_readable(connection: AutoSwitchConnection) -> None:
+    connection.socket.setblocking(True)
+    connection.socket.recv(1, socket.MSG_PEEK)
+    connection.socket.setblocking(False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 16)
+    with MessageStore(config) as opened:
+        for _ in range(5):
+            opened.put(Record(topic="T", body=b"x" * 100))
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        b"\x00" * 16,
+        b"GET / HTTP/1.1\r\n\r\n",
+        Report(0).encode(),
+        SlaveHandshake(1).encode(),
+        SlaveHandshake(2).encode() * 2,
+        SlaveHandshake(2).encode() + Report(1 << 40).encode(),
+    ],
+)
+def test_10956_a_stranger_on_the_port_is_cut(store: MessageStore, stranger: bytes) -> None:
+    confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
+    lease = MasterLease(1000, 1)
+    lease.renewed(lease.now())
+    fence = Fence(term(1), lease, store.log, confirm, lease.now)
+    fence.open()
+    assert confirm.confirmed_offset == NO_LIMIT
+    with slave_and_master(store, fence, Epochs((Epoch(4, 0),))) as (slave, connection):
+        slave.sendall(stranger)
+        wait_readable(connection)
+        with pytest.raises(ReplicationError):
+            while True:
+                connection.read(0.0)
+                wait_readable(connection)
+    assert fence.term.required == {1}
+
+
+async def test_7689_9689_9804_7923_what_the_old_master_had_goes_on(
+    tmp_path: Path, etcd: Etcd
+) -> None:
+    """Queue offsets, a log with several epochs of one master, topics, and messages due later."""
+    async with ElectedGroup(tmp_path, etcd) as group:
+        for _ in range(2):  # two epochs without another member
+            await group.start(1)
+            await group.master()
+            async with Producer(group.name_server.address, group="p") as producer:
+                first = await producer.send(Message(topic="T", body=b"now"))
+                queue = first.queue
+                await group.stop(1)
+        await group.start(1)
+        await group.start(2)
+        await eventually(lambda: group.in_sync() == {1, 2})
+        async with Producer(group.name_server.address, group="p") as producer:
+
+            async def sent() -> bool:
+                try:
+                    await producer.send(Message(topic="T", body=b"later", delay_level=2))
+                except CongreveError:
+                    return False
+                return True
+
+            await eventually(sent)
+            table = group.broker(1).managers.metadata.topics.table
+            await eventually(
+                lambda: group.broker(2).managers.metadata.topics.table.keys() >= table.keys()
+            )
+            before = group.broker(1).store.max_offset("T", queue.queue_id)
+            await group.stop(1)
+            assert await group.master() == 2
+            assert group.broker(2).store.max_offset("T", queue.queue_id) >= before
+        received: list[bytes] = []
+        async with PushConsumer(
+            group.name_server.address, group="c", topics={"T": "*"}
+        ) as consumer:
+            async for message in consumer:
+                received.append(message.body)
+                if b"later" in received:
+                    break
+        assert received.count(b"later") == 1

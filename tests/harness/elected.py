@@ -1,0 +1,80 @@
+"""Members of an elected group on the test's event loop."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from congreve.broker.broker import Broker
+from congreve.broker.election.elected_broker import ElectedBroker
+from congreve.namesrv.server import NameServer
+
+from .etcd import Etcd
+from .eventually import eventually
+from .pairs import broker_config
+from .servers import free_port
+
+
+class ElectedGroup:
+    """A name server, and the members that a test starts; they share one etcd."""
+
+    def __init__(self, folder: Path, etcd: Etcd, **settings: str) -> None:
+        self._folder = folder
+        self._etcd = etcd
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self.name_server = NameServer(host="127.0.0.1", port=0)
+        self.members: dict[int, ElectedBroker] = {}
+        self._ports: dict[int, int] = {}
+
+    async def __aenter__(self) -> ElectedGroup:
+        await self._stack.enter_async_context(self.name_server)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for number in list(self.members):
+            await self.stop(number)
+        await self._stack.aclose()
+
+    async def start(self, number: int, **settings: str) -> ElectedBroker:
+        """Start a member, again or for the first time."""
+        port = self._ports.setdefault(number, free_port())
+        usual = {
+            "brokerName": f"g-{self._folder.name}",
+            "haMode": "etcd",
+            "etcdEndpoints": self._etcd.url,
+            "haLeaseSeconds": "2",
+            "brokerId": str(number),
+            "listenPort": str(port),
+            "haSendHeartbeatInterval": "200",
+        }
+        folder = self._folder / str(number)
+        config = broker_config(folder, self.name_server, **{**usual, **self._settings, **settings})
+        member = ElectedBroker(config)
+        await member.start()
+        self.members[number] = member
+        return member
+
+    async def stop(self, number: int) -> None:
+        """Stop a member: its lease ends at once."""
+        await self.members.pop(number).stop()
+
+    async def master(self) -> int:
+        """The number of the master, as soon as there is one."""
+        await eventually(lambda: any(each.is_master for each in self.members.values()))
+        (number,) = (number for number, each in self.members.items() if each.is_master)
+        return number
+
+    def broker(self, number: int) -> Broker:
+        """The Broker of a member."""
+        broker = self.members[number].broker
+        assert broker is not None
+        return broker
+
+    def in_sync(self) -> frozenset[int]:
+        """The in-sync set as its master knows it; empty without a master."""
+        for each in self.members.values():
+            term = each.term
+            if each.is_master and term is not None:
+                return term.state.in_sync
+        return frozenset()
