@@ -196,7 +196,6 @@ class Broker(Lifecycle):
             )
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
             await self._listen(self._paths, runtime_info)
-            await self.managers.start()
             await self.replication.start()
             await self._registration.start()
             for periodic in self._periodic:
@@ -206,6 +205,7 @@ class Broker(Lifecycle):
             self._metrics.serve(self._paths, runtime_info)
             if self._lake is not None:
                 self._lake.start()
+            await self.managers.start()  # last: delivery of due messages needs the event loop
         except BaseException:
             await self.stop()
             raise

@@ -33,6 +33,8 @@ SEGMENT_SIZE = 1 << 30
 # The backend with the lowest latency to disk; when it is not available, the
 # broker uses another.
 SOONEST = {"ioBackend": "uring"}
+# Without it each start of a broker compiles its modules while it already delivers messages.
+WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 STORE_TIME = slice(56, 64)  # of a record with IPv4 hosts
@@ -184,10 +186,19 @@ def _stores(address: str, topic: str) -> bool:
 
 @contextmanager
 def running(
-    kind: str, folder: Path, *, flush: str, pretouch: bool = True, own: dict[str, str] | None = None
+    kind: str,
+    folder: Path,
+    *,
+    flush: str,
+    pretouch: bool = True,
+    own: dict[str, str] | None = None,
+    python: Path | None = None,
 ) -> Iterator[Running]:
-    """A broker with an empty store in the folder, which is removed afterwards; `own` are further
-    settings of a Congreve broker."""
+    """A broker with an empty store in the folder, which is removed afterwards.
+
+    `own` are further settings of a Congreve broker; `python` runs it, with the Congreve that is
+    installed there (default: this one).
+    """
     shutil.rmtree(folder, ignore_errors=True)
     namesrv = servers.namesrv(kind, folder / "namesrv")
     broker = servers.broker(
@@ -205,6 +216,10 @@ def running(
         jvm=(*JVM, *(PRETOUCH if pretouch else ())),
         watchdog_millis=0,
     )
+    if python is not None:
+        namesrv.command[0] = broker.command[0] = str(python)
+    if kind == "congreve":
+        broker.environment = WITH_BYTECODE
     try:
         namesrv.start()
         broker.start()

@@ -85,9 +85,9 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
-def commit() -> str:
-    """The checkout's commit, with "+" when files differ from it."""
-    here = Path(__file__).parent
+def commit(checkout: Path | None = None) -> str:
+    """The commit of a checkout (default: this one), with "+" when files differ from it."""
+    here = checkout or Path(__file__).parent
     head = _first_line("git", "-C", str(here), "rev-parse", "--short", "HEAD")
     changed = _first_line("git", "-C", str(here), "status", "--porcelain", "-uno")
     return head + ("+" if changed else "")

@@ -142,9 +142,9 @@ class Session:
         load = cases.delayed(name, self.size)
         self.broker.create_topics(load)
         found = generator.run(self.broker.port, load)
-        self._await(lambda: self.broker.parked(load.delay_level), found.all_messages)
+        await_count(lambda: self.broker.parked(load.delay_level), found.all_messages)
         self.broker.restart(messageDelayLevel="1s")
-        self._await(lambda: self.broker.stored(load), found.all_messages)
+        await_count(lambda: self.broker.stored(load), found.all_messages)
         begin, end = self.broker.stored_between(load)
         result = self._result(
             name,
@@ -162,7 +162,7 @@ class Session:
         load = cases.timed_messages(name, self.size)
         self.broker.create_topics(load)
         found = generator.run(self.broker.port, load)
-        self._await(self.broker.timed, found.all_messages)
+        await_count(self.broker.timed, found.all_messages)
         time.sleep(self.size.settle)
         held = process.memory(self.broker.pid)
         self._keep(
@@ -187,7 +187,7 @@ class Session:
         for number in range(self.size.punctual_messages):
             self.broker.send_timed(name, TIMES_MS[0] + number * 37 % TIMES_MS[1])
             time.sleep(PUSH_PAUSE_MS / 1000)
-        self._await(lambda: self.broker.stored(load), self.size.punctual_messages)
+        await_count(lambda: self.broker.stored(load), self.size.punctual_messages)
         late = [float(ms) for ms in self.broker.lateness(name, self.size.punctual_messages)]
         levels = {"50": median(late), "99": quantile(late, 0.99), "Max": max(late)}
         self._keep(self._result(name, messages=len(late), latency=levels, errors=early(late)))
@@ -343,15 +343,18 @@ class Session:
     def _count(self, load: Load, found: LoadResult, before: int = 0) -> int:
         """Compare the stored messages with the acknowledged ones; returns the number stored."""
         self.stored += found.all_messages
-        return self._await(lambda: self.broker.stored(load), before + found.all_messages)
+        return await_count(lambda: self.broker.stored(load), before + found.all_messages)
 
-    def _await(self, stored: Callable[[], int], wanted: int) -> int:
-        # The reference fills its queues some time after the acknowledgement.
-        deadline = time.monotonic() + DISPATCH_LIMIT_S
-        while (there := stored()) < wanted and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if there != wanted:
-            raise WrongCountError(
-                f"{self.broker.kind} has {there} messages, {wanted} were acknowledged"
-            )
-        return there
+
+def await_count(stored: Callable[[], int], wanted: int) -> int:
+    """Wait until a broker has stored that many messages; returns their number.
+
+    Raises WrongCountError when it stores another number.
+    """
+    # The reference fills its queues some time after the acknowledgement.
+    deadline = time.monotonic() + DISPATCH_LIMIT_S
+    while (there := stored()) < wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if there != wanted:
+        raise WrongCountError(f"{there} messages are stored, {wanted} were acknowledged")
+    return there

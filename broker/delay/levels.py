@@ -107,6 +107,11 @@ class ScheduleMessageService:
         end = self._saved_end
         return self._changed or end is None or self._store.log.max_offset - end > READ_MAX
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether recover() would have to read a part of the log."""
+        return self._changed or self._saved_end != self._store.log.max_offset
+
     def recover(self) -> None:
         """Find each level's next offset; call it after the store is open, before any append."""
         log, start, saved = self._store.log, self._saved_end, {}

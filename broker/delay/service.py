@@ -60,8 +60,8 @@ class DelayedMessages:
 
     async def start(self) -> None:
         """Start delivery; the store must be open. Raises StoreError for an unreadable index."""
-        self.levels.start()
         await self.timers.start()
+        self.levels.start()
         self.save()
         self._periodic.start()
 
@@ -70,7 +70,9 @@ class DelayedMessages:
         self._periodic.stop()
         self.levels.stop()
         await self.timers.stop()
-        self.save()
+        self.timers.save()
+        if self.levels.is_outdated:
+            self._writer.changed()
         await self._writer.settled()
         await self.recalls.writer.settled()
 

@@ -109,7 +109,7 @@ cdef class ValidatedPulls:
 
     cdef ValidatedPull for_lane(self, bytes key):
         cdef ValidatedPull validated = self.by_key.get(key)
-        if validated is None or validated.records is not None or not self.unchanged(validated):
+        if validated is None or not self.unchanged(validated):
             return None
         if self.config.slave_read_enable or self.config.is_slave:
             return None

@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
 
 # Numbers of GetStatus.
 cdef enum GetCode:
@@ -82,6 +82,7 @@ cdef class Gather:
     cdef Limits limits
     cdef tuple segments             # that `table` was made of
     cdef SegmentAt *table
+    cdef FilterMemory filter_memory     # its `work` is that of the last look
     cdef Span *spans
     cdef int32_t span_count
     cdef int32_t segment_count
@@ -108,10 +109,11 @@ cdef class Gather:
     # Looks from `offset` on for at most `max_count` messages; a filter that is None lets all pass.
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
-    # The same without the GIL and without a record filter, where `file` holds the queue's file that
-    # begins at byte `base`. False: look() must do it.
+    # The same without the GIL, where `file` holds the queue's file that begins at byte `base`.
+    # False: look() must do it.
     cdef bint look_mapped(self, ConsumeQueue queue, const uint8_t *file, int64_t base,
-                          int64_t offset, int32_t max_count, TagFilter tags) noexcept nogil
+                          int64_t offset, int32_t max_count, TagFilter tags,
+                          RecordFilter records) noexcept nogil
     # Whether it maps segments that the log has deleted.
     cdef bint is_behind(self) noexcept nogil
     # What was found, as views on the log (where its pieces are large) or copied, `size` bytes.

@@ -27,7 +27,7 @@ from congreve.records.layout cimport (
 cdef int64_t SCAN_MAX = 160_000
 # The same where each record has to be looked into, which costs far more,
 cdef int64_t RECORD_SCAN_MAX = 16_000
-# and the work (RecordFilter.work) after which the next record is left to the next call.
+# and the work (FilterMemory.work) after which the next record is left to the next call.
 cdef int64_t FILTER_WORK_MAX = 2_000_000
 # Pieces of at least this many bytes leave as views; smaller ones are cheaper to copy than to send
 # one by one.
@@ -107,6 +107,7 @@ cdef class Gather:
         self.log = log
         self.limits = limits
         self.memory_only = memory_only
+        self.filter_memory = FilterMemory()
         self.spans = <Span *> PyMem_Malloc(
             max(limits.memory_count, limits.disk_count) * sizeof(Span)
         )
@@ -124,7 +125,8 @@ cdef class Gather:
         return 0
 
     cdef bint look_mapped(self, ConsumeQueue queue, const uint8_t *file, int64_t base,
-                          int64_t offset, int32_t max_count, TagFilter tags) noexcept nogil:
+                          int64_t offset, int32_t max_count, TagFilter tags,
+                          RecordFilter records) noexcept nogil:
         cdef int64_t position = offset * CQ_ENTRY - base
         cdef int64_t log_end, wanted, in_file, scanned
         if not self.begin(queue, offset):
@@ -135,10 +137,12 @@ cdef class Gather:
             return False
         if queue.unchecked is not None:
             return False
+        if records is not None and not self.filter_memory.fit(records):
+            return False
         self.begin_scan(queue, log_end)
-        wanted = min(self.max_offset - offset, SCAN_MAX)
+        wanted = min(self.max_offset - offset, SCAN_MAX if records is None else RECORD_SCAN_MAX)
         in_file = min(wanted, (queue.file_size - position) // CQ_ENTRY)
-        scanned = self.scan_file(file + position, in_file, max_count, tags, None)
+        scanned = self.scan_file(file + position, in_file, max_count, tags, records)
         self.next_offset += scanned
         if self.count:
             self.status = GET_FOUND
@@ -151,6 +155,7 @@ cdef class Gather:
         self.min_offset = queue.min_offset
         self.max_offset = load_acquire(&queue.max_offset)
         self.count = self.span_count = 0
+        self.filter_memory.work = 0
         self.size = 0
         self.suggest_slave = False
         self.next_offset = offset
@@ -185,9 +190,9 @@ cdef class Gather:
         cdef Mapping mapping
         cdef const uint8_t *entries
         self.refresh()
+        if records is not None and not self.filter_memory.fit(records):
+            raise MemoryError()
         self.begin_scan(queue, self.log_end)
-        if records is not None:
-            records.work = 0
         while self.next_offset < stop:
             # No other check finds a flipped bit in a tags code.
             if tags is not None and not self.passes_damage and is_unchecked(
@@ -230,7 +235,7 @@ cdef class Gather:
             self.suggest_slave = self.log_end - physical_offset > self.limits.memory_window
             if self.count and self.full(physical_offset, size, max_count):
                 return i
-            if records is not None and records.work > FILTER_WORK_MAX:
+            if self.filter_memory.work > FILTER_WORK_MAX:
                 return i
             if tags is None or tags.accepts(load_i64(entry + CQ_AT_TAGS_CODE)):
                 if physical_offset < self.cold_below and not self.is_warm(physical_offset, size):
@@ -245,7 +250,7 @@ cdef class Gather:
                         return i
                     if self.count == 0:
                         self.status = GET_MESSAGE_WAS_REMOVING
-                elif records is None or records.accepts(record, size):
+                elif records is None or records.accepts(record, size, self.filter_memory):
                     self.take(record, size, segment)
                 elif self.count == 0:
                     self.status = GET_NO_MATCHED_MESSAGE

@@ -14,7 +14,7 @@ from congreve.records cimport layout
 from congreve.records.columns.column cimport CHUNK, NO_MEMORY, TOO_LARGE, Column, Failure
 from congreve.records.cursor cimport load_i64, prefetch
 from congreve.records.record cimport tags_code
-from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
 from congreve.records.columns.row cimport (
     NO_RECORD, SOUND, WANT_KEYS, WANT_TAGS, WANT_UNIQUE_KEY, Row, Text, find_names, look_at, same,
 )
@@ -56,6 +56,7 @@ cdef class RecordColumns:
     cdef tuple columns
     cdef tuple tags
     cdef RecordFilter records
+    cdef FilterMemory filter_memory
     cdef bint verify_crc
     cdef bint keep_corrupt
     cdef bint decompress
@@ -72,6 +73,9 @@ cdef class RecordColumns:
             raise RecordError(f"no column is named {unknown[0]!r}: there are {', '.join(KINDS)}")
         self.tags = None if tags is None else tuple([tag.encode() for tag in tags])
         self.records = records
+        self.filter_memory = FilterMemory()
+        if records is not None and not self.filter_memory.fit(records):
+            raise MemoryError()
         self.verify_crc, self.keep_corrupt, self.decompress = verify_crc, keep_corrupt, decompress
         if "tags" in self.names or tags is not None:
             self.wanted_names |= WANT_TAGS
@@ -247,7 +251,7 @@ cdef class RecordColumns:
         for i in range(count):
             row = &self.chunk[i]
             if row.state == NO_RECORD or self.records.accepts_properties(
-                row.view.properties, row.view.properties_length
+                row.view.properties, row.view.properties_length, self.filter_memory
             ):
                 if passed != i:
                     self.chunk[passed] = row[0]

@@ -1,6 +1,6 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
 from congreve.records.filter.value cimport Value
 
 # The numbers of the enum Op.
@@ -50,16 +50,15 @@ cdef class FilterProgram(RecordFilter):
     cdef Value *texts       # of all IN lists, consecutive
     cdef Value *names
     cdef int32_t name_count
-    # The state of the one evaluation that may run at a time.
-    cdef Value *slots       # values of the properties in `names`
-    cdef Value *stack
-    cdef int32_t longest    # length of the longest of these values
+    cdef uint64_t *endings  # the last eight bytes of each name; `names` are in this order
     cdef list text_bytes    # the bytes that all texts point into
 
-    cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil
-    cdef void take_property(self, const char *name, Py_ssize_t name_length, const char *text,
-                            Py_ssize_t length) noexcept nogil
-    cdef OutcomeCode run(self) noexcept nogil
+    # A run's Values are the slots, one for each of `names`, and the stack after them.
+    cdef int32_t take_properties(self, const uint8_t *data, int32_t length,
+                                 Value *slots) noexcept nogil
+    cdef int32_t slot_of(self, const uint8_t *name, Py_ssize_t length,
+                         uint64_t ending) noexcept nogil
+    cdef OutcomeCode run(self, Value *slots) noexcept nogil
     cdef bint is_in(self, Value *value, const Instruction *at) noexcept nogil
     cdef int encode(self, Instruction *at, int op, object argument, list texts,
                     dict names) except -1

@@ -8,11 +8,11 @@ exception in Java, in the same cases: evaluation skips the same operands as in J
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp
 
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from congreve.records.filter.record_filter cimport RecordFilter
+from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
 from congreve.records.filter.value cimport (
     KIND_BOOLEAN, KIND_DOUBLE, KIND_INTEGER, KIND_LONG, KIND_NULL, KIND_STRING, Value, compare,
     real_of_text, same_text, set_boolean,
@@ -26,6 +26,7 @@ cdef Py_ssize_t BYTES_HEAD = sys.getsizeof(b"")
 cdef enum:
     WORK_OF_INSTRUCTION = 8
     SHORT_VALUE = 64
+    ENDING = 8              # bytes
 
 
 class Op(enum.IntEnum):
@@ -77,9 +78,8 @@ class Outcome(enum.IntEnum):
 cdef class FilterProgram(RecordFilter):
     """An SQL92 expression over the properties of a message (org.apache.rocketmq.filter).
 
-    It runs over the bytes of stored records without the GIL, one evaluation at a time. `code` is a
-    sequence of (Op, argument) and leaves one boolean or null on a stack that never holds more than
-    `depth` values.
+    It runs over the bytes of stored records without the GIL. `code` is a sequence of (Op, argument)
+    and leaves one boolean or null on a stack that never holds more than `depth` values.
     """
 
     def __cinit__(self, code, Py_ssize_t depth):
@@ -90,39 +90,39 @@ cdef class FilterProgram(RecordFilter):
         self.text_bytes = []
         self.length = <int32_t> len(code)
         self.code = <Instruction *> PyMem_Calloc(self.length + 1, sizeof(Instruction))
-        self.stack = <Value *> PyMem_Calloc(depth + 1, sizeof(Value))
-        if self.code == NULL or self.stack == NULL:
+        if self.code == NULL:
             raise MemoryError()
         for i in range(self.length):
             op, argument = code[i]
             if op == OP_PROPERTY:
                 names[argument] = 0
-        for i, argument in enumerate(sorted(names, key=search_key)):
+        for i, argument in enumerate(sorted(names, key=name_key)):
             names[argument] = i  # in order, for the binary search
         for i in range(self.length):
             op, argument = code[i]
             self.encode(&self.code[i], op, argument, texts, names)
         self.name_count = <int32_t> len(names)
         self.names = <Value *> PyMem_Calloc(len(names) + 1, sizeof(Value))
-        self.slots = <Value *> PyMem_Calloc(len(names) + 1, sizeof(Value))
         self.texts = <Value *> PyMem_Calloc(len(texts) + 1, sizeof(Value))
-        if self.names == NULL or self.slots == NULL or self.texts == NULL:
+        self.endings = <uint64_t *> PyMem_Calloc(len(names) + 1, sizeof(uint64_t))
+        if self.names == NULL or self.texts == NULL or self.endings == NULL:
             raise MemoryError()
         for name, i in names.items():
             self.names[i] = self.text_value(name)
+            self.endings[i] = name_key(name)[0]
         for i, text in enumerate(texts):
             self.texts[i] = self.text_value(text)
+        self.values = <int32_t> (len(names) + depth + 1)
         self.size = (
             self.length * sizeof(Instruction)
-            + (depth + 2 * len(names) + len(texts)) * sizeof(Value)
+            + (len(names) + len(texts)) * sizeof(Value) + len(names) * sizeof(uint64_t)
             + sum(BYTES_HEAD + len(text) for text in self.text_bytes)
         )
 
     def __dealloc__(self):
         PyMem_Free(self.code)
-        PyMem_Free(self.stack)
         PyMem_Free(self.names)
-        PyMem_Free(self.slots)
+        PyMem_Free(self.endings)
         PyMem_Free(self.texts)
 
     cdef int encode(self, Instruction *at, int op, object argument, list texts,
@@ -162,47 +162,82 @@ cdef class FilterProgram(RecordFilter):
 
     def evaluate(self, bytes properties not None):
         """The Outcome for the encoded properties of a record."""
-        self.take_properties(properties, <int32_t> len(properties))
-        return Outcome(self.run())
+        cdef FilterMemory memory = FilterMemory()
+        if not memory.fit(self):
+            raise MemoryError()
+        self.take_properties(properties, <int32_t> len(properties), memory.values)
+        return Outcome(self.run(memory.values))
 
-    cdef bint accepts_properties(self, const uint8_t *properties, int32_t length) noexcept nogil:
-        self.take_properties(properties, length)
-        self.work += length + WORK_OF_INSTRUCTION * self.length
-        if self.longest > SHORT_VALUE:
+    cdef bint accepts_properties(self, const uint8_t *properties, int32_t length,
+                                 FilterMemory memory) noexcept nogil:
+        cdef int32_t longest = self.take_properties(properties, length, memory.values)
+        memory.work += length + WORK_OF_INSTRUCTION * self.length
+        if longest > SHORT_VALUE:
             # Each text of the list may parse it as a number.
-            self.work += <int64_t> self.longest * self.length
-        return self.run() == OUTCOME_TRUE
+            memory.work += <int64_t> longest * self.length
+        return self.run(memory.values) == OUTCOME_TRUE
 
-    cdef void take_properties(self, const uint8_t *data, int32_t length) noexcept nogil:
-        """Fill the slots; as in Java's map, the last of equal names counts; empty values do not."""
-        cdef const char *at = <const char *> data
-        cdef const char *end = at + length
-        cdef const char *stop
-        cdef const char *equals
+    cdef int32_t take_properties(self, const uint8_t *data, int32_t length,
+                                 Value *slots) noexcept nogil:
+        """Fill the slots; returns the length of the longest value in them.
+
+        As in Java's map, the last of equal names counts; empty values do not.
+        """
+        cdef const uint8_t *at = data
+        cdef const uint8_t *end = at + length
+        cdef const uint8_t *name
+        cdef const uint8_t *stop
+        cdef int32_t longest = 0
         cdef int32_t i
-        self.longest = 0
+        cdef uint64_t ending
         for i in range(self.name_count):
-            self.slots[i].kind = KIND_NULL
+            slots[i].kind = KIND_NULL
         while at < end:
-            stop = <const char *> memchr(at, PROPERTY_SEPARATOR, end - at)
+            name, ending = at, 0
+            while at < end and at[0] != NAME_VALUE_SEPARATOR and at[0] != PROPERTY_SEPARATOR:
+                ending = ending << 8 | at[0]
+                at += 1
+            if at == end or at[0] == PROPERTY_SEPARATOR:
+                at += 1
+                continue
+            stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
             if stop == NULL:
                 stop = end
-            equals = <const char *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
-            if equals != NULL and equals > at and equals + 1 < stop:
-                self.take_property(at, equals - at, equals + 1, stop - equals - 1)
+            if name < at and at + 1 < stop:
+                i = self.slot_of(name, at - name, ending)
+                if i >= 0:
+                    slots[i].kind = KIND_STRING
+                    slots[i].text = <const char *> at + 1
+                    slots[i].length = <int32_t> (stop - at - 1)
+                    longest = max(longest, slots[i].length)
             at = stop + 1
+        return longest
 
-    cdef void take_property(self, const char *name, Py_ssize_t name_length, const char *text,
-                            Py_ssize_t length) noexcept nogil:
-        cdef int32_t i = position_of(name, name_length, self.names, self.name_count)
-        if i >= 0:
-            self.slots[i].kind = KIND_STRING
-            self.slots[i].text = text
-            self.slots[i].length = <int32_t> length
-            self.longest = max(self.longest, self.slots[i].length)
+    cdef int32_t slot_of(self, const uint8_t *name, Py_ssize_t length,
+                         uint64_t ending) noexcept nogil:
+        """The slot of a property; -1 if no instruction reads it."""
+        cdef int32_t low = 0
+        cdef int32_t high = self.name_count
+        cdef int32_t middle
+        cdef int64_t order
+        while low < high:
+            middle = (low + high) >> 1
+            if self.endings[middle] == ending:
+                order = self.names[middle].length - length
+                if order == 0 and length > ENDING:
+                    order = memcmp(self.names[middle].text, name, length)
+                if order == 0:
+                    return middle
+            else:
+                order = -1 if self.endings[middle] < ending else 1
+            if order < 0:
+                low = middle + 1
+            else:
+                high = middle
+        return -1
 
-    cdef OutcomeCode run(self) noexcept nogil:
-        cdef Value *top = self.stack - 1
+    cdef OutcomeCode run(self, Value *slots) noexcept nogil:
+        cdef Value *top = slots + self.name_count - 1
         cdef Instruction *at = self.code
         cdef Instruction *end = at + self.length
         while at < end:
@@ -211,7 +246,7 @@ cdef class FilterProgram(RecordFilter):
                 top[0] = at.value
             elif at.op == OP_PROPERTY:
                 top += 1
-                top[0] = self.slots[at.value.number]
+                top[0] = slots[at.value.number]
             elif at.op == OP_IN or at.op == OP_NOT_IN:
                 if top.kind != KIND_NULL:
                     set_boolean(top, self.is_in(top, at) != (at.op == OP_NOT_IN))
@@ -234,6 +269,11 @@ cdef class FilterProgram(RecordFilter):
 
 cdef tuple search_key(bytes text):
     return len(text), text
+
+
+cdef tuple name_key(bytes name):
+    """Where slot_of() finds a name: by its last bytes, which need no call to compare."""
+    return int.from_bytes(name[-ENDING:], "big"), len(name), name
 
 
 cdef int32_t position_of(const char *text, Py_ssize_t length, const Value *ordered,

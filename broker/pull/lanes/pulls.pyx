@@ -52,6 +52,10 @@ cdef enum:
     RETRY_MS = 100              # until the next try, when the peer or the loop accepts no more
     STOPPING = 14               # SERVICE_NOT_AVAILABLE
 
+# The work of a filter (FilterMemory.work) in one pull, after which the event loop serves such pulls:
+# a lane has the sends of many connections to answer.
+cdef int64_t FILTER_WORK_MAX = 200_000
+
 
 @cython.final
 cdef class LanePulls:
@@ -157,17 +161,20 @@ cdef class LanePulls:
 
     cdef bint look(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
-        return self.gather.look_mapped(
+        cdef bint looked = self.gather.look_mapped(
             (<ValidatedPull> known.validated).queue, known.file, known.base,
             self.pull.queue_offset, max(self.pull.max_count, 1),
-            (<ValidatedPull> known.validated).tags,
+            (<ValidatedPull> known.validated).tags, (<ValidatedPull> known.validated).records,
         ) or self.look_with_gil(known)
+        if self.gather.filter_memory.work > FILTER_WORK_MAX:
+            known.costly = True
+        return looked
 
     cdef bint look_with_gil(self, LanePull *known) noexcept with gil:
         cdef ValidatedPull validated = <ValidatedPull> known.validated
         try:
             self.gather.look(validated.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
-                             validated.tags, None)
+                             validated.tags, validated.records)
             self.map_file(known)
         except (CongreveError, MemoryError):
             return False

@@ -17,6 +17,7 @@ cdef struct LanePull:
     PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
     int64_t base            # and their offset in the queue
+    bint costly             # the filter took long once: the event loop serves such pulls
     int64_t pending         # the last committed offset that the loop has not taken; -1: none
 
 

@@ -119,7 +119,7 @@ cdef class LanePullTable:
             if not self.learn_with_gil(&key):
                 return NULL
             known = self.known(&key)
-        return NULL if known.validated == NULL else known
+        return NULL if known.validated == NULL or known.costly else known
 
     cdef LanePull *known(self, const Key *key) noexcept nogil:
         return <LanePull *> slot_of(self.slots, self.capacity, key)[0]
@@ -146,6 +146,7 @@ cdef class LanePullTable:
                 self.collected = self.take_commits()
             self.drop_file(known)
             Py_CLEAR(known.validated)
+            known.costly = False
             if validated is not None:
                 Py_INCREF(validated)
                 known.validated = <PyObject *> validated

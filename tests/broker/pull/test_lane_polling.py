@@ -24,6 +24,7 @@ from .test_lane_pulls import (
     PULL,
     QUERY_OFFSET,
     SUBSCRIPTION,
+    UPDATE_CONFIG,
     VERSIONS,
     topic,
 )
@@ -127,6 +128,24 @@ def test_messages_with_other_tags_wake_no_pull(broker: Broker) -> None:
         answer = wire.receive()
         assert bodies(answer) == [b"for us"]
         assert answer.fields["nextBeginOffset"] == "21"
+
+
+def test_only_a_message_that_passes_the_filter_wakes_its_pull(broker: Broker) -> None:
+    filtered = {"expressionType": "SQL92", "subscription": "n > 1", "subVersion": next(VERSIONS)}
+    with Wire(broker.address) as wire, Wire(broker.address) as puller:
+        assert wire.call(UPDATE_CONFIG, {}, b"enablePropertyFilter=true").code == 0
+        create(broker, "filtered")
+        send(wire, "filtered", 0, b"there", "n\x012")
+        # The loop compiles the filter, answers the next pull, and lanes the others.
+        for _ in range(2):
+            assert puller.call(PULL, fields("filtered", **filtered)).code == 0
+        puller.send(PULL, fields("filtered", offset=1, **filtered))
+        wait_until_held(broker, 1)
+        send(wire, "filtered", 0, b"too small", "n\x011")
+        send(wire, "filtered", 0, b"large", "n\x013")
+        answer = puller.receive()
+        assert [body for _, body in record_bodies(answer.body)] == [b"large"]
+        assert answer.fields["nextBeginOffset"] == "3"
 
 
 def test_pulls_of_a_closed_connection_are_dropped(broker: Broker) -> None:

@@ -21,6 +21,7 @@ COMMIT, SUBSCRIPTION = 1, 4
 NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
 MESSAGES = 40
 VERSIONS = count(1)
+EXPRESSIONS = ["TAGS = 'A'", "n > 20 AND n < 30 OR TAGS IN ('B', 'C')", "n IS NULL", "n = x"]
 FIELDS = {
     "consumerGroup": "G",
     "topic": "T",
@@ -37,13 +38,18 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running(config_of(tmp_path_factory.mktemp("store"), lanes=1)) as (broker, _):
+    config = config_of(tmp_path_factory.mktemp("store"), lanes=1)
+    config.enable_property_filter = True
+    with running(config) as (broker, _):
         create(broker, "T")
         with Wire(broker.address) as wire:
             for number in range(MESSAGES):
                 tag = "AB"[number % 2]
-                send(wire, "T", 0, b"x" * (number * 37), f"TAGS\x01{tag}\x02WAIT\x01true")
+                properties = f"TAGS\x01{tag}\x02n\x01{number}\x02WAIT\x01true"
+                send(wire, "T", 0, b"x" * (number * 37), properties)
             pull(wire)  # makes the group
+            for expression in EXPRESSIONS:  # compiles them
+                pull(wire, expressionType="SQL92", subscription=expression)
         yield broker
 
 
@@ -58,7 +64,11 @@ def pull(wire: Wire, **fields: object) -> Answer:
 
 
 def pull_in_lane(broker: Broker, wire: Wire, **fields: object) -> Answer:
-    """A pull that the lane answers; the first of its kind goes to the loop."""
+    """A pull that the lane answers; the first of its kind goes to the loop.
+
+    With a new SQL92 filter that also holds for the second, because the first compiles the filter.
+    """
+    pull(wire, **fields)
     pull(wire, **fields)
     before = answered(broker)
     answer = pull(wire, **fields)
@@ -70,16 +80,20 @@ def pull_in_lane(broker: Broker, wire: Wire, **fields: object) -> Answer:
 @given(
     offset=st.integers(-2, MESSAGES + 2),
     most=st.integers(-1, MESSAGES + 2),
-    subscription=st.sampled_from(["*", "A", "B", "A || B", "C", ""]),
+    subscription=st.one_of(
+        st.sampled_from(["*", "A", "B", "A || B", "C", ""]).map(lambda tags: ("TAG", tags)),
+        st.sampled_from(EXPRESSIONS).map(lambda expression: ("SQL92", expression)),
+    ),
 )
 def test_a_lane_answers_as_the_loop_does(
-    broker: Broker, offset: int, most: int, subscription: str
+    broker: Broker, offset: int, most: int, subscription: tuple[str, str]
 ) -> None:
     with Wire(broker.address) as wire:
         request = {
             "queueOffset": offset,
             "maxMsgNums": most,
-            "subscription": subscription,
+            "expressionType": subscription[0],
+            "subscription": subscription[1],
             "subVersion": next(VERSIONS),
         }
         before = answered(broker)
@@ -115,9 +129,9 @@ def test_counts_of_lanes_reach_the_statistics(broker: Broker) -> None:
         body = pull(wire, maxMsgNums=3).body
         body = pull_in_lane(broker, wire, maxMsgNums=3).body
         wire.call(QUERY_OFFSET, FIELDS)
-        assert counter.pulls - pulls == 3
-        assert counter.messages - messages == 9
-        assert counter.size - size == 3 * len(body)
+        assert counter.pulls - pulls == 4
+        assert counter.messages - messages == 12
+        assert counter.size - size == 4 * len(body)
 
 
 def topic(wire: Wire, name: str, perm: int) -> None:
@@ -163,6 +177,33 @@ def test_a_broker_that_may_not_be_read_any_more_refuses(broker: Broker) -> None:
         assert pull(wire).code == NO_PERMISSION
         assert wire.call(UPDATE_CONFIG, {}, b"brokerPermission=6").code == 0
         assert pull_in_lane(broker, wire).code == 0
+
+
+def test_a_filter_that_the_broker_does_not_allow_any_more_is_refused(broker: Broker) -> None:
+    request = {"expressionType": "SQL92", "subscription": "n >= 0", "subVersion": next(VERSIONS)}
+    with Wire(broker.address) as wire:
+        assert pull_in_lane(broker, wire, **request).code == 0
+        assert wire.call(UPDATE_CONFIG, {}, b"enablePropertyFilter=false").code == 0
+        assert pull(wire, **request).code != 0
+        assert wire.call(UPDATE_CONFIG, {}, b"enablePropertyFilter=true").code == 0
+        assert pull_in_lane(broker, wire, **request).code == 0
+
+
+def test_a_filter_that_takes_long_leaves_the_lane_to_others(broker: Broker) -> None:
+    count = 200
+    expression = f"{'n < 0 OR ' * 50} n = {count - 1}"
+    request = {"topic": "C", "expressionType": "SQL92", "subscription": expression}
+    with Wire(broker.address) as wire:
+        create(broker, "C")
+        for number in range(count):
+            send(wire, "C", 0, b"x", f"n\x01{number}")
+        first = pull(wire, **request)  # compiles the filter
+        before = answered(broker)
+        assert [pull(wire, **request).body for _ in range(2)] == [first.body] * 2
+        assert answered(broker) == before + 1
+        before = answered(broker)
+        assert pull(wire, **request).body == first.body != b""
+        assert answered(broker) == before, "the loop answers it from now on"
 
 
 def test_a_new_subscription_of_a_group_takes_effect_at_once(broker: Broker) -> None:
