@@ -21,9 +21,11 @@ from harness.drivers import java_driver
 from rich.console import Console
 from rich.table import Table
 
-from . import cases, generator, process
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load
+
+from . import cases, process
 from .brokers import NEVER_DUE, Running, running
-from .generator import Load
 from .report import write_json
 from .session import await_count
 

@@ -129,7 +129,9 @@ cdef class Gather:
     cdef void find_descriptor(self, int32_t segment) noexcept with gil
     # Whether there are entries to scan from `offset` on; sets the result if there are none.
     cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
-    cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil
+    # Prepares a scan; False without memory for the filter.
+    cdef bint begin_scan(self, ConsumeQueue queue, int64_t log_end,
+                         RecordFilter records) noexcept nogil
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,

@@ -135,11 +135,8 @@ cdef class Gather:
         log_end = load_acquire(&self.log.max_offset)
         if file == NULL or not 0 <= position < queue.file_size or self.is_behind():
             return False
-        if queue.unchecked is not None:
+        if queue.unchecked is not None or not self.begin_scan(queue, log_end, records):
             return False
-        if records is not None and not self.filter_memory.fit(records):
-            return False
-        self.begin_scan(queue, log_end)
         wanted = min(self.max_offset - offset, SCAN_MAX if records is None else RECORD_SCAN_MAX)
         in_file = min(wanted, (queue.file_size - position) // CQ_ENTRY)
         scanned = self.scan_file(file + position, in_file, max_count, tags, records)
@@ -155,8 +152,7 @@ cdef class Gather:
         self.min_offset = queue.min_offset
         self.max_offset = load_acquire(&queue.max_offset)
         self.count = self.span_count = 0
-        self.filter_memory.work = 0
-        self.size = 0
+        self.size = self.filter_memory.work = 0
         self.suggest_slave = False
         self.next_offset = offset
         if self.max_offset == 0:
@@ -174,12 +170,14 @@ cdef class Gather:
             return True
         return False
 
-    cdef void begin_scan(self, ConsumeQueue queue, int64_t log_end) noexcept nogil:
+    cdef bint begin_scan(self, ConsumeQueue queue, int64_t log_end,
+                         RecordFilter records) noexcept nogil:
         self.status = GET_NO_MATCHED_MESSAGE
         self.queue_id = queue.queue_id
         self.log_end = log_end
         self.cold_below = log_end - WARM_TAIL if self.memory_only else 0
         self.warm_number = -1
+        return records is None or self.filter_memory.fit(records)
 
     cdef int scan(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
@@ -190,9 +188,8 @@ cdef class Gather:
         cdef Mapping mapping
         cdef const uint8_t *entries
         self.refresh()
-        if records is not None and not self.filter_memory.fit(records):
+        if not self.begin_scan(queue, self.log_end, records):
             raise MemoryError()
-        self.begin_scan(queue, self.log_end)
         while self.next_offset < stop:
             # No other check finds a flipped bit in a tags code.
             if tags is not None and not self.passes_damage and is_unchecked(

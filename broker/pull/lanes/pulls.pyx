@@ -52,8 +52,8 @@ cdef enum:
     RETRY_MS = 100              # until the next try, when the peer or the loop accepts no more
     STOPPING = 14               # SERVICE_NOT_AVAILABLE
 
-# The work of a filter (FilterMemory.work) in one pull, after which the event loop serves such pulls:
-# a lane has the sends of many connections to answer.
+# The work of a filter (FilterMemory.work) in one pull, after which the loop serves such pulls: a
+# lane has the sends of many connections to answer.
 cdef int64_t FILTER_WORK_MAX = 200_000
 
 
