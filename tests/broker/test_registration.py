@@ -201,7 +201,7 @@ async def test_unforced_registration_asks_first(
             assert bool(server.queries) is not force
 
 
-async def test_broker_that_may_not_be_written_says_so_for_every_topic() -> None:
+async def test_a_broker_without_write_permission_refuses_every_topic() -> None:
     async with Recorder() as server:
         config = broker_config(server.address)
         async with registered(config) as (_, topics):

@@ -50,7 +50,7 @@ def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_is_left_of_a_measurement_that_was_ended(tmp_path: Path) -> None:
+def test_a_cancelled_measurement_leaves_no_file(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "congreve", "tune", str(tmp_path)]
     with subprocess.Popen(run, stderr=subprocess.PIPE) as measuring:
         deadline = time.monotonic() + 60

@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from harness.small_store import small_store
 
-from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.store import MessageStore, PutStatus
@@ -32,12 +32,13 @@ Acknowledged = dict[tuple[int, int], bytes]
 
 
 def store_on(root: Path, files: FileSystem = DISK) -> MessageStore:
-    config = StoreConfig(
-        root_dir=str(root),
+    config = small_store(
+        root,
         mapped_file_size_commit_log=16 << 10,
         mapped_file_size_consume_queue=20 * 10,
         max_hash_slot_num=50,
         max_index_num=40,
+        flush_disk_type="SYNC_FLUSH",
         flush_interval_consume_queue=5,
     )
     return MessageStore(config, backend=MmapBackend(), files=files, disk_use=lambda _: 0.5)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from harness.small_store import small_store
 from harness.wire import SEND_MESSAGE_V2, Wire, send_fields
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
-from congreve.engine.config import StoreConfig
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK
 from congreve.io_backends.files.intercepted import InterceptedFileSystem
@@ -56,12 +56,10 @@ class FullDisk(InterceptedFileSystem):
 
 
 def config_of(root: Path) -> BrokerConfig:
-    store = StoreConfig(
-        root_dir=str(root),
+    store = small_store(
+        root,
         mapped_file_size_commit_log=4 << 20,
         mapped_file_size_consume_queue=20 * 100,
-        max_hash_slot_num=1000,
-        max_index_num=4000,
         flush_disk_type="SYNC_FLUSH",
         io_backend="mmap",
     )

@@ -139,7 +139,7 @@ def test_what_got_no_answer_stays_as_it_was_found() -> None:
     assert broken(history, kept())  # nor disappear later
 
 
-def test_an_offset_that_a_half_done_deletion_left_is_taken_for_what_it_is() -> None:
+def test_an_offset_left_by_an_interrupted_deletion_is_recognized() -> None:
     history = History()
     offset = history.register("offset", "Dying", "G", 0)
     offset.done(10)

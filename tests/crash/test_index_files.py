@@ -130,9 +130,7 @@ def test_a_lost_index_file_is_made_anew(copy: Path, file: int, is_unclean: bool)
     demand_all(copy, list(range(COUNT)))
 
 
-def test_no_flipped_bit_of_what_the_index_says_of_itself_is_believed(
-    image: Path, copy: Path
-) -> None:
+def test_an_index_header_with_a_flipped_bit_is_not_used(image: Path, copy: Path) -> None:
     path = copy / "congreve/index.json"
     whole = path.read_bytes()
     for bit in random.Random(8).sample(range(len(whole) * 8), 30):

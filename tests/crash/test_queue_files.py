@@ -281,7 +281,7 @@ HARMS = [
 
 @pytest.mark.parametrize("unclean", [False, True])
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
-def test_harm_to_queue_files_costs_no_message(
+def test_no_message_is_lost_when_queue_files_are_damaged(
     image: Image, copy: Path, harm: Callable[[Path, Image], None], unclean: bool
 ) -> None:
     if unclean:

@@ -233,7 +233,7 @@ def test_d12_a_made_up_size_is_bounded_by_the_segment(tmp_path: Path, claimed: i
         assert store.log.max_offset == second
 
 
-def test_d13_offset_0_is_nothing_once_its_segment_is_gone(tmp_path: Path) -> None:
+def test_d13_offset_0_has_no_message_after_its_segment_is_deleted(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     with MessageStore(config_of(tmp_path)) as store:
         store.log.delete_oldest()

@@ -173,7 +173,7 @@ def test_a_backend_failure_is_noticed_without_a_report() -> None:
     assert health.reason() == "the disk failed: Input/output error"
 
 
-def test_a_store_of_other_settings_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_store_with_other_settings_is_refused_and_not_changed(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path)) as store:
         store.put(Record(topic="T", body=b"x"))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from harness.small_store import small_store
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from congreve import open_store
 from congreve.engine.clock import ManualClock
-from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.lake.table import open_catalog
 from congreve.records.message.message import Record
@@ -28,15 +28,7 @@ Row = tuple[int, int, bytes, int]  # queue id, queue offset, body, CRC
 
 def open_writer(root: Path) -> MessageStore:
     """A store with small files."""
-    config = StoreConfig(
-        root_dir=str(root),
-        mapped_file_size_commit_log=1 << 20,
-        mapped_file_size_consume_queue=20 * 1024,
-        max_hash_slot_num=100,
-        max_index_num=400,
-        flush_disk_type="ASYNC_FLUSH",
-    )
-    return MessageStore(config, clock=ManualClock(BEGIN_MS))
+    return MessageStore(small_store(root), clock=ManualClock(BEGIN_MS))
 
 
 def put(store: MessageStore, first: int, count: int) -> None:

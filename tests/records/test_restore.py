@@ -100,7 +100,7 @@ def test_a_committed_message_names_its_half() -> None:
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
-def test_a_deliver_time_goes_once_it_has_come_and_nothing_like_it(name: str) -> None:
+def test_restoring_removes_the_delivery_time_and_keeps_similar_properties(name: str) -> None:
     """A consumer that forwards the message does not want it to be delayed again."""
     times = {"TIMER_OUT_MS": "17", name: "17", "TIMER_OUT": "mine"}
     timed = msgspec.structs.replace(PARKED, properties={**PARKED.properties, **times})

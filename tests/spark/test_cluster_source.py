@@ -119,7 +119,7 @@ def test_a_range_comes_whole_and_in_order_in_any_cut(filled: Cluster) -> None:
     assert (found[0].start, found[-1].stop) == (3, 290)
 
 
-def test_the_slice_in_front_goes_on_where_nothing_may_wait_behind_it(
+def test_the_first_slice_continues_when_no_other_may_wait(
     filled: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("congreve.client.pull.bulk_reader.BUFFERED_MAX", 0)

@@ -109,7 +109,7 @@ async def passed(tools: Tools, code: int, fields: dict[str, str], senders: list[
     return through
 
 
-async def test_every_code_lets_those_through_who_may(tmp_path: Path) -> None:
+async def test_every_code_accepts_accounts_with_the_permission(tmp_path: Path) -> None:
     async with guarded(tmp_path, answer_route_requests=True) as (broker, tools):
         admin = tools.of("administrator")
         message, half = await stored(broker, admin)

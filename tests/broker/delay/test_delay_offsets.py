@@ -15,7 +15,7 @@ def read(text: str) -> DelayOffsets:
     return said
 
 
-def test_no_flipped_bit_in_the_file_is_believed() -> None:
+def test_a_file_with_a_flipped_bit_is_not_used() -> None:
     saved = fastjson.dumps_pretty(OFFSETS).encode()
     assert read(saved.decode()) == OFFSETS
     for at in range(8 * len(saved)):
@@ -28,10 +28,10 @@ def test_no_flipped_bit_in_the_file_is_believed() -> None:
         assert said == OFFSETS, spoilt
 
 
-def test_a_file_of_ours_without_its_checksum_is_not_believed() -> None:
+def test_a_file_of_ours_without_its_checksum_is_not_used() -> None:
     with pytest.raises(ValueError, match="checksum"):
         read('{"logEnd":4096,"offsetTable":{1:12}}')
 
 
-def test_a_file_of_the_reference_is_taken_as_it_is() -> None:
+def test_a_file_of_the_reference_is_used() -> None:
     assert read('{"offsetTable":{1:12}}').offset_table == {1: 12}

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from harness.small_store import small_store
 
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService
 from congreve.engine.clock import ManualClock
-from congreve.engine.config import StoreConfig
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
@@ -24,13 +24,8 @@ class Bench:
 
     def __init__(self, root: Path, levels: str = "1s 5s 10s") -> None:
         self.clock = ManualClock(NOW)
-        self.config = StoreConfig(
-            root_dir=str(root),
-            flush_disk_type="ASYNC_FLUSH",
-            message_delay_level=levels,
-            mapped_file_size_commit_log=64 << 10,
-            max_hash_slot_num=100,
-            max_index_num=400,
+        self.config = small_store(
+            root, message_delay_level=levels, mapped_file_size_commit_log=64 << 10
         )
         self.number = 0
         self.saved = ""
@@ -119,7 +114,7 @@ async def test_many_due_messages_keep_their_order(bench):
     assert bench.delivered() == list(range(9_500))
 
 
-async def test_the_timer_wakes_it_without_being_asked(tmp_path):
+async def test_the_timer_starts_delivery(tmp_path):
     bench = Bench(tmp_path, "0s")
     bench.service.start()
     await asyncio.sleep(0)
@@ -149,7 +144,7 @@ async def test_waiting_consumers_are_notified(bench):
     assert bench.told == [SCHEDULE, "T"]
 
 
-async def test_a_restart_goes_on_where_it_was(bench):
+async def test_a_restart_continues_at_the_saved_offsets(bench):
     bench.service.start()
     bench.park(1, 5)
     bench.clock.advance(1_000)
@@ -187,7 +182,7 @@ async def test_d23_what_was_delivered_after_the_last_save_is_not_delivered_again
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 19, 20])
-async def test_what_was_delivered_counts_as_far_as_the_log_has_it(bench, kept):
+async def test_only_deliveries_that_the_log_has_count(bench, kept):
     """A kill over pool or io_uring, or a power cut: the log's tail was not on disk."""
     bench.service.start()
     bench.park(1, 30)
@@ -213,7 +208,7 @@ async def test_what_was_delivered_counts_as_far_as_the_log_has_it(bench, kept):
     assert bench.delivered() == list(range(30))
 
 
-async def test_a_statement_about_a_log_that_lost_its_tail_is_not_believed(bench):
+async def test_offsets_for_a_log_that_lost_its_end_are_not_used(bench):
     bench.service.start()
     bench.park(1, 3)
     bench.clock.advance(1_000)
@@ -228,7 +223,7 @@ async def test_a_statement_about_a_log_that_lost_its_tail_is_not_believed(bench)
     assert bench.delivered() == [0, 1, 2]
 
 
-async def test_offsets_of_the_reference_count_as_they_are(bench):
+async def test_offsets_written_by_the_reference_are_used(bench):
     """The reference's file names no end of the log, and it may have delivered messages again."""
     bench.service.start()
     bench.park(1, 4)
@@ -250,7 +245,7 @@ async def test_offsets_of_the_reference_count_as_they_are(bench):
         '{"offsetTable":{2:1}}',
     ],
 )
-async def test_a_file_that_does_not_name_a_level_has_the_log_asked(bench, text):
+async def test_the_log_gives_the_offset_of_a_level_that_the_file_does_not_name(bench, text):
     bench.service.start()
     bench.park(1, 20)
     bench.park(2)
@@ -268,7 +263,7 @@ async def test_a_file_that_does_not_name_a_level_has_the_log_asked(bench, text):
 
 
 @pytest.mark.parametrize("text", ['{"offsetTable":{}}', '{"offsetTable":{2:1}}'])
-async def test_a_level_whose_messages_expired_keeps_no_broker_from_starting(bench, text):
+async def test_a_broker_starts_with_a_level_whose_messages_expired(bench, text):
     bench.park(1, 2)
     for _ in range(200):
         bench.store.put(Record(topic="Other", body=bytes(1_000)))
@@ -283,7 +278,7 @@ async def test_a_level_whose_messages_expired_keeps_no_broker_from_starting(benc
     assert bench.service.offset_table[1] == 2
 
 
-async def test_the_file_is_written_anew_before_a_start_would_read_much(bench, monkeypatch):
+async def test_the_file_is_written_again_before_a_start_would_read_much(bench, monkeypatch):
     bench.service.start()
     bench.save()
     assert not bench.service.dirty
@@ -312,7 +307,7 @@ async def test_a_shorter_table_delivers_at_once_what_was_parked_for_longer(bench
     assert bench.delivered() == [0, 1]
 
 
-async def test_a_level_that_the_table_has_no_more_waits_for_it(bench):
+async def test_messages_of_a_removed_level_wait_until_it_is_back(bench):
     bench.park(3)
     bench.clock.advance(60_000)
     bench.close()
@@ -322,7 +317,7 @@ async def test_a_level_that_the_table_has_no_more_waits_for_it(bench):
     assert rounds(bench) is None and bench.delivered() == []
 
 
-async def test_messages_wait_for_a_store_that_takes_none(bench, caplog):
+async def test_messages_wait_while_the_store_refuses_them(bench, caplog):
     bench.service.start()
     bench.park(1)
     bench.clock.advance(1_000)
@@ -334,7 +329,7 @@ async def test_messages_wait_for_a_store_that_takes_none(bench, caplog):
     assert bench.delivered() == [0]
 
 
-async def test_a_disk_without_room_costs_no_message(bench, caplog):
+async def test_no_message_is_lost_on_a_full_disk(bench, caplog):
     bench.service.start()
     bench.park(1, 800)
     bench.clock.advance(1_000)
@@ -370,9 +365,7 @@ async def test_a_delayed_message_behind_a_damaged_entry_is_not_lost(bench, damag
 
 
 @pytest.mark.parametrize("leads_to", [2, 7])
-async def test_an_entry_that_leads_to_a_neighbours_record_doubles_no_delayed_message(
-    bench, leads_to
-):
+async def test_an_entry_with_the_position_of_another_record_delivers_nothing_twice(bench, leads_to):
     bench.park(1, 10)
     queue = bench.store.queues.get(SCHEDULE, 0)
     with open(queue.files[0], "r+b") as file:
@@ -385,7 +378,7 @@ async def test_an_entry_that_leads_to_a_neighbours_record_doubles_no_delayed_mes
     assert bench.delivered() == list(range(10))
 
 
-async def test_a_delayed_message_whose_record_is_gone_holds_no_other_one(bench, caplog):
+async def test_a_delayed_message_without_its_record_delays_no_other(bench, caplog):
     bench.park(1, 10)
     with open(bench.store.log.segments[0].path, "r+b") as file:
         file.seek(bench.store.queues.get(SCHEDULE, 0)[4][0] + 4)

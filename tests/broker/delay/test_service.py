@@ -3,23 +3,17 @@
 import json
 from pathlib import Path
 
+from harness.small_store import small_store
+
 from congreve.broker.delay.service import DelayedMessages
 from congreve.engine.clock import ManualClock
-from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 
 
 async def test_a_start_after_a_stop_reads_no_part_of_the_log(tmp_path: Path) -> None:
-    config = StoreConfig(
-        root_dir=str(tmp_path),
-        flush_disk_type="ASYNC_FLUSH",
-        mapped_file_size_commit_log=64 << 10,
-        max_hash_slot_num=100,
-        max_index_num=400,
-    )
     clock = ManualClock(1_700_000_000_000)
-    with MessageStore(config, clock=clock) as store:
+    with MessageStore(small_store(tmp_path), clock=clock) as store:
         for body in (b"first", b"second"):
             delayed = DelayedMessages(store, clock)
             delayed.load()

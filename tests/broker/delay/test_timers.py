@@ -93,7 +93,7 @@ async def test_messages_come_in_the_order_of_their_times_and_not_early(bench):
     await bench.close()
 
 
-async def test_a_restart_delivers_what_is_left_once(bench):
+async def test_a_restart_delivers_the_remaining_messages_once(bench):
     await bench.open()
     bench.send(*range(1, 101))
     bench.clock.advance(50)
@@ -150,7 +150,7 @@ async def test_large_messages_are_delivered_a_few_at_a_time(bench):
     await bench.close()
 
 
-async def test_messages_wait_for_a_store_that_takes_none(bench, caplog):
+async def test_messages_wait_while_the_store_refuses_them(bench, caplog):
     await bench.open()
     bench.send(1)
     bench.clock.advance(1)
@@ -163,7 +163,7 @@ async def test_messages_wait_for_a_store_that_takes_none(bench, caplog):
     await bench.close()
 
 
-async def test_the_timer_wakes_it_without_being_asked(tmp_path):
+async def test_the_timer_starts_delivery(tmp_path):
     bench = Bench(tmp_path, Clock())
     await bench.open()
     bench.send(30)

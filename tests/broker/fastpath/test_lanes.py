@@ -179,7 +179,7 @@ def test_four_lanes_and_the_loop_append_without_gap_or_double(
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_a_loop_that_stands_still_holds_up_no_send(flush: str, tmp_path: Path) -> None:
+def test_a_blocked_event_loop_delays_no_send(flush: str, tmp_path: Path) -> None:
     with running(config_of(tmp_path, flush, 1)) as (broker, loop):
         create(broker, "T")
         with Wire(broker.address) as wire:

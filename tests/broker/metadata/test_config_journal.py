@@ -127,7 +127,7 @@ async def test_a_change_does_not_write_the_whole_file_but_once(
     table.file.close()
 
 
-async def test_a_torn_journal_costs_only_what_was_not_answered(
+async def test_a_torn_journal_loses_unanswered_changes_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = await lived(tmp_path)

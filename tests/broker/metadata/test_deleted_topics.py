@@ -60,7 +60,7 @@ def noted(root: Path) -> list[str]:
     return list(json.loads(unseal(path.read_text()))["topics"]) if path.exists() else []
 
 
-def test_the_disk_knows_of_a_deletion_before_anything_is_deleted(
+def test_a_deletion_is_on_disk_before_anything_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a kill in between would bring the topic back, with other queues."""

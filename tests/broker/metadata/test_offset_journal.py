@@ -119,7 +119,7 @@ def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [2, 5, 30])
-def test_a_torn_journal_costs_only_what_was_not_answered(tmp_path: Path, cut: int) -> None:
+def test_a_torn_journal_loses_unanswered_changes_only(tmp_path: Path, cut: int) -> None:
     file, offsets = offset_file(tmp_path)
     for offset in (1, 2, 3):
         acknowledge(file, offsets, "G", offset)

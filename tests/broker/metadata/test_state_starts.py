@@ -84,7 +84,7 @@ async def test_a_topic_whose_messages_are_in_the_log_comes_back_and_a_deleted_on
     assert "topics.json is missing, but the store has messages" in caplog.text
 
 
-async def test_a_flipped_digit_of_topics_json_costs_that_topic_alone(
+async def test_a_flipped_digit_in_topics_json_affects_that_topic_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as tool:

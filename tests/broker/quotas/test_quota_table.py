@@ -26,7 +26,7 @@ def passed(table: QuotaTable, count: int, at: int, who: Names | None = None) -> 
     return sum(table.take_for(who or names(), Use.SENDS, 1, 10, at) == 0 for _ in range(count))
 
 
-def test_a_table_without_limits_lets_all_pass() -> None:
+def test_a_table_without_limits_accepts_everything() -> None:
     table = QuotaTable()
     assert not table
     assert passed(table, 100, BEGIN) == 100

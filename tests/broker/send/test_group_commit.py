@@ -83,7 +83,7 @@ async def test_a_lone_sender_is_answered_at_once(
     group_commit.stop()
 
 
-async def test_a_loop_that_stood_still_does_so_no_more(connection, fake_backend):
+async def test_the_event_loop_is_not_blocked_again(connection, fake_backend):
     now = [0.0]
     group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: now[0]))
     fake_backend.writes_through = True

@@ -92,7 +92,7 @@ def test_offsets_ahead_of_a_log_that_lost_its_tail_forget_no_new_half_message(be
     assert bench.end(half).code == 0
 
 
-def test_progress_is_what_a_java_broker_goes_on_from(bench) -> None:
+def test_a_java_broker_continues_from_the_saved_progress(bench) -> None:
     def progress(topic: str) -> int:
         return bench.offsets.query("CID_RMQ_SYS_TRANS", topic, 0)
 

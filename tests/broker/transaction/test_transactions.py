@@ -97,7 +97,7 @@ def test_a_second_end_does_not_deliver_again(bench, first: int, second: int) -> 
     assert len(bench.visible()) == (first == COMMIT)
 
 
-def test_half_messages_are_refused_where_the_broker_takes_none(tmp_path, connection) -> None:
+def test_a_broker_that_rejects_transactions_refuses_half_messages(tmp_path, connection) -> None:
     bench = TransactionBench(tmp_path / "store", connection, reject_transaction_message=True)
     answer = bench.send_half()
     assert answer.code == 16

@@ -155,7 +155,7 @@ async def test_stopping_waits_for_listeners_and_commits_what_they_did() -> None:
     assert group.committed[0] == 1
 
 
-async def test_a_listener_that_does_not_end_is_left_behind_uncommitted() -> None:
+async def test_the_message_of_a_listener_that_does_not_return_is_not_committed() -> None:
     group, began = Group(), asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
@@ -168,7 +168,7 @@ async def test_a_listener_that_does_not_end_is_left_behind_uncommitted() -> None
     assert group.committed.get(0, 0) == 0
 
 
-async def test_a_listener_that_works_for_too_long_has_its_message_sent_back() -> None:
+async def test_the_message_of_a_listener_that_takes_too_long_is_sent_back() -> None:
     group, stuck = Group(), asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:

@@ -59,7 +59,7 @@ def test_a_message_of_another_queue_changes_nothing() -> None:
     assert (queue.commit_offset, other.commit_offset) == (1, 0)
 
 
-async def test_a_full_queue_pulls_no_more_until_there_is_room() -> None:
+async def test_a_full_queue_pauses_its_pulls() -> None:
     for limits in (
         FlowLimits(count=2, bytes=None, span=None),
         FlowLimits(count=None, bytes=200, span=None),
@@ -95,7 +95,7 @@ async def test_a_topics_limits_are_shared_by_its_queues() -> None:
     await waiting
 
 
-async def test_a_paused_queue_pulls_no_more() -> None:
+async def test_a_paused_queue_is_not_pulled() -> None:
     queue = ProcessQueue(QUEUE, 0)
     queue.pause(True)
     waiting = asyncio.create_task(queue.wait_until_not_full())

@@ -60,7 +60,7 @@ async def test_message_whose_work_failed_is_not_committed() -> None:
     assert group.committed[0] == 7
 
 
-async def test_group_goes_on_where_it_was() -> None:
+async def test_a_group_continues_at_its_offsets() -> None:
     group = Group()
     group.fill(0, range(10))
     group.committed = {0: 6, 1: 0}

@@ -127,7 +127,7 @@ def test_empty_columns_are_no_batches() -> None:
         np.zeros((2, 2, 2), np.uint8),
     ],
 )
-def test_what_holds_no_bodies_is_refused(bodies: Any) -> None:
+def test_arrays_without_bodies_are_refused(bodies: Any) -> None:
     with pytest.raises(InvalidMessageError):
         outgoing(bodies)
 

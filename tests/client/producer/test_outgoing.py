@@ -29,7 +29,7 @@ def elements(body: bytes) -> list[tuple[int, bytes, dict[str, str]]]:
     return found
 
 
-def test_system_properties_are_added_and_the_message_is_left_alone() -> None:
+def test_system_properties_are_added_to_a_copy_of_the_message() -> None:
     message = Message(
         topic="T", body=b"x", tags="A", keys="k1 k2", delay_level=3, properties={"ü": "v"}, flag=9
     )

@@ -303,7 +303,7 @@ async def test_sync_producer_serves_several_threads() -> None:
         assert len(sends(cluster)) == 22
 
 
-def test_sync_producer_that_is_not_started_says_so() -> None:
+def test_a_sync_producer_that_is_not_started_raises_an_error() -> None:
     producer = SyncProducer("127.0.0.1:1", group="pg")
     with pytest.raises(ClientStateError, match="not running"):
         producer.send(Message(topic="T", body=b"x"))
@@ -353,7 +353,7 @@ async def test_vip_channel_is_two_ports_below() -> None:
         assert broker.asked(SEND) == []
 
 
-async def test_a_broker_that_hangs_costs_one_send_its_time_and_others_nothing() -> None:
+async def test_a_broker_that_hangs_delays_one_send_only() -> None:
     async with (
         FakeCluster("a", "b") as cluster,
         Producer(cluster.address, group="pg", latency_faults=True) as producer,

@@ -61,7 +61,7 @@ def test_where_none_is_available_the_better_half_is_used() -> None:
     assert chosen == {"b", "d"}
 
 
-async def test_a_broker_that_refused_gets_no_more_messages() -> None:
+async def test_a_broker_that_refused_a_message_gets_no_further_ones() -> None:
     async with (
         FakeCluster("a", "b") as cluster,
         Producer(cluster.address, group="pg", latency_faults=True, retries=0) as producer,

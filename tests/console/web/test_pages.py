@@ -132,7 +132,7 @@ def test_a_search_that_cannot_be_run_says_why(console: Console, parameters: str,
     assert said in console.page(f"/messages?topic=orders&{parameters}")
 
 
-def test_an_incomplete_search_says_so_and_goes_on(
+def test_an_incomplete_search_is_marked_and_can_continue(
     console: Console, node: congreve.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec

@@ -192,7 +192,7 @@ def snapshot(*lags: Lag) -> Snapshot:
         ({"putLatency99": "900.0"}, "take 900 ms or more", False),
     ],
 )
-def test_what_is_wrong_with_a_broker_is_said(
+def test_each_problem_of_a_broker_is_reported(
     figures: dict[str, str], said: str, urgent: bool
 ) -> None:
     (trouble,) = find_trouble([status(**figures)], None, NOW_MS)
@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_broker_is_said(
     assert trouble.urgent is urgent
 
 
-def test_nothing_is_said_of_a_healthy_cluster() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     healthy = {"storeWritable": "true", "commitLogDiskRatio": "0.3", "putLatency99": "1.0"}
     behind = Lag("g", "t", 5, NOW_MS - 1_000)
     assert find_trouble([status(**healthy)], snapshot(behind), NOW_MS) == []

@@ -56,7 +56,7 @@ def test_an_empty_folder_is_an_empty_log(tmp_path: Path) -> None:
     assert log.segment_at(0) is None
 
 
-def test_a_reopened_log_goes_on_where_it_ended(store: Path) -> None:
+def test_a_reopened_log_continues_at_its_end(store: Path) -> None:
     log = log_in(store)
     log.load()
     assert log.max_offset == 3 * SEGMENT

@@ -163,7 +163,7 @@ class SlowBackend:
         return self.segment
 
 
-def test_a_stop_waits_for_no_more_than_one_stretch_of_zeros(tmp_path: Path) -> None:
+def test_a_stop_waits_for_one_range_of_zeros_at_most(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     segment = SlowSegment()
     preparation = SegmentPreparation(

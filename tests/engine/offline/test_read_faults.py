@@ -82,7 +82,7 @@ def numbers(calls: list[Call]) -> list[int]:
     return [number for number, call in enumerate(calls, 1) if not call.path.startswith(OPTIONAL)]
 
 
-def test_a_segment_that_expired_is_told_from_one_that_cannot_be_read(store: Path) -> None:
+def test_an_expired_segment_differs_from_an_unreadable_one(store: Path) -> None:
     first = f"{0:020d}"
     broken = FaultyFileSystem(DISK, Failpoint("map", f"commitlog/{first}", errno.EIO))
     with pytest.raises(StoreError) as failed:

@@ -74,7 +74,7 @@ def test_levels_of_the_broker_are_no_damage(tmp_path: Path, is_remembered: bool)
     assert len(StoreExaminer(str(tmp_path)).verify(config.parking).problems) == 1
 
 
-def test_a_sound_store_has_no_problems_and_is_left_alone(store: Path) -> None:
+def test_a_sound_store_has_no_problems_and_is_not_changed(store: Path) -> None:
     before = snapshot(store)
     seen: list[int] = []
     report = StoreExaminer(str(store)).verify(progress=seen.append)

@@ -92,7 +92,7 @@ def test_messages_come_in_order_across_queue_files_and_segments(shelf: Shelf) ->
     assert read == sent
 
 
-def test_tags_choose_and_a_queue_without_them_says_so(shelf: Shelf) -> None:
+def test_tags_filter_messages_and_a_queue_without_a_match_has_its_status(shelf: Shelf) -> None:
     for i in range(40):
         shelf.put(b"%d" % i, "rare" if i == 33 else "common")
     found = shelf.reader.get(shelf.queue, 0, 32, frozenset({string_hash("rare")}))
@@ -102,7 +102,7 @@ def test_tags_choose_and_a_queue_without_them_says_so(shelf: Shelf) -> None:
     assert (none.status, none.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 40)
 
 
-def test_a_rare_tag_among_thousands_costs_one_look(shelf: Shelf) -> None:
+def test_a_rare_tag_among_thousands_needs_one_scan(shelf: Shelf) -> None:
     """D20: the reference reads 800 entries of one file and makes the client pull again."""
     for i in range(3_000):
         shelf.put(b"%d" % i, "rare" if i == 2_999 else "common")
@@ -142,7 +142,7 @@ def test_entries_of_a_deleted_segment_are_skipped(shelf: Shelf) -> None:
     assert first.physical_offset == shelf.log.min_offset
 
 
-def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
+def test_a_damaged_record_leaves_all_others_readable(shelf: Shelf) -> None:
     """A header that does not match its entry must not skip the messages after it."""
     for i in range(6):
         shelf.put(b"%d" % i)
@@ -153,7 +153,7 @@ def test_a_damaged_record_costs_no_other_one(shelf: Shelf) -> None:
     assert bodies(shelf, 3, 32) == [b"4", b"5"]
 
 
-def test_a_gap_in_the_queue_offsets_costs_no_message(shelf: Shelf) -> None:
+def test_no_message_is_lost_at_a_gap_in_the_queue_offsets(shelf: Shelf) -> None:
     """D8: a gap has filler entries with physical offset 0, which may still be in the log."""
     shelf.put(b"0")
     shelf.queue.fill_to(5)

@@ -151,7 +151,7 @@ def test_lost_queues_are_rebuilt(tmp_path: Path, lost: str, unclean: bool) -> No
     demand_sound(tmp_path)
 
 
-def test_a_lost_checkpoint_of_ours_costs_a_scan_and_no_message(tmp_path: Path) -> None:
+def test_a_lost_checkpoint_causes_a_scan_and_loses_no_message(tmp_path: Path) -> None:
     bodies = fill(tmp_path, 100)
     for unclean in (False, True):
         shutil.rmtree(tmp_path / "congreve")
@@ -224,7 +224,7 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_there(tmp_path: Path) -> None:
         demand_sound(root)
 
 
-def test_damage_in_the_old_part_costs_the_damaged_record_only(
+def test_damage_in_the_old_part_loses_the_damaged_record_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bodies = fill(tmp_path, 100)

@@ -33,7 +33,7 @@ def test_same_bytes_and_rules_as_the_reference(tmp_path: Path, case: dict[str, o
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
-def test_a_missing_or_short_checkpoint_knows_nothing(tmp_path: Path, content: bytes | None) -> None:
+def test_a_missing_or_short_checkpoint_is_empty(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "checkpoint"
     if content is not None:
         path.write_bytes(content)
@@ -64,7 +64,7 @@ def test_a_damaged_queue_checkpoint_is_as_none(tmp_path: Path, text: str) -> Non
     assert QueueCheckpointFile(str(tmp_path)).load() is None
 
 
-def test_no_flipped_bit_of_a_queue_checkpoint_is_believed(tmp_path: Path) -> None:
+def test_a_queue_checkpoint_with_a_flipped_bit_is_not_used(tmp_path: Path) -> None:
     promise = QueuePromise(0, 10, 100, [7])
     written = QueueCheckpoint(
         log_begin=0,

@@ -48,7 +48,7 @@ def test_exactly_what_was_taken_is_not_kept(steps) -> None:
         assert vars(again) == vars(cursor)
 
 
-def test_a_step_goes_once_the_clock_has_come_that_far_again() -> None:
+def test_a_step_back_ends_when_the_clock_reaches_its_time_again() -> None:
     cursor = TimerCursor((1_000, 5), bound=6)
     cursor.note(arrays([(2_000, 10), (900, 11)]))
     assert (cursor.mark, cursor.bound, cursor.steps) == ((0, 0), 12, [(1_000, 5, 6)])

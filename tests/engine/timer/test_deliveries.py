@@ -54,7 +54,7 @@ def found(store: MessageStore, start: int, offsets: dict[int, int]) -> dict[int,
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_statement_that_was_ever_true_leads_to_where_the_levels_are(
+def test_every_older_delay_offset_file_leads_to_the_current_offsets(
     store: MessageStore, seed: int
 ) -> None:
     """Messages that are all alike, others between them, some that cannot be delivered."""

@@ -23,7 +23,7 @@ def topic(fragile: Cluster, java: Driver) -> str:
     return name
 
 
-def test_after_a_kill_every_kind_of_consumer_goes_on_and_what_was_sent_back_comes_again(
+def test_after_a_kill_every_kind_of_consumer_continues_and_gets_returned_messages_again(
     fragile: Cluster, java: Driver, go: Driver, topic: str
 ) -> None:
     # All kinds at once, because Java's client waits 30 s for the answers of a killed broker.
@@ -116,7 +116,7 @@ def test_messages_are_found_by_key_id_offset_and_time_after_a_kill(
     assert re.findall(r"BODY: (\d+)\|", out) == [str(number) for number in range(20)]
 
 
-def test_a_stopping_broker_lets_go_of_held_pulls_and_keeps_their_offsets(
+def test_a_stopping_broker_answers_waiting_pulls_and_keeps_their_offsets(
     kind: str, fragile: Cluster, topic: str
 ) -> None:
     group = f"held-{topic}"
@@ -141,7 +141,7 @@ def test_a_stopping_broker_lets_go_of_held_pulls_and_keeps_their_offsets(
         assert answer.fields["offset"] == "7"
 
 
-def test_a_java_consumer_goes_on_when_its_broker_was_stopped_in_order(
+def test_a_java_consumer_continues_after_a_clean_restart_of_its_broker(
     fragile: Cluster, java: Driver, topic: str
 ) -> None:
     where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}

@@ -82,7 +82,7 @@ def compiler() -> FilterCompiler:
     st.lists(st.one_of(expressions, soups), min_size=4, max_size=12),
     st.lists(properties, min_size=3, max_size=6),
 )
-def test_every_expression_means_what_it_means_to_the_reference(
+def test_every_expression_has_the_same_results_as_in_the_reference(
     java: Driver, compiler: FilterCompiler, several: list[str], texts: list[str]
 ) -> None:
     theirs = java.call("filter", expressions=several, properties=texts)["outcomes"]
@@ -143,7 +143,9 @@ def test_a_broker_without_property_filters_refuses_sql(
 
 
 @pytest.mark.usefixtures("filtering")
-def test_pulls_get_what_sql_lets_pass(java: Driver, cluster: Cluster, topic: str) -> None:
+def test_pulls_get_messages_that_pass_sql_filters(
+    java: Driver, cluster: Cluster, topic: str
+) -> None:
     send_priced(java, cluster, topic)
     got = java.call("drain", namesrv=cluster.namesrv.address, topics=[topic], sql=SQL)["messages"]
     assert {body(one).split(b"|")[0].decode() for one in got} == WANTED
@@ -151,7 +153,7 @@ def test_pulls_get_what_sql_lets_pass(java: Driver, cluster: Cluster, topic: str
 
 @pytest.mark.usefixtures("filtering")
 @pytest.mark.parametrize("language", ["java", "go"])
-def test_push_consumers_get_what_sql_lets_pass(
+def test_push_consumers_get_messages_that_pass_sql_filters(
     java: Driver, cluster: Cluster, topic: str, language: str, request: pytest.FixtureRequest
 ) -> None:
     client: Driver = request.getfixturevalue(language)

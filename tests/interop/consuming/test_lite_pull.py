@@ -23,7 +23,7 @@ def send(java: Driver, fragile: Cluster, topic: str, numbers: range) -> None:
     java.call("send", namesrv=fragile.namesrv.address, messages=texts)
 
 
-def test_a_lite_pull_consumer_goes_on_from_its_commits_when_its_broker_comes_back(
+def test_a_lite_pull_consumer_continues_from_its_commits_after_a_restart(
     fragile: Cluster, java: Driver, topic: str
 ) -> None:
     where: Json = {"namesrv": fragile.namesrv.address, "topic": topic}

@@ -161,9 +161,7 @@ def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Dela
     assert sorted(number_of(one) for one in delays.delivered(3)) == [0, 1, 2]
 
 
-def test_the_other_broker_goes_on_with_the_delay_queues_and_gives_them_back(
-    kind: str, delays: Delays
-) -> None:
+def test_delay_queues_move_to_the_other_broker_and_back(kind: str, delays: Delays) -> None:
     """delayOffset.json and the parked records are read and written by both."""
     writer, reader = kind, "java"
     delays.start(writer)

@@ -204,7 +204,7 @@ def alone(kind: str, tmp_path: Path) -> Iterator[tuple[Driver, Cluster]]:
         java.close()
 
 
-def test_mqadmin_prints_what_it_prints_of_the_reference(alone: tuple[Driver, Cluster]) -> None:
+def test_mqadmin_prints_the_same_as_with_the_reference(alone: tuple[Driver, Cluster]) -> None:
     theirs = json.loads(ANSWERS.read_text())
     for (name, read, only_reads), expected in zip(play(*alone), theirs, strict=True):
         command, wanted = expected

@@ -29,7 +29,7 @@ def put_safely(store: MessageStore) -> bool:
     return put.end > 0 and store.wait_durable(put.end, 5)
 
 
-def test_a_log_that_loses_its_pages_takes_no_more_and_serves_what_it_has(tmp_path: Path) -> None:
+def test_a_log_that_loses_pages_refuses_appends_and_still_serves_reads(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path), backend=MmapBackend(), disk_use=lambda _: 0.5) as store:
         for _ in range(20):
             assert put_safely(store)

@@ -40,7 +40,7 @@ def test_the_probe_says_why_and_leaves_nothing(folder: Path) -> None:
     assert "nowhere" in refusal
 
 
-def test_a_kernel_that_forbids_the_ring_costs_one_line(folder: Path) -> None:
+def test_a_kernel_without_io_uring_causes_one_log_line(folder: Path) -> None:
     """The real refusal: the call is answered with EPERM, as Docker does by default."""
     program = f"""
 import logging

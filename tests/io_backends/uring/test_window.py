@@ -115,7 +115,7 @@ def test_a_disk_that_is_behind_gives_no_memory_until_it_has_caught_up(folder: Pa
 
 
 @pytest.mark.parametrize("written", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 300_000])
-def test_a_log_goes_on_in_the_middle_of_a_block(folder: Path, written: int) -> None:
+def test_a_log_continues_in_the_middle_of_a_block(folder: Path, written: int) -> None:
     before = noise(6, written)
     path = folder / "0"
     path.write_bytes(before + b"\xff" * (SIZE - written))
@@ -133,7 +133,7 @@ def test_a_log_goes_on_in_the_middle_of_a_block(folder: Path, written: int) -> N
     assert bytes(memoryview(segment)) == wanted
 
 
-def test_writing_goes_on_while_zeros_are_written_behind(folder: Path) -> None:
+def test_writes_continue_while_zeros_are_written_after_them(folder: Path) -> None:
     backend = uring.UringBackend(window=4 << 20)
     size = 32 << 20
     segment = backend.create(str(folder / "0"), 0, size)

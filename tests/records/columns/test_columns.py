@@ -219,7 +219,7 @@ def test_flipped_bytes_never_become_another_body(data: st.DataObject) -> None:
     assert all(found[i] == b"body%d" % i for i in range(3) if i not in bad)
 
 
-def test_a_compressed_body_comes_out_plain_or_as_it_is() -> None:
+def test_a_compressed_body_is_decompressed_unless_the_caller_wants_it_stored() -> None:
     plain = b"x" * 10_000
     log, decoded = log_of(
         [

@@ -22,7 +22,7 @@ def compiler() -> FilterCompiler:
 
 
 @pytest.mark.parametrize("expression", TABLE["outcomes"])
-def test_an_expression_means_what_it_means_to_the_reference(
+def test_an_expression_has_the_same_results_as_in_the_reference(
     compiler: FilterCompiler, expression: str
 ) -> None:
     expected = TABLE["outcomes"][expression]

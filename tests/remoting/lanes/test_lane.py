@@ -166,7 +166,7 @@ def test_bytes_that_are_no_frame_are_reported_and_reading_stops() -> None:
         assert peer.recv(1) == b""
 
 
-def test_a_peer_that_reads_nothing_is_read_no_more_until_it_reads() -> None:
+def test_the_broker_reads_nothing_from_a_peer_that_does_not_read() -> None:
     with lane() as peers, peers.connect() as peer:
         peers.wait(lambda: peers.of_kind(Kind.OPENED))
         number = peers.entries[0][1]
@@ -182,7 +182,7 @@ def test_a_peer_that_reads_nothing_is_read_no_more_until_it_reads() -> None:
         assert peers.handle.unsent(number, 16 * MIB) == 0
 
 
-def test_closing_sends_what_is_left_first() -> None:
+def test_closing_sends_the_remaining_bytes_first() -> None:
     with lane() as peers, peers.connect() as peer:
         peers.wait(lambda: peers.of_kind(Kind.OPENED))
         number = peers.entries[0][1]

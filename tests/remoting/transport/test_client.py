@@ -167,7 +167,7 @@ def test_what_a_server_asks_goes_to_the_handlers():
     run(scenario())
 
 
-def test_a_server_that_sends_no_frames_is_left():
+def test_the_client_leaves_a_server_that_sends_no_frames():
     async def serve(reader, writer):
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -256,7 +256,7 @@ def test_a_request_that_cannot_be_sent_leaves_the_connection_usable():
     run(scenario())
 
 
-def test_a_closed_client_says_so():
+def test_a_closed_client_raises_a_clear_error():
     async def scenario():
         made = RemotingClient()
         await made.close()

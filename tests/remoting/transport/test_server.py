@@ -317,7 +317,7 @@ def test_a_client_that_does_not_answer_times_out(run):
     run(scenario())
 
 
-def test_stop_lets_handlers_answer(run):
+def test_handlers_may_answer_during_a_stop(run):
     async def scenario():
         begun = asyncio.Event()
 

@@ -72,7 +72,7 @@ def test_holds_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-async def test_a_thread_that_holds_the_gil_is_told() -> None:
+async def test_a_thread_that_holds_the_gil_is_reported() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()

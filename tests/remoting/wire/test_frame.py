@@ -127,7 +127,7 @@ def test_json_that_is_plain_is_read_by_compiled_code(header):
         b'{"code":1.0}',
     ],
 )
-def test_json_that_is_odd_is_left_to_python(header):
+def test_python_handles_unusual_json(header):
     assert HeaderDecoder().head(json_frame(header)) is None
     RemotingCommand.decode_any(json_frame(header))
 

@@ -68,7 +68,7 @@ def test_every_opaque_is_read(opaque):
 
 
 @pytest.mark.parametrize("digits", [b"01234", b"1234x", b"12 34", b"1e234", b'"123"', b"12-34"])
-def test_an_opaque_that_is_no_number_is_left_to_python(digits):
+def test_python_handles_an_opaque_that_is_no_number(digits):
     data = send(opaque=12_345)
     decoder = HeaderDecoder()
     assert decoder.head(data)
