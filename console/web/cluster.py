@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from ssl import SSLContext
 from typing import TypeVar
 
 import msgspec
@@ -116,7 +117,8 @@ class _Count(msgspec.Struct, frozen=True):
 class Cluster:
     """The brokers that one account administers, with answers that pages share.
 
-    `credentials` sign all requests; None for brokers without accounts. Coroutines raise
+    `credentials` sign all requests; None for brokers without accounts. `ssl` encrypts all
+    connections. Coroutines raise
     NoNameServerError when no name server answers.
     """
 
@@ -124,11 +126,13 @@ class Cluster:
         self,
         namesrv: str,
         credentials: Credentials | None,
+        *,
+        ssl: SSLContext | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.namesrv = namesrv
         self.credentials = credentials
-        self.admin = AdminClient(namesrv, timeout_s=TIMEOUT_S, credentials=credentials)
+        self.admin = AdminClient(namesrv, timeout_s=TIMEOUT_S, credentials=credentials, ssl=ssl)
         self.lookup = MessageLookup(self.admin)
         self.history: deque[Sample] = deque(maxlen=HISTORY_MAX)
         self._monotonic = monotonic

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from congreve.console.daemon_log import log_options, start_log
-from congreve.console.report import namesrv_option
+from congreve.console.report import connection, namesrv_option
 from congreve.errors import CongreveError
 
 PORT = 8080
@@ -77,6 +77,7 @@ def console(
 
     options = Options(
         namesrv=namesrv,
+        ssl=connection()["ssl"],
         host=host,
         port=port,
         hosts=hosts,

@@ -42,7 +42,7 @@ class Gate:
         self.sessions = Sessions()
         self._options = options
         self._limit = LoginLimit()
-        self._unsigned = Cluster(options.namesrv, None)
+        self._unsigned = Cluster(options.namesrv, None, ssl=options.ssl)
         self._clusters: dict[tuple[str, str], Cluster] = {}
         self._open = Refreshed(self._is_open, OPEN_AGE_S, stale=OPEN_STALE_S)
         self._warm: asyncio.Task[None] | None = None
@@ -141,7 +141,7 @@ class Gate:
 
     async def _signed(self, access_key: str, secret_key: str) -> Cluster:
         credentials = Credentials(access_key=access_key, secret_key=secret_key)
-        cluster = Cluster(self._options.namesrv, credentials)
+        cluster = Cluster(self._options.namesrv, credentials, ssl=self._options.ssl)
         await cluster.start()
         return cluster
 

@@ -1,6 +1,7 @@
 """The options of the web console."""
 
 from pathlib import Path
+from ssl import SSLContext
 
 import msgspec
 
@@ -10,11 +11,13 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What `congreve console` was started with.
 
+    `ssl` encrypts connections to name servers and brokers, `secure` says that browsers use https.
     `hosts` are further names that browsers may use for it; `store` is the root of a store on this
     machine, for the result of `congreve tune`; `broker_log` has the broker's audit lines.
     """
 
     namesrv: str
+    ssl: SSLContext | None = None
     host: str = "127.0.0.1"
     port: int = 8080
     hosts: tuple[str, ...] = ()

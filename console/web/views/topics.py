@@ -131,7 +131,10 @@ async def send_message(visit: Visit) -> Response:
         keys=visit.field("keys") or None,
     )
     async with Producer(
-        visit.cluster.namesrv, group=GROUP, credentials=visit.cluster.credentials
+        visit.cluster.namesrv,
+        group=GROUP,
+        credentials=visit.cluster.credentials,
+        ssl=visit.options.ssl,
     ) as producer:
         result = await producer.send(message)
     what = f"{result.message_id} to {name}"

@@ -123,7 +123,8 @@ def guarded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[congreve.
     accounts = folder / "plain_acl.yml"
     accounts.write_text(ACCOUNTS)
     accounts.chmod(0o600)
-    with congreve.serve(folder / "data", aclEnable="true", aclFolder=str(folder)) as it:
+    settings = {"aclEnable": "true", "aclFolder": str(folder), "brokerAccessKey": ADMIN}
+    with congreve.serve(folder / "data", **settings) as it:
         yield it
 
 

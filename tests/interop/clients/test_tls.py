@@ -12,10 +12,13 @@ from harness import servers
 from harness.certificates import Authority
 from harness.cluster import Cluster
 from harness.drivers import Driver, java_driver
+from starlette.testclient import TestClient
 
 from congreve.client import Message, Producer, PullConsumer, SyncProducer, tls_context
 from congreve.client.errors import NoNameServerError
 from congreve.console.main import cli
+from congreve.console.web.options import Options
+from congreve.console.web.site import Site
 
 from .groups import group
 
@@ -113,3 +116,10 @@ async def test_clients_without_a_certificate_and_without_tls_are_refused(
         async with Producer(encrypted.namesrv.address, group=group(), ssl=context) as producer:
             with pytest.raises(NoNameServerError):
                 await producer.send(Message(topic="ours", body=b"not here"))
+
+
+def test_the_web_console_reads_encrypted_brokers(encrypted: Cluster, folder: Path) -> None:
+    context = tls_context(str(folder / "client.properties"))
+    site = Site(Options(namesrv=encrypted.namesrv.address, ssl=context))
+    with TestClient(site.app, base_url="http://127.0.0.1") as http:
+        assert encrypted.broker.address in http.get("/brokers").text

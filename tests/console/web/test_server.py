@@ -1,0 +1,50 @@
+"""The console's process: options, https, its end."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+from pathlib import Path
+
+from harness.certificates import Authority
+
+import congreve
+from tests.console.conftest import Daemon
+from tests.console.conftest import congreve as run
+
+
+def test_the_console_serves_https_with_a_certificate(node: congreve.Node, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("console")
+    files = ("--certificate", str(certificate), "--key", str(key))
+    daemon = Daemon("console", "-n", node.address, "--port", "0", *files)
+    found = re.fullmatch(r"ready: console https://127\.0\.0\.1:(\d+)", daemon.ready)
+    assert found is not None, daemon.ready
+    context = ssl.create_default_context(cafile=str(authority.path))
+    connection = http.client.HTTPSConnection("127.0.0.1", int(found[1]), context=context)
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert "Secure" in (answer.getheader("set-cookie") or "")
+    connection.close()
+    assert daemon.stop() == 0
+
+
+def test_a_live_page_does_not_delay_the_end(node: congreve.Node) -> None:
+    daemon = Daemon("console", "-n", node.address, "--port", "0")
+    connection = http.client.HTTPConnection(daemon.ready.rpartition("//")[2])
+    connection.request("GET", "/live")
+    answer = connection.getresponse()
+    assert answer.readline().startswith(b"event:")
+    assert daemon.stop() == 0
+    connection.close()
+
+
+def test_options_that_cannot_be_used_are_one_line() -> None:
+    taken = run("console", "--certificate", __file__)
+    assert taken.returncode == 1
+    assert "give both, or neither" in taken.stderr
+    refused = run("console", "--host", "192.0.2.1", "--port", "0")
+    assert refused.returncode == 1
+    assert "cannot serve on 192.0.2.1:0" in refused.stderr
