@@ -15,10 +15,10 @@ from congreve.console.loadgen import generator
 
 from . import cases, process, report
 from .brokers import KINDS
+from .options import DATA, OWN, ROOT
 from .results import CaseResult
 from .sessions import SESSIONS, play
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CEILING = cases.ASYNC_SENDS["send-128B"]
 
 
@@ -41,13 +41,8 @@ def ceiling(size: cases.Size) -> dict[str, float]:
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each broker; the size's default.")
 @click.option("--only", type=click.Choice(KINDS), help="One broker, without a comparison.")
 @click.option("--session", "sessions", type=click.Choice(list(SESSIONS)), multiple=True)
-@click.option("--set", "own", metavar="KEY=VALUE", multiple=True, help="A setting of our broker.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    default=ROOT / "build" / "bench" / "data",
-    help="Where the stores go; it is emptied.",
-)
+@OWN
+@DATA
 @click.option(
     "--results",
     type=click.Path(path_type=Path),

@@ -26,10 +26,10 @@ from congreve.console.loadgen.generator import Load
 
 from . import cases, process
 from .brokers import NEVER_DUE, Running, running
+from .options import DATA, OWN, ROOT
 from .report import write_json
 from .session import await_count
 
-ROOT = Path(__file__).resolve().parents[2]
 NOW, BEFORE = "now", "before"
 SETTLE_S = 1.0  # after a start, before its CPU seconds are read
 PUSH_PAUSE_MS = 2
@@ -169,13 +169,8 @@ def ratio(turns: list[tuple[Turn, Turn]], figure: str) -> tuple[float, float, fl
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
 @click.option("--seconds", type=float, default=1.0, show_default=True, help="Of load in a turn.")
 @click.option("--messages", type=int, default=320_000, show_default=True, help="Pulled or delayed.")
-@click.option("--set", "own", metavar="KEY=VALUE", multiple=True, help="A setting of this broker.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    default=ROOT / "build" / "bench" / "data",
-    help="Where the stores go; it is emptied.",
-)
+@OWN
+@DATA
 @click.option(
     "--results",
     type=click.Path(path_type=Path),
