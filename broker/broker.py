@@ -109,12 +109,8 @@ class Broker(Lifecycle):
         sign = None if self._access is None else self._access.sign
         self._certificates, own_ssl = server_certificates(self.config), client_ssl(self.config)
         self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
-        if self.config.ha_mode != "classic" and replication is None:
-            raise ConfigError(
-                f"haMode={self.config.ha_mode}: `congreve broker` runs such a broker, whose role"
-                " changes"
-            )
-        self.replication = (replication or Replication)(
+        make = self._check_mode() if replication is None else replication
+        self.replication = make(
             self.config, self.managers, self._arrived, sign, own_ssl, self._ha_login()
         )
         self._registration = NameServerRegistration(
@@ -271,6 +267,12 @@ class Broker(Lifecycle):
     def _quota_file(self, files: FileSystem) -> QuotaFile | None:
         folder = self.config.acl_folder or (self._config_path and self._config_path.parent)
         return QuotaFile(str(folder), files) if folder else None
+
+    def _check_mode(self) -> type[Replication]:
+        """Replication in a role that does not change. Raises ConfigError for another haMode."""
+        if self.config.ha_mode != "classic":
+            raise ConfigError(f"haMode={self.config.ha_mode}: only `congreve broker` runs that")
+        return Replication
 
     def _ha_login(self) -> HaLogin | None:
         access = self._access
