@@ -108,7 +108,7 @@ def parse_varz(text: bytes) -> Varz:
     """Parse the answer of /varz. Raises CongreveError if it has another form."""
     try:
         return msgspec.json.decode(text, type=Varz)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CongreveError(f"this is not a broker's metrics port: {error}") from error
 
 
