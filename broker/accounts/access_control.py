@@ -75,7 +75,7 @@ class AccessControl:
     def compile(self) -> None:
         """Make the table for compiled code; the store is open."""
         if self._sha1 is not None:
-            self.table = AccountTable(self._store.log.lock, self._sha1)
+            self.table = AccountTable(self._sha1)
             self.table.replace(self.accounts.by_key.values())
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:

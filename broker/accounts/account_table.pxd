@@ -1,11 +1,26 @@
 from libc.stdint cimport uint8_t
 
-from congreve.engine.log.append_lock cimport AppendLock
 from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Header
 from congreve.remoting.wire.hmac_sha1 cimport HmacKey, Sha1
 from congreve.remoting.wire.slices cimport Slice
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_rwlock_t:
+        pass
+    ctypedef struct pthread_rwlockattr_t:
+        pass
+    int PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP
+    int pthread_rwlockattr_init(pthread_rwlockattr_t *attributes)
+    int pthread_rwlockattr_setkind_np(pthread_rwlockattr_t *attributes, int kind)
+    int pthread_rwlockattr_destroy(pthread_rwlockattr_t *attributes)
+    int pthread_rwlock_init(pthread_rwlock_t *lock, pthread_rwlockattr_t *attributes)
+    int pthread_rwlock_destroy(pthread_rwlock_t *lock)
+    int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+    int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
+    int pthread_rwlock_unlock(pthread_rwlock_t *lock)
+
 
 # A topic or group with the permissions of one account.
 cdef struct PermEntry:
@@ -27,14 +42,14 @@ cdef struct AccountEntry:
 
 
 cdef class AccountTable:
-    cdef AppendLock lock
+    cdef pthread_rwlock_t lock
     cdef Sha1 sha1
     cdef Key **slots            # of AccountEntries
     cdef Py_ssize_t capacity
 
     cdef int add(self, account, Key **slots, Py_ssize_t capacity) except -1
-    # Whether a request is a signed and permitted send or pull, under the lock. False: the gate
-    # decides.
+    # Whether a request is a signed and permitted send or pull. False: the gate decides. Several
+    # threads may call it at the same time.
     cdef bint may_pass(self, const Header *header, const SendHeader *send,
                        Slice body) noexcept nogil
     cdef bint may_send(self, const Header *header, const SendHeader *send,

@@ -159,18 +159,24 @@ cdef inline void put(Sha1 sha1, Content *content, Slice value) noexcept nogil:
 
 @cython.final
 cdef class AccountTable:
-    """The accounts of the moment; replace() changes them under `lock`, which readers hold.
+    """The accounts of the moment, which replace() changes while other threads check requests.
 
     (RocketMQ: PlainPermissionManager.)
     """
 
-    def __init__(self, AppendLock lock not None, Sha1 sha1 not None):
-        self.lock = lock
+    def __cinit__(self, Sha1 sha1 not None):
+        cdef pthread_rwlockattr_t attributes
+        pthread_rwlockattr_init(&attributes)
+        # Busy lanes must not keep replace() waiting, which holds the interpreter's lock.
+        pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP)
+        pthread_rwlock_init(&self.lock, &attributes)
+        pthread_rwlockattr_destroy(&attributes)
         self.sha1 = sha1
         self.replace(())
 
     def __dealloc__(self):
         free_accounts(self.slots, self.capacity)
+        pthread_rwlock_destroy(&self.lock)
 
     def __len__(self):
         return sum(1 for i in range(self.capacity) if self.slots[i] != NULL)
@@ -189,9 +195,10 @@ cdef class AccountTable:
         except BaseException:
             free_accounts(slots, capacity)
             raise
-        with self.lock:
-            old, self.slots = self.slots, slots
-            capacity, self.capacity = self.capacity, capacity
+        pthread_rwlock_wrlock(&self.lock)
+        old, self.slots = self.slots, slots
+        capacity, self.capacity = self.capacity, capacity
+        pthread_rwlock_unlock(&self.lock)
         free_accounts(old, capacity)
 
     cdef int add(self, account, Key **slots, Py_ssize_t capacity) except -1:
@@ -210,15 +217,18 @@ cdef class AccountTable:
         fill_perms(&entry.groups, account.groups, account.default_group_perm)
         return 0
 
-    # --- without the GIL, under the lock
+    # --- without the GIL
 
     cdef bint may_pass(self, const Header *header, const SendHeader *send,
                        Slice body) noexcept nogil:
+        cdef bint permitted = False
+        pthread_rwlock_rdlock(&self.lock)
         if is_send(header.code):
-            return self.may_send(header, send, body)
-        if is_pull(header.code):
-            return self.may_pull(header, body)
-        return False
+            permitted = self.may_send(header, send, body)
+        elif is_pull(header.code):
+            permitted = self.may_pull(header, body)
+        pthread_rwlock_unlock(&self.lock)
+        return permitted
 
     cdef bint may_send(self, const Header *header, const SendHeader *send,
                        Slice body) noexcept nogil:

@@ -11,7 +11,6 @@ from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
 from congreve.engine.clock import ManualClock
-from congreve.engine.log.append_lock import AppendLock
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
@@ -101,7 +100,7 @@ def test_compiled_code_says_yes_where_the_gate_does(
     known = Accounts(by_key={each.access_key: each for each in owners})
     audit = AuditLog(ManualClock())
     gate = Gate(lambda: known, rules(lambda _: None), audit, PeerLog())
-    table = AccountTable(AppendLock(), sha1())
+    table = AccountTable(sha1())
     table.replace(owners)
     assert len(table) == len(owners)
     for request in asked:
