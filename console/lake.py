@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,6 +194,37 @@ def upkeep(
         click.echo(
             f"{table.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
             f"expired, {done.removed} files were removed"
+        )
+
+
+@lake.command(help="Show what tables have, and how far they are behind a store.")
+@_topics
+@click.option("--store", type=_folder, help="The broker's storePathRootDir.")
+@click.option("--commit-log", type=_folder, help="storePathCommitLog, if the broker sets one.")
+@click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
+@_table_options
+def status(
+    topics: tuple[str, ...],
+    store: Path | None,
+    commit_log: Path | None,
+    broker_name: str,
+    **options: Any,
+) -> None:
+    """Print a line for each topic."""
+    _check_table(topics, options["table"])
+    for topic in topics:
+        table = _topic_table(topic, partition="day", **options)
+        from congreve.lake.durable import DurableTopic
+        from congreve.lake.status import status_of
+
+        source = None if store is None else DurableTopic(store, topic, broker_name, commit_log)
+        found = status_of(table, source)
+        age = time.time() - found.committed_ms / 1000
+        click.echo(
+            f"{table.name}: {found.messages:,} messages in {found.files:,} files of "
+            f"{found.bytes:,} bytes, {found.snapshots} snapshots"
+            + (f", the last {age:,.0f} s ago" if found.committed_ms else "")
+            + ("" if found.behind is None else f"; {found.behind:,} messages behind the store")
         )
 
 
