@@ -85,14 +85,7 @@ class Broker(Lifecycle):
         replication: Callable[..., Replication] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
-        self._lake: LakeProcess | None = None
-        if self.config.lake_topics:
-            self._lake = LakeProcess.of(self.config)
-            # Only what a checkpoint covers is exported.
-            self.config.store.flush_consume_queue_thorough_interval = min(
-                self.config.store.flush_consume_queue_thorough_interval,
-                self.config.lake_lag_millis // 4,
-            )
+        self._lake = LakeProcess.of(self.config)
         self._clock = clock or Clock()
         self._on_ready = on_ready
         self._config_path = config_path

@@ -68,10 +68,19 @@ class LakeProcess:
         self.starts = 0
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> LakeProcess:
-        """The process of a broker. Raises ConfigError when the extra `lake` is not installed."""
+    def of(cls, config: BrokerConfig) -> LakeProcess | None:
+        """The process of a broker, None without lakeTopics.
+
+        The store of `config` will write checkpoints as often as the lag needs, because only what a
+        checkpoint covers is exported. Raises ConfigError when the extra `lake` is not installed.
+        """
+        if not config.lake_topics:
+            return None
         if importlib.util.find_spec("pyiceberg") is None:
             raise ConfigError("lakeTopics needs pyiceberg: pip install 'congreve[lake]'")
+        config.store.flush_consume_queue_thorough_interval = min(
+            config.store.flush_consume_queue_thorough_interval, config.lake_lag_millis // 4
+        )
         return cls(follow_command(config))
 
     @property

@@ -74,6 +74,16 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
     assert ("--broker-name", "b") in options and "--catalog" not in command
 
 
+def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
+    pytest.importorskip("pyiceberg")
+    config = BrokerConfig(lake_topics="T", lake_warehouse="/lake", lake_lag_millis=10_000)
+    assert LakeProcess.of(config) is not None
+    assert config.store.flush_consume_queue_thorough_interval == 2_500
+    without = BrokerConfig()
+    assert LakeProcess.of(without) is None
+    assert without.store.flush_consume_queue_thorough_interval == 60_000
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
