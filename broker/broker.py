@@ -183,7 +183,9 @@ class Broker(Lifecycle):
                 self.replication.confirm,
                 self._access,
             )
-            runtime_info = runtime_info_of(self.managers, self._paths, self._guard)
+            runtime_info = runtime_info_of(
+                self.managers, self._paths, self._guard, self.replication.state
+            )
             await self._listen(self._paths, runtime_info)
             await self.replication.start()
             await self._registration.start()

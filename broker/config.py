@@ -156,6 +156,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
     min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
     ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
+    # Ours: the master of the other machine of a crossed pair (broker/pair.py), host or host:port,
+    # and its name; empty: broker-HOST-PORT with `_` for dots.
+    pair_address: str = ""
+    pair_broker_name: str = ""
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
@@ -225,14 +229,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
-
-        if self.lake_topics and not self.lake_warehouse:
-            raise ConfigError(
-                f"lakeTopics={self.lake_topics!r} needs lakeWarehouse: a folder, or the "
-                "warehouse of lakeCatalog"
-            )
-        if self.lake_partition not in ("day", "hour"):
-            raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
 
     @property
     def readable(self) -> bool:

@@ -20,6 +20,7 @@ from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
+from congreve.broker.replication.state import ReplicationState
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
@@ -163,7 +164,12 @@ def _broker_processor(managers: Managers, runtime_info: RuntimeInfo) -> Processo
     )
 
 
-def runtime_info_of(managers: Managers, paths: MessagePaths, guard: ConnectionGuard) -> RuntimeInfo:
+def runtime_info_of(
+    managers: Managers,
+    paths: MessagePaths,
+    guard: ConnectionGuard,
+    replication: Callable[[], ReplicationState],
+) -> RuntimeInfo:
     """The figures of brokerStatus."""
     return RuntimeInfo(
         config=managers.config,
@@ -174,5 +180,6 @@ def runtime_info_of(managers: Managers, paths: MessagePaths, guard: ConnectionGu
         delayed=managers.delayed.levels.pending,
         connections=guard.counts,
         unsaved=managers.trouble,
+        replication=replication,
         put_latency=PutLatency(lambda: paths.put_times),
     )

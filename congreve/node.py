@@ -12,6 +12,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_file import keyword_texts
 from congreve.broker.errors import ConfigError
+from congreve.broker.pair import pair_broker_name, pair_master, paired_slave
 from congreve.broker.tls import server_settings
 from congreve.name_server import name_server
 from congreve.remoting.transport.guard import most_connections
@@ -111,14 +112,23 @@ class _Servers(Lifecycle):
             tls=server_settings(config),
             acl_folder=Path(config.acl_folder) if config.acl_enable else None,
         )
+        if config.pair_address and "brokerName" not in texts:
+            config.broker_name = pair_broker_name(config.broker_ip1, config.listen_port)
         self.broker = Broker(config)
+        self.paired_slave: Broker | None = None
         self._running = AsyncExitStack()
 
     async def start(self) -> None:
+        config = self.broker.config
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.name_server)
-            self.broker.config.namesrv_addr = self.name_server.address
+            config.namesrv_addr = self.name_server.address
+            if config.pair_address:
+                config.namesrv_addr += f";{pair_master(config)[0]}:{self.name_server.port}"
+            self.paired_slave = paired_slave(config)
             await stack.enter_async_context(self.broker)
+            if self.paired_slave is not None:
+                await stack.enter_async_context(self.paired_slave)
             self._running = stack.pop_all()
 
     async def stop(self) -> None:
@@ -133,6 +143,8 @@ class _Node:
         """The folder with all files; congreve.open_store() reads it."""
         self.name_server = servers.name_server
         self.broker = servers.broker
+        self.paired_slave = servers.paired_slave
+        """The slave of the other machine's master; None without pairAddress."""
 
     @property
     def address(self) -> str:

@@ -49,6 +49,11 @@ PORT = click.IntRange(0, 65535)
     help="Answer a send once it is on disk (sync), or at once (async).",
 )
 @tls_file_option
+@click.option(
+    "--pair",
+    metavar="HOST",
+    help="The other machine of a crossed pair, with the same ports: run its master's slave, too.",
+)
 @log_options
 def run(
     data: Path,
@@ -57,6 +62,7 @@ def run(
     namesrv_port: int,
     flush: str,
     tls_config: str,
+    pair: str | None,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -72,9 +78,11 @@ def run(
                 listenPort=port,
                 flushDiskType=f"{flush.upper()}_FLUSH",
                 tlsConfigFile=tls_config,
+                **({} if pair is None else {"pairAddress": pair}),
             )
         )
-        return f"broker {node.broker.address}, name server {node.address}, data in {data}"
+        slave = "" if node.paired_slave is None else f", slave of {pair}"
+        return f"broker {node.broker.address}, name server {node.address}{slave}, data in {data}"
 
     serve(enter, log_format, log_level)
 
@@ -178,6 +186,7 @@ def broker(
     from congreve.broker.config import BrokerConfig
     from congreve.broker.config_file import load_config
     from congreve.broker.election.elected_broker import ElectedBroker
+    from congreve.broker.pair import paired_slave
 
     overrides = dict(_setting(text) for text in settings)
     if namesrv_addr:
@@ -198,7 +207,11 @@ def broker(
         else:
             serving = ElectedBroker(config, config_path=config_file)
         await stack.enter_async_context(serving)
-        return f"broker {config.broker_name} {serving.address}"
+        slave = paired_slave(config)
+        if slave is not None:
+            await stack.enter_async_context(slave)
+        pair = "" if slave is None else f", slave of {config.pair_address} {slave.address}"
+        return f"broker {config.broker_name} {serving.address}{pair}"
 
     serve(enter, log_format, log_level)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from congreve.broker.admin.stats import BrokerStats, Totals
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metrics.put_latency import PutLatency
+from congreve.broker.replication.state import ReplicationState
 from congreve.byte_size import readable_size
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
@@ -26,7 +27,8 @@ class RuntimeInfo:
     has these two, or 0, as sizes of thread pools, because requests do not wait for threads here.
     `delayed` returns the next offset and the end of each delay level's queue, `connections` the
     result of ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or
-    None. `put_latency` has the times of sends since the start, `monotonic` returns seconds.
+    None, `replication` the role and lags. `put_latency` has the times of sends since the start,
+    `monotonic` returns seconds.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class RuntimeInfo:
         connections: Callable[[], dict[str, int]],
         unsaved: Callable[[], str | None],
         put_latency: PutLatency,
+        replication: Callable[[], ReplicationState],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -52,6 +55,7 @@ class RuntimeInfo:
         self._connections = connections
         self._unsaved = unsaved
         self._put_latency = put_latency
+        self._replication = replication
         self._monotonic = monotonic
         self._boot_ms = clock.now()
 
@@ -89,6 +93,7 @@ class RuntimeInfo:
             "ioBackend": self._store.backend.name,
             "storeWritable": f"false ({trouble})" if trouble else "true",
             "storeShortages": self._store.health.shortages or "none",
+            **self._replication().figures(),
             **self._connections(),
             "stateFilesWritable": f"false ({unsaved})" if unsaved else "true",
         }

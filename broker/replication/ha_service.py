@@ -11,11 +11,8 @@ from collections.abc import Callable
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import BrokerError
 from congreve.broker.replication.settings import ReplicationSettings
-from congreve.broker.replication.slave_connection import (
-    ReplicationError,
-    SlaveConnection,
-    SlaveState,
-)
+from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
+from congreve.broker.replication.state import SlaveState
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import ssl as tls
 from collections.abc import Callable
-from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError
@@ -15,8 +14,8 @@ from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import ReplicationSettings, replication_settings
 from congreve.broker.replication.slave import MasterAddress, Slave
-from congreve.broker.replication.slave_connection import SlaveState
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
+from congreve.broker.replication.state import ReplicationState
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.remoting.messages.command import RemotingCommand
@@ -30,15 +29,6 @@ NO_PORT = -1
 SLAVE_REFUSAL = "this broker is a slave: send to its master"
 HA_DISTANCE = 1
 """The HA port minus listenPort, unless haListenPort says otherwise."""
-
-
-class ReplicationState(NamedTuple):
-    """What replication does now; a slave has `master`, a master has `slaves`."""
-
-    role: str
-    slaves: list[SlaveState]
-    master: str
-    trouble: str
 
 
 class Replication:

@@ -15,6 +15,7 @@ from congreve.broker.replication.frames import (
     LOGIN_MAX,
     REPORT,
 )
+from congreve.broker.replication.state import SlaveState
 from congreve.engine.log.commit_log import CommitLog
 
 READ_MAX = 64 << 10
@@ -26,16 +27,6 @@ SENT_AT_ONCE = 4 << 20
 
 class ReplicationError(BrokerError):
     """The other end of the HA port breaks the protocol, or its log does not fit to this one."""
-
-
-class SlaveState(NamedTuple):
-    """One slave as its master sees it; offsets are physical."""
-
-    address: str
-    sent: int  # the next byte to send
-    acknowledged: int  # the slave has all bytes below
-    lag_bytes: int
-    lag_ms: int
 
 
 class _Mark(NamedTuple):

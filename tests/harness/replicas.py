@@ -62,10 +62,16 @@ class Replicas:
 
 def await_equal_logs(master: BrokerServer, slave: BrokerServer) -> bytes:
     """Wait until both logs have the same bytes; returns them."""
+    try:
+        return await_equal_stores(master.store, slave.store)
+    except AssertionError as error:
+        raise AssertionError(f"{error}:\n{master.tail()}\n{slave.tail()}") from None
+
+
+def await_equal_stores(master: Path, slave: Path) -> bytes:
+    """Wait until the logs of two stores have the same bytes; returns them."""
     deadline = time.monotonic() + EQUAL_S
-    while (mine := log_bytes(master.store)) != (theirs := log_bytes(slave.store)):
-        assert time.monotonic() < deadline, (
-            f"logs of {len(mine)} and {len(theirs)} bytes:\n{master.tail()}\n{slave.tail()}"
-        )
+    while (mine := log_bytes(master)) != (theirs := log_bytes(slave)):
+        assert time.monotonic() < deadline, f"logs of {len(mine)} and {len(theirs)} bytes"
         time.sleep(0.05)
     return mine

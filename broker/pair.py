@@ -1,0 +1,68 @@
+"""A crossed pair: this machine's master, and the slave of the other machine's master.
+
+The other machine has the same with the roles exchanged. When one of them dies, clients go on at the
+other's master, and read what the dead master had from its slave.
+"""
+
+import msgspec
+
+from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import ConfigError
+
+SLAVE_DISTANCE = 10
+"""The port of the slave minus listenPort."""
+SLAVE_ID = 1
+
+
+def pair_broker_name(host: str, port: int) -> str:
+    """The name of the master at this address, which both machines of a pair derive alike."""
+    return f"broker-{host}-{port}".replace(":", "_").replace(".", "_")
+
+
+def pair_master(config: BrokerConfig) -> tuple[str, int]:
+    """Host and port of pairAddress; the port is listenPort unless the address has one.
+
+    Raises ConfigError for an address that has neither.
+    """
+    host, colon, port = config.pair_address.rpartition(":")
+    if not colon:
+        return port, config.listen_port
+    if not host or not port.isdecimal():
+        raise ConfigError(f"pairAddress={config.pair_address!r}: write host, or host:port")
+    return host, int(port)
+
+
+def paired_slave(config: BrokerConfig) -> Broker | None:
+    """The slave of the master at pairAddress, not started; None without a pairAddress.
+
+    It has the settings of this machine's master, but a store beside that master's, with `-slave`
+    at the end of its name, and the port listenPort + 10. Raises ConfigError for a pairAddress that
+    cannot be used. (RocketMQ 5: BrokerContainer.)
+    """
+    if not config.pair_address:
+        return None
+    if config.is_slave or config.ha_mode != "classic":
+        raise ConfigError(
+            "pairAddress is a setting of a master with haMode=classic: the pair's slave starts with"
+            " it"
+        )
+    host, port = pair_master(config)
+    root = config.store.root_dir.rstrip("/") + "-slave"
+    return Broker(
+        msgspec.structs.replace(
+            config,
+            store=msgspec.structs.replace(config.store, root_dir=root, commit_log_dir=""),
+            pair_address="",
+            broker_role="SLAVE",
+            broker_id=SLAVE_ID,
+            broker_name=config.pair_broker_name or pair_broker_name(host, port),
+            listen_port=config.listen_port + SLAVE_DISTANCE if config.listen_port else 0,
+            ha_listen_port=-1,
+            ha_master_address=f"{host}:{port + 1}",
+            # Consumers read here what a dead master had.
+            slave_read_enable=True,
+            metrics_port=-1,
+            answer_route_requests=False,
+        )
+    )

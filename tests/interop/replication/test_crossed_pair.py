@@ -1,0 +1,146 @@
+"""Two machines with a master and the other's slave each; one dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from harness.drivers import Driver, Json, body, message
+from harness.replicas import await_equal_stores
+from harness.servers import Server, free_port
+from harness.wire import GET_BROKER_CLUSTER_INFO, Wire
+
+from congreve.client import Message, Producer
+from congreve.client.message import SendStatus
+
+HOSTS = ("127.0.0.2", "127.0.0.3")
+SETTINGS = (
+    "mappedFileSizeCommitLog=1048576",
+    "maxHashSlotNum=1000",
+    "maxIndexNum=4000",
+    "registerNameServerPeriod=10000",
+    "registerBrokerTimeoutMills=1000",
+)
+TOPIC = "crossed"
+COUNT = 60
+
+
+@dataclass
+class Machine(Server):
+    """A process with a name server, a master and a slave."""
+
+    host: str = ""
+    namesrv_port: int = 0
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address."""
+        return f"{self.host}:{self.namesrv_port}"
+
+    def ready(self) -> bool:
+        """Whether its master and its slave are registered at its own name server."""
+        try:
+            with Wire(self.namesrv) as wire:
+                body = wire.call(GET_BROKER_CLUSTER_INFO, {}).body
+        except OSError:
+            return False
+        ours = (f"{self.host}:{self.port}", f"{self.host}:{self.port + 10}")
+        return all(f'"{address}"'.encode() in body for address in ours)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[Machine]]:
+    port, namesrv_port = free_port(), free_port()
+    made = []
+    for host, other in (HOSTS, HOSTS[::-1]):
+        folder = tmp_path / host
+        command = [sys.executable, "-m", "harness.paired_node", str(folder), host, other]
+        command += [str(port), str(namesrv_port), *SETTINGS]
+        machine = Machine(host, command, port, folder, host=host, namesrv_port=namesrv_port)
+        machine.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+        made.append(machine)
+    for machine in made:
+        machine.start()
+    yield made
+    for machine in made:
+        machine.kill()
+
+
+def stores(machine: Machine, other: Machine) -> tuple[Path, Path]:
+    """The store of a machine's master, and that of its slave on the other machine."""
+    return machine.folder / "store", other.folder / "store-slave"
+
+
+def bodies_of(java: Driver, namesrv: str) -> list[bytes]:
+    drained = java.call("drain", topics=[TOPIC], namesrv=namesrv)["messages"]
+    return sorted(body(one) for one in drained)
+
+
+async def send_by_python(producer: Producer, first: int) -> set[bytes]:
+    """Send numbers one after the other; returns what was acknowledged."""
+    sent = set()
+    for number in range(COUNT):
+        text = f"{first + number}|".encode()
+        result = await producer.send(Message(topic=TOPIC, body=text))
+        assert result.status is SendStatus.SEND_OK
+        sent.add(text)
+    return sent
+
+
+def send_by_java(java: Driver, namesrv: str, first: int) -> set[bytes]:
+    texts = [f"{first + number}|".encode() for number in range(COUNT)]
+    results = java.call("send", messages=[message(TOPIC, text) for text in texts], namesrv=namesrv)
+    assert {one["status"] for one in results["results"]} == {"SEND_OK"}
+    return set(texts)
+
+
+def consumed_by_java(java: Driver, namesrv: str, expected: int) -> Json:
+    java.call("consumerStart", id="pair", group="pair", topic=TOPIC, instances=1, namesrv=namesrv)
+    seen = java.call("consumerWait", id="pair", expected=expected, timeoutMs=90_000, quietMs=200)
+    java.call("consumerStop", id="pair")
+    return seen
+
+
+def send_by_go(go: Driver, namesrv: str) -> None:
+    assert go.call("load", namesrv=namesrv, topic=TOPIC, mode="sync", count=COUNT, size=20)["ok"]
+
+
+def test_one_machine_dies_and_comes_back(machines: list[Machine], java: Driver, go: Driver) -> None:
+    first, second = machines
+    both = f"{first.namesrv};{second.namesrv}"
+    for machine in machines:
+        java.mqadmin(
+            *("updateTopic", "-n", machine.namesrv, "-b", f"{machine.host}:{machine.port}"),
+            *("-t", TOPIC, "-r", "4", "-w", "4"),
+        )
+    sent = send_by_java(java, both, 1_000)
+
+    async def through_the_kill() -> set[bytes]:
+        async with Producer(both, group="python") as producer:
+            acknowledged = await send_by_python(producer, 4_000)
+            await_equal_stores(*stores(first, second))
+            first.kill()
+            return acknowledged | await send_by_python(producer, 5_000)
+
+    sent |= asyncio.run(through_the_kill())
+    sent |= send_by_java(java, both, 2_000)
+    send_by_go(go, second.namesrv)
+    # A group reads what the dead master had from its slave.
+    seen = consumed_by_java(java, both, len(sent) + COUNT)
+    assert seen["distinct"] == len(sent) + COUNT
+    assert not seen["doubled"]
+
+    first.start()
+    for one, other in (machines, machines[::-1]):
+        await_equal_stores(*stores(one, other))
+    sent |= send_by_java(java, both, 3_000)
+    got = bodies_of(java, both)
+    assert set(got) >= sent
+    assert len(got) == len(set(got)) == len(sent) + COUNT
+    for one, other in (machines, machines[::-1]):
+        await_equal_stores(*stores(one, other))
+    assert [machine.stop() for machine in machines] == [0, 0]
