@@ -63,6 +63,8 @@ def paired_slave(config: BrokerConfig) -> Broker | None:
             # Consumers read here what a dead master had.
             slave_read_enable=True,
             metrics_port=-1,
+            listeners="",
+            advertised_listeners="",
             answer_route_requests=False,
         )
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from harness import servers
 from harness.drivers import Driver, Json, message
 from harness.replicas import Replicas, await_equal_logs
+from harness.servers import BrokerServer
 
 MESSAGES = 400
 
@@ -57,3 +60,22 @@ def test_a_slave_has_the_bytes_of_its_master(
     await_equal_logs(first, second)
     send(java, namesrv, messages(topic, MESSAGES, 2))
     await_equal_logs(first, second)
+    # A RocketMQ slave copies tables 3 s after its start, and then each 10 s.
+    await_topic(second, topic)
+    shown = java.mqadmin("clusterList", "-n", namesrv.address)
+    assert [line.split()[2] for line in shown.splitlines() if replicas.name in line] == ["0", "1"]
+    if slave == "congreve":
+        shown = java.mqadmin("brokerStatus", "-n", namesrv.address, "-b", second.address)
+        assert re.search(rf"haMaster +: {first.address.partition(':')[0]}:{first.port + 1}", shown)
+    else:
+        shown = java.mqadmin("brokerStatus", "-n", namesrv.address, "-b", first.address)
+        assert re.search(r"haSlaves +: 127.0.0.1:\d+ lag 0 bytes 0 ms", shown)
+
+
+def await_topic(slave: BrokerServer, topic: str) -> None:
+    """Wait until the slave's table has the topic."""
+    file = slave.store / "config" / "topics.json"
+    deadline = time.monotonic() + 60
+    while not file.exists() or f'"{topic}"' not in file.read_text():
+        assert time.monotonic() < deadline, slave.tail()
+        time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from harness.drivers import Driver, Json, body, message
 from harness.replicas import await_equal_stores
 from harness.servers import Server, free_port
-from harness.wire import GET_BROKER_CLUSTER_INFO, Wire
+from harness.wire import GET_BROKER_CLUSTER_INFO, GET_ROUTEINFO_BY_TOPIC, Wire
 
 from congreve.client import Message, Producer
 from congreve.client.message import SendStatus
@@ -70,6 +71,24 @@ def machines(tmp_path: Path) -> Iterator[list[Machine]]:
         machine.kill()
 
 
+def await_route(machine: Machine, machines: list[Machine]) -> None:
+    """Wait until a machine's name server knows both masters and both slaves of the topic.
+
+    A broker registers again 5 s after a name server did not answer.
+    """
+    deadline = time.monotonic() + 60
+    addresses = [f'"{one.host}:{port}"' for one in machines for port in (one.port, one.port + 10)]
+    while True:
+        with Wire(machine.namesrv) as wire:
+            route = wire.call(GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).body.decode()
+        if all(address in route for address in addresses) and route.count("readQueueNums") == len(
+            machines
+        ):
+            return
+        assert time.monotonic() < deadline, route
+        time.sleep(0.05)
+
+
 def stores(machine: Machine, other: Machine) -> tuple[Path, Path]:
     """The store of a machine's master, and that of its slave on the other machine."""
     return machine.folder / "store", other.folder / "store-slave"
@@ -117,6 +136,8 @@ def test_one_machine_dies_and_comes_back(machines: list[Machine], java: Driver, 
             *("updateTopic", "-n", machine.namesrv, "-b", f"{machine.host}:{machine.port}"),
             *("-t", TOPIC, "-r", "4", "-w", "4"),
         )
+    for machine in machines:
+        await_route(machine, machines)
     sent = send_by_java(java, both, 1_000)
 
     async def through_the_kill() -> set[bytes]:
