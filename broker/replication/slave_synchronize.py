@@ -11,6 +11,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
+from congreve.records.message.topics import NEVER_UNUSED
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.bodies import (
     ConsumerOffsetSerializeWrapper,
@@ -64,6 +65,7 @@ class SlaveSynchronize:
         self._offsets_text = b""
         self._offsets: Offsets | None = None
         self._topics_version: DataVersion | None = None
+        self._seen: set[str] = set()  # topics that the master had at any time
         self._groups_version: DataVersion | None = None
         self._delay: DelayProgress | None = None
         self._log = LimitedLog(logger)
@@ -83,6 +85,19 @@ class SlaveSynchronize:
             )
         except (RemotingError, msgspec.MsgspecError, ValueError) as error:
             self._log.warning("this slave has not copied its master's tables: %s", error)
+            self._restore_topics()
+
+    def _restore_topics(self) -> None:
+        """Serve topics whose messages are here, but that the master made just before it died."""
+        lost = {
+            topic: max(queue.queue_id for queue in self._store.queues.queues_of(topic)) + 1
+            for topic in self._store.queues.topics()
+            if topic not in self._metadata.topics.table
+            and topic not in self._seen
+            and topic not in NEVER_UNUSED
+        }
+        if lost and self._metadata.topics.restore(lost):
+            self._topics_version = None  # the master's table replaces what was restored
 
     async def _take_topics(self, body: bytes) -> None:
         version = msgspec.json.decode(body, type=_Version, strict=False).data_version
@@ -90,6 +105,7 @@ class SlaveSynchronize:
             return
         wrapper = await asyncio.to_thread(TopicConfigSerializeWrapper.decode, body)
         self._metadata.topics.follow_master(wrapper)
+        self._seen |= wrapper.topic_config_table.keys()
         self._topics_version = version
 
     async def _take_groups(self, body: bytes) -> None:

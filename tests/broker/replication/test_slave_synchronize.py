@@ -10,6 +10,7 @@ from harness.pairs import Pair, running_pair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.client import Message, Producer
+from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
@@ -69,6 +70,24 @@ def test_the_first_table_of_a_master_moves_no_offset_back(offsets: ConsumerOffse
     offsets.commit("g", "T", 0, 9)
     offsets.follow_master({"T@g": {0: 5, 1: 5}}, None)
     assert [offsets.query("g", "T", queue) for queue in (0, 1)] == [9, 5]
+
+
+async def test_a_topic_that_the_master_made_just_before_it_died_is_served(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        metadata = pair.slave.managers.metadata
+        pair.master.managers.metadata.topics.update(TopicConfig(topic_name="deleted"))
+        pair.master.store.put(Record(topic="deleted", body=b"x"))
+        await eventually(lambda: metadata.topics.get("deleted") is not None)
+        pair.master.managers.metadata.topics.delete("deleted")
+        await eventually(lambda: metadata.topics.get("deleted") is None)
+        pair.master.store.put(Record(topic="late", queue_id=2, body=b"x"))
+        await eventually(lambda: pair.slave.store.max_offset("late", 2) == 1)
+        await pair.master.stop()
+        await eventually(lambda: metadata.topics.get("late") is not None)
+        late = metadata.topics.get("late")
+        assert late is not None
+        assert late.read_queue_nums == 3
+        assert metadata.topics.get("deleted") is None
 
 
 async def test_delay_progress_is_taken_when_the_log_has_the_deliveries(tmp_path: Path) -> None:
