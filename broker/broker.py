@@ -183,9 +183,8 @@ class Broker(Lifecycle):
                 self.replication.confirm,
                 self._access,
             )
-            runtime_info = runtime_info_of(
-                self.managers, self._paths, self._guard, self.replication.state
-            )
+            state = self.replication.state
+            runtime_info = runtime_info_of(self.managers, self._paths, self._guard, state)
             await self._listen(self._paths, runtime_info)
             await self.replication.start()
             await self._registration.start()

@@ -103,9 +103,9 @@ def conf(folder: Path, *lines: str) -> Path:
 
 
 def test_a_broker_conf_is_read_and_keys_without_effect_are_reported(tmp_path: Path) -> None:
-    path = conf(tmp_path, "brokerName=a", "haMasterAddress=1.2.3.4", "useEpollNativeSelector=true")
+    path = conf(tmp_path, "brokerName=a", "pullThreadPoolNums=8", "useEpollNativeSelector=true")
     with congreve.Broker.from_conf(path, brokerName="b") as broker:
-        assert broker.unknown_keys == ("haMasterAddress", "useEpollNativeSelector")
+        assert broker.unknown_keys == ("pullThreadPoolNums", "useEpollNativeSelector")
         assert broker.config.broker_name == "b"
 
 

@@ -1,0 +1,1 @@
+"""Sends to a master with a slave, ours and RocketMQ's in turns."""

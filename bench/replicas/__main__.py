@@ -1,0 +1,78 @@
+"""``python -m replicas``: rates and latencies of our pair and of the Java pair, in turns.
+
+    PYTHONPATH=bench:tests python -m replicas
+
+Each pair has a name server, a master and a slave in processes of their own. ASYNC_MASTER is sent to
+at full rate; with SYNC_MASTER every answer waits for the slave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from harness import servers
+from harness.replicas import Replicas, await_equal_logs
+
+
+class Work(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    role: str
+    size: int
+    connections: int
+    inflight: int
+
+
+WORK = (
+    Work("ASYNC_MASTER, 1 KiB, 4 x 32", "ASYNC_MASTER", 1024, 4, 32),
+    Work("SYNC_MASTER, 128 B, 4 x 64", "SYNC_MASTER", 128, 4, 64),
+    Work("SYNC_MASTER, 128 B, one at a time", "SYNC_MASTER", 128, 1, 1),
+)
+
+
+def measure(kind: str, work: Work, seconds: float, folder: Path) -> dict[str, float]:
+    """One run of one pair: the figures of `congreve bench`."""
+    namesrv = servers.namesrv(kind, folder / "namesrv")
+    namesrv.start()
+    replicas = Replicas(namesrv, folder)
+    settings = {"mappedFileSizeCommitLog": str(256 << 20), "haHousekeepingInterval": "20000"}
+    try:
+        master = replicas.master(kind, **settings, brokerRole=work.role)
+        slave = replicas.slave(kind, **settings)
+        command = [sys.executable, "-m", "congreve", "bench", "-n", namesrv.address]
+        command += ["--broker", replicas.name, "--connections", str(work.connections)]
+        command += ["--inflight", str(work.inflight), "--size", str(work.size), "--output", "json"]
+        command += ["--warmup", "6", "--seconds", str(seconds)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        await_equal_logs(master, slave)
+        found: dict[str, float] = json.loads(out)
+        return found
+    finally:
+        replicas.kill()
+        namesrv.kill()
+
+
+def main() -> None:
+    """Print a line of JSON for each run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    for turn in range(options.rounds):
+        for work in WORK:
+            for kind in ("congreve", "java"):
+                with tempfile.TemporaryDirectory() as folder:
+                    found = measure(kind, work, options.seconds, Path(folder))
+                print(json.dumps({"round": turn, "work": work.name, "kind": kind, **found}))
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
