@@ -9,6 +9,7 @@ from congreve.client.admin.brokers import Brokers
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
+from congreve.client.admin.traces import TraceAdmin
 from congreve.client.checks import check_topic
 from congreve.client.consumer.subscription import SQL92
 from congreve.client.errors import ClientError
@@ -67,7 +68,8 @@ class AdminClient(ClientInstance):
     """Queries and changes a cluster: ``async with AdminClient("host:9876") as admin`` (RocketMQ:
     DefaultMQAdminExt).
 
-    Its own methods are about topics; `groups`, `dead_letters` and `timers` have the others.
+    Its own methods are about topics; `groups`, `dead_letters`, `timers` and `traces` have the
+    others.
 
     Every method raises BrokerError when a server refuses the request, NoNameServerError when no
     name server answers, another ClientError or a RemotingError when the request fails otherwise.
@@ -78,6 +80,7 @@ class AdminClient(ClientInstance):
         self.brokers = Brokers(self)
         self.groups = GroupAdmin(self, self.brokers)
         self.timers = TimerAdmin(self, self.brokers)
+        self.traces = TraceAdmin(self.brokers)
         self.dead_letters = DeadLetterAdmin(self, self.brokers, self.groups)
 
     async def cluster_info(self) -> ClusterInfo:

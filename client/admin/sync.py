@@ -8,6 +8,7 @@ from congreve.client.admin.client import AdminClient
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
+from congreve.client.admin.traces import TraceAdmin
 from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
 
 Part = TypeVar("Part")
@@ -66,6 +67,12 @@ class SyncTimerAdmin(SyncPart[TimerAdmin]):
     recall_sent = _blocking(TimerAdmin.recall_sent)
 
 
+class SyncTraceAdmin(SyncPart[TraceAdmin]):
+    """TraceAdmin without an event loop."""
+
+    of_message = _blocking(TraceAdmin.of_message)
+
+
 class SyncAdminClient(SyncClient[AdminClient]):
     """An AdminClient for programs without an event loop.
 
@@ -77,6 +84,7 @@ class SyncAdminClient(SyncClient[AdminClient]):
         super().__init__("admin", lambda: AdminClient(namesrv, **connection))
         client = self._thread.client
         self.groups = SyncGroupAdmin(self._thread, client.groups)
+        self.traces = SyncTraceAdmin(self._thread, client.traces)
         self.timers = SyncTimerAdmin(self._thread, client.timers)
         self.dead_letters = SyncDeadLetterAdmin(self._thread, client.dead_letters)
 
