@@ -198,7 +198,8 @@ cdef class HeaderDecoder:
         cdef Shape *shape = NULL
         cdef bint known = False
         self.scratch.used = 0
-        if frame.serialize_type == 0 and frame.header.length <= SHAPE_MAX:
+        # A shape of length 0 is none: its other numbers may be those of an earlier header.
+        if frame.serialize_type == 0 and 0 < frame.header.length <= SHAPE_MAX:
             shape = &self.shapes[frame.header.length % SHAPES]
             if shape.length == frame.header.length and not differs(
                     frame.header.data, shape.text, shape.fixed, shape.length):

@@ -1,6 +1,7 @@
 """A decoder that remembers headers decodes each one like a new decoder."""
 
 import random
+import struct
 
 import pytest
 from hypothesis import given
@@ -102,3 +103,18 @@ def test_no_random_history_of_headers_changes_how_one_is_read():
         read += found is not None
     assert read > 10_000
     assert decoder.remembered < read
+
+
+def framed(header: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def test_an_empty_header_is_never_read_like_an_earlier_one():
+    """Else its fields would be those of the bytes behind it: another request, or other memory."""
+    known = b'{"code":10,"opaque":123456,"extFields":{"a":"' + b"b" * 16 + b'"}}'
+    assert len(known) == 64, "as many as there are shapes: an empty header looks at the same one"
+    decoder = HeaderDecoder()
+    assert decoder.head(framed(known)) == (10, 0, 123456, 0, {"a": "b" * 16})
+    escaped = known.replace(b'"a":"bbbbb', b'"\\u0061":"')  # it cannot be remembered
+    assert decoder.head(framed(escaped)) == (10, 0, 123456, 0, {"a": "b" * 11})
+    assert decoder.head(framed(b"", known)) is None
