@@ -13,7 +13,6 @@ from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
 from congreve.remoting.wire.frame cimport (
     FRAME_WHOLE,
-    HEADER_FIELDS_MAX,
     HEADER_OK,
     Frame,
     next_frame,
@@ -120,28 +119,36 @@ cdef bint topic_allows(const AccountEntry *account, Slice topic, uint8_t wanted)
     return perm_of(&account.topics, topic.data, topic.length, wanted)
 
 
-cdef bint sort_fields(const Header *header, int32_t *order) noexcept nogil:
-    """The places of the fields in order of their names; False if two have the same name."""
+cdef bint sort_fields(const Header *header, FieldOrder *order) noexcept nogil:
+    """Order the fields by their names, from the order of the request before.
+
+    False if two have the same name.
+    """
     cdef Slice mine
     cdef Slice other
-    cdef int32_t i
-    cdef int32_t j
+    cdef int32_t i, j, place
     cdef int compared
-    for i in range(header.count):
-        mine = header.fields[i].key
+    if order.count != header.count:
+        order.count = header.count
+        for i in range(header.count):
+            order.places[i] = i
+    for i in range(1, header.count):
+        place = order.places[i]
+        mine = header.fields[place].key
         j = i
+        compared = -1
         while j > 0:
-            other = header.fields[order[j - 1]].key
+            other = header.fields[order.places[j - 1]].key
             compared = memcmp(other.data, mine.data, min(other.length, mine.length))
             if compared == 0:
-                if other.length == mine.length:
-                    return False
                 compared = other.length - mine.length
-            if compared < 0:
+            if compared <= 0:
                 break
-            order[j] = order[j - 1]
+            order.places[j] = order.places[j - 1]
             j -= 1
-        order[j] = i
+        order.places[j] = place
+        if compared == 0:
+            return False
     return True
 
 
@@ -219,26 +226,27 @@ cdef class AccountTable:
 
     # --- without the GIL
 
-    cdef bint may_pass(self, const Header *header, const SendHeader *send,
-                       Slice body) noexcept nogil:
+    cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
+                       FieldOrder *order) noexcept nogil:
         cdef bint permitted = False
         pthread_rwlock_rdlock(&self.lock)
         if is_send(header.code):
-            permitted = self.may_send(header, send, body)
+            permitted = self.may_send(header, send, body, order)
         elif is_pull(header.code):
-            permitted = self.may_pull(header, body)
+            permitted = self.may_pull(header, body, order)
         pthread_rwlock_unlock(&self.lock)
         return permitted
 
-    cdef bint may_send(self, const Header *header, const SendHeader *send,
-                       Slice body) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body)
+    cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
+                       FieldOrder *order) noexcept nogil:
+        cdef const AccountEntry *account = self.signed_by(header, body, order)
         return account != NULL and send.complete and (
             account.may_do_all or topic_allows(account, send.topic, PUB)
         )
 
-    cdef bint may_pull(self, const Header *header, Slice body) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body)
+    cdef bint may_pull(self, const Header *header, Slice body,
+                       FieldOrder *order) noexcept nogil:
+        cdef const AccountEntry *account = self.signed_by(header, body, order)
         cdef PullHeader pull
         if account == NULL:
             return False
@@ -250,7 +258,8 @@ cdef class AccountTable:
             )
         ))
 
-    cdef const AccountEntry *signed_by(self, const Header *header, Slice body) noexcept nogil:
+    cdef const AccountEntry *signed_by(self, const Header *header, Slice body,
+                                       FieldOrder *order) noexcept nogil:
         """The account whose signature the request has; NULL: none, or not decided here."""
         cdef Slice access_key
         cdef Slice signature
@@ -267,13 +276,12 @@ cdef class AccountTable:
             return NULL
         key = key_of(access_key.data, access_key.length)
         account = <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
-        if account == NULL or not self.is_signed(account, header, body, signature):
+        if account == NULL or not self.is_signed(account, header, body, signature, order):
             return NULL
         return account
 
     cdef bint is_signed(self, const AccountEntry *account, const Header *header, Slice body,
-                        Slice signature) noexcept nogil:
-        cdef int32_t[HEADER_FIELDS_MAX] order
+                        Slice signature, FieldOrder *order) noexcept nogil:
         cdef uint8_t[SIGNATURE_SIZE] expected
         cdef Content content
         cdef uint8_t wrong = 0
@@ -283,8 +291,8 @@ cdef class AccountTable:
         content.used = 0
         self.sha1.begin(&account.secret, &content.context)
         for i in range(header.count):
-            if not is_named(header.fields[order[i]].key, SIGNATURE, 9):
-                put(self.sha1, &content, header.fields[order[i]].value)
+            if not is_named(header.fields[order.places[i]].key, SIGNATURE, 9):
+                put(self.sha1, &content, header.fields[order.places[i]].value)
         put(self.sha1, &content, body)
         self.sha1.put(&content.context, content.text, content.used)
         self.sha1.end(&account.secret, &content.context, expected)
@@ -305,4 +313,4 @@ cdef class AccountTable:
             return False
         if headers.decode(&whole, &header, &send) != HEADER_OK:
             return False
-        return self.may_pass(&header, &send, whole.body)
+        return self.may_pass(&header, &send, whole.body, &self.order_of_callers)

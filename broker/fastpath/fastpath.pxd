@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.broker.accounts.account_table cimport AccountTable
+from congreve.broker.accounts.account_table cimport AccountTable, FieldOrder
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
@@ -26,6 +26,7 @@ cdef class FastPath(FrameSink):
     cdef CommitLog log
     cdef HeaderDecoder headers
     cdef AccountTable accounts          # None without access control
+    cdef FieldOrder field_order         # of the request before
     cdef PullPath pulls
     cdef SendPath sends
     cdef TopicTable topics

@@ -285,7 +285,7 @@ cdef class FastPath(FrameSink):
 
     cdef bint is_permitted(self) noexcept nogil:
         return self.accounts is None or self.accounts.may_pass(
-            &self.header, &self.send, self.frame.body
+            &self.header, &self.send, self.frame.body, &self.field_order
         )
 
     cdef Stop serve_alone(self) noexcept nogil:
