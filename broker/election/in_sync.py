@@ -54,7 +54,11 @@ class InSyncSet:
     @property
     def required(self) -> frozenset[int]:
         """The members that must have a message before it is acknowledged."""
-        return self.state.in_sync | (self.proposed or frozenset()) | self._joining
+        return self._committed_or_proposed | self._joining
+
+    @property
+    def _committed_or_proposed(self) -> frozenset[int]:
+        return self.state.in_sync | (self.proposed or frozenset())
 
     @property
     def is_large_enough(self) -> bool:
@@ -87,6 +91,7 @@ class InSyncSet:
 
     def connected(self, member: int, now: float) -> None:
         """A slave has connected; its earlier reports count no more."""
+        self._joining.discard(member)
         self._slaves[member] = _Member(caught_up_at=now)
 
     def begun(self, member: int, offset: int) -> None:
@@ -94,7 +99,8 @@ class InSyncSet:
 
         By then it has learned the epoch of this term.
         """
-        self._slaves[member].lost = member in self.required and offset < self.acknowledged
+        is_member = member in self._committed_or_proposed
+        self._slaves[member].lost = is_member and offset < self.acknowledged
 
     def admits(self, member: int) -> bool:
         """Whether a slave may get parts of the log: not one that lost what it once reported.
@@ -141,7 +147,7 @@ class InSyncSet:
     def _joining_now(self, own_end: int, now: float) -> set[int]:
         """The slaves that are so near that messages may wait for them before they enter."""
         for member, slave in self._slaves.items():
-            if slave.connected and slave.offset >= own_end - JOIN_BYTES:
+            if slave.connected and slave.offset >= max(own_end - JOIN_BYTES, 0):
                 self._joining.add(member)
         self._joining = {
             member

@@ -71,6 +71,18 @@ def test_a_lost_answer_keeps_both_sets_required() -> None:
     assert mine.wanted(200, 1) is None
 
 
+def test_a_slave_that_begins_behind_enters_when_it_has_caught_up() -> None:
+    mine = term(1)
+    assert mine.confirmed(200) == 200
+    mine.connected(2, 0)
+    assert mine.wanted(200, 0) is None  # messages do not wait for one that has reported nothing
+    assert mine.required == {1}
+    mine.begun(2, 100)
+    assert mine.admits(2)
+    mine.reported(2, 200, 200, 1)
+    assert mine.wanted(200, 1) == {1, 2}
+
+
 def test_5009_8380_9717_10875_a_failed_election_is_tried_again() -> None:
     member = ElectionMember(1, "a", "h", MasterLease(3, 0.5))
     known = Knowledge(newest_epoch=4, claimed=0, has_messages=True)
