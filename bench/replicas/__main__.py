@@ -13,11 +13,15 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from harness import servers
 from harness.replicas import Replicas, await_equal_logs
+
+FOLLOWS_S = 10.0
+"""A RocketMQ slave needs some seconds until it follows."""
 
 
 class Work(NamedTuple):
@@ -46,13 +50,14 @@ def measure(kind: str, work: Work, seconds: float, folder: Path) -> dict[str, fl
     try:
         master = replicas.master(kind, **settings, brokerRole=work.role)
         slave = replicas.slave(kind, **settings)
+        time.sleep(FOLLOWS_S)
         command = [sys.executable, "-m", "congreve", "bench", "-n", namesrv.address]
         command += ["--broker", replicas.name, "--connections", str(work.connections)]
         command += ["--inflight", str(work.inflight), "--size", str(work.size), "--output", "json"]
         command += ["--warmup", "6", "--seconds", str(seconds)]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         await_equal_logs(master, slave)
-        found: dict[str, float] = json.loads(out)
+        found: dict[str, float] = json.loads(out)[0]
         return found
     finally:
         replicas.kill()
