@@ -126,5 +126,5 @@ _NOT_OF_THE_GROUP = (
 def _lost_state(state: GroupState, known: Knowledge) -> str:
     return (
         f"the store has epoch {known.newest_epoch}, the coordination service only {state.epoch}:"
-        " it has lost its data; `congreve election appoint` names the member to continue with"
+        " it has lost its data; docs/election.md says how an operator continues"
     )
