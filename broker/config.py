@@ -158,7 +158,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
     # Ours: the master of the other machine of a crossed pair (broker/pair.py), host or host:port,
     # and its name; empty: broker-HOST-PORT with `_` for dots.
-    pair_address: str = ""
+    pair_address: Annotated[str, Show.NEVER] = ""
     pair_broker_name: str = ""
 
     # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
@@ -229,6 +229,13 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
+        if self.lake_topics and not self.lake_warehouse:
+            raise ConfigError(
+                f"lakeTopics={self.lake_topics!r} needs lakeWarehouse: a folder, or the "
+                "warehouse of lakeCatalog"
+            )
+        if self.lake_partition not in ("day", "hour"):
+            raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
 
     @property
     def readable(self) -> bool:

@@ -11,26 +11,26 @@ import congreve
 lake = Path("lake").absolute()
 lake.mkdir(exist_ok=True)
 catalog = load_catalog("congreve", uri=f"sqlite:///{lake}/catalog.db", warehouse=lake.as_uri())
-settings = {"lakeTopics": "orders", "lakeWarehouse": str(lake), "lakeLagMillis": 2000}
+table = {"lakeTopics": "orders", "lakeWarehouse": str(lake), "lakeLagMillis": "2000"}
 
-with congreve.serve("data", **settings) as node:
+with congreve.serve("data", namesrv_port=0, **table) as node:
     with node.producer("shop") as producer:
         for tag in ("new", "paid"):
             producer.send_many("orders", [f"{tag} {i}".encode() for i in range(500)], tags=tag)
 
     while True:  # each message is visible some seconds after it was acknowledged
         try:
-            table = catalog.load_table("rocketmq.orders")
-            if table.scan().count() == 1000:
+            orders = catalog.load_table("rocketmq.orders")
+            if orders.scan().count() == 1000:
                 break
         except NoSuchTableError:
             pass
         time.sleep(0.5)
 
-paid = table.scan("tags = 'paid'", selected_fields=("queueOffset", "body")).to_arrow()
+paid = orders.scan("tags = 'paid'", selected_fields=("queueOffset", "body")).to_arrow()
 print(f"pyiceberg: {len(paid)} paid orders")
 
-messages = table.scan().to_duckdb("messages")
+messages = orders.scan().to_duckdb("messages")
 query = "select tags, count(*), sum(octet_length(body)) from messages group by tags order by tags"
 for tag, count, size in messages.execute(query).fetchall():
     print(f"DuckDB: {tag} {count} messages, {size} bytes")

@@ -17,6 +17,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metrics.store_times import StoreTimes
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
+from congreve.steps import freed
 
 OTHER = "other"
 """The label of what does not fit into metricsMaxSeries."""
@@ -139,7 +140,9 @@ class FigureCollector:
         kept_groups, folded_groups = yield from _folded(
             groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
         )
-        return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
+        found = Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
+        yield from freed(ends)
+        return found
 
     def _topic(self, name: str, ends: Ends, put_size: int) -> TopicFigures:
         return TopicFigures(

@@ -66,7 +66,7 @@ class HaLogin:
         """Raises ReplicationError for a login that is not an administrator's, old, or used."""
         try:
             login = msgspec.json.decode(content, type=Login)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReplicationError(f"a login that cannot be read: {error}") from error
         account = self._accounts().by_key.get(login.access_key)
         expected = login.signed_by("" if account is None else account.secret_key)

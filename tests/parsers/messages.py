@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from congreve.broker.accounts.accounts import Accounts
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.send import batch_body, properties
 from congreve.client.message import MessageQueue
 from congreve.client.producer.compression import CompressionType, compress, decompress
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
+from congreve.engine.clock import Clock
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.inflate import INFLATED_MAX, inflate
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import decode_properties
+from congreve.records.message.recall_handle import RecallHandle
 from congreve.records.record import (
     decode_record,
     decode_records,
@@ -55,6 +59,22 @@ def _records() -> Iterator[Parser]:
     for kind in (DELAYED, TIMED, COMMITTED):
         restore = partial(restored, kind=kind)
         yield Parser(f"parked record {kind}", ("records/restore.pyx",), restore, RECORDS)
+    yield Parser(
+        "recall handle",
+        ("records/message/recall_handle.py",),
+        lambda data: RecallHandle.decode(text(data)),
+        [
+            RecallHandle("T", "b", "1767225600000", "7F00000100002A9F0000000000000001")
+            .encode()
+            .encode()
+        ],
+    )
+    yield Parser(
+        "login of a slave",
+        ("broker/replication/login.py",),
+        HaLogin(lambda: None, Accounts, Clock()).check,
+        [b'{"accessKey":"a","time":1,"nonce":"n","signature":"s"}', b'{"accessKey":"\xff"}'],
+    )
     yield Parser(
         "message id",
         ("records/host.pyx",),

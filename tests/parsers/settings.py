@@ -16,6 +16,7 @@ from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.errors import CongreveError
 from congreve.properties import parse_properties
 from congreve.records.filter.syntax import FilterCompiler
+from congreve.remoting.messages.listeners import parse_addresses
 from congreve.spark.offsets import parse_offsets, parse_timestamps
 from congreve.spark.options import parse as parse_options
 
@@ -41,7 +42,12 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "broker.conf",
-        ("broker/java_properties.py", "broker/config.py", "congreve/settings.py"),
+        (
+            "broker/java_properties.py",
+            "broker/config.py",
+            "broker/config_file.py",
+            "congreve/settings.py",
+        ),
         lambda data: parse_config(text(data), "broker.conf"),
         [b"brokerName = b\n# no\nlistenPort: 10911\nx=\\u0041\\\n  y\n"],
     )
@@ -54,7 +60,7 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "name server settings",
-        ("namesrv/config.py",),
+        ("namesrv/config.py", "congreve/properties.py"),
         lambda data: parse_properties(text(data)),
         [b"orderMessageEnable=true\n"],
     )
@@ -95,6 +101,12 @@ def _for_operators() -> Iterator[Parser]:
         [b"topic:\n  T: {sendMessages: 5}\naddress: {'*': {pullBytes: 1}}\n"],
         inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it
         slowness=10,
+    )
+    yield Parser(
+        "listeners",
+        ("remoting/messages/listeners.py",),
+        lambda data: parse_addresses(text(data)),
+        [b"outside=203.0.113.5:10921,inside=10.0.0.5:10911", b"a=[fe80::1]:1;b=host:2"],
     )
     yield Parser(
         "log levels",

@@ -70,7 +70,7 @@ class Console:
         return text
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[congreve.Node]:
     """A name server and a broker without accounts, with the topic `orders`."""
     data = tmp_path_factory.mktemp("console-node")
@@ -103,7 +103,7 @@ def fill(producer: SyncProducer) -> None:
     )
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def console(node: congreve.Node) -> Iterator[Console]:
     """A console on loopback before brokers without accounts: no login."""
     yield from serve_console(Options(namesrv=node.address))
@@ -116,7 +116,7 @@ def serve_console(options: Options) -> Iterator[Console]:
         yield Console(site, http)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def guarded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[congreve.Node]:
     """A broker with accounts."""
     folder = tmp_path_factory.mktemp("console-accounts")

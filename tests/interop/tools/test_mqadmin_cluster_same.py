@@ -35,6 +35,8 @@ MEASURED = (
     (r'("\w*(Tps|DiskRatio)": ).*', r"\1"),
     (r'^"cpuNum".*|^"runtimeEnv": .*|^\}$', ""),
     (r"^((PEER )?commitLogDiskRatio_).*", r"\1"),
+    # Samples of the last minutes and of the day.
+    (r"^(\S+) \d+ [\d.]+ \d+ (NO_CONSUMER)$", r"\1 \2"),
 )
 # Lines of brokerStatus whose values are measured, or belong to pools of threads that only the
 # reference has: only their names are compared.
@@ -45,7 +47,8 @@ STATUS = re.compile(
 )
 OWN_STATUS = re.compile(
     r"(PEER )?(connections|maxConnections|refusedConnections|cut\w+|ioBackend|storeWritable"
-    r"|storeShortages|stateFilesWritable|unfinishedFrameBytes|unreadAnswerBytes) :"
+    r"|storeShortages|stateFilesWritable|unfinishedFrameBytes|unreadAnswerBytes"
+    r"|brokerRole|haSlaves) :"
 )
 # Settings whose values differ: ports, folders, and a size of our own.
 OTHER_VALUES = re.compile(r"(haListenPort|haTransferBatchSize|listenPort|\w+Home|\w+Path\w*) = ")
@@ -142,6 +145,8 @@ def compared(command: str, lines: list[str], other: list[str]) -> list[str]:
     if re.match(r"get\w+Config ", command + " "):
         common = {line.partition(" = ")[0] for line in other if not OTHER_VALUES.match(line)}
         return [line for line in lines if line.partition(" = ")[0] in common]
+    if command == "statsAll -a":  # only topics with messages in the last sample
+        lines = lines[:1]
     for pattern, instead in MEASURED:
         lines = [re.sub(pattern, instead, line) for line in lines]
     if command.startswith("brokerStatus"):
