@@ -158,6 +158,8 @@ def test_one_machine_dies_and_comes_back(machines: list[Machine], java: Driver, 
     first.start()
     for one, other in (machines, machines[::-1]):
         await_equal_stores(*stores(one, other))
+    for machine in machines:
+        await_route(machine, machines)  # a client may ask either name server
     sent |= send_by_java(java, both, 3_000)
     got = bodies_of(java, both)
     assert set(got) >= sent
