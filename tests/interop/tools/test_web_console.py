@@ -92,7 +92,10 @@ def test_pages_answer(pages: Pages, path: str) -> None:
 
 
 def test_settings_and_figures_are_shown(pages: Pages, cluster: Cluster) -> None:
-    text = pages.get(f"/brokers/{cluster.broker.broker_name}?all=1")
+    text = pages.eventually(  # RocketMQ has these figures a while after its start
+        f"/brokers/{cluster.broker.broker_name}?all=1",
+        lambda text: "putMessageDistributeTime" in text,
+    )
     assert "RocketMQ broker" in text
     assert "brokerPermission" in text and "putMessageDistributeTime" in text
     done = pages.post(
