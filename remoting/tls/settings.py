@@ -80,7 +80,7 @@ class ClientTls(msgspec.Struct, frozen=True, kw_only=True):
     key_path: str = ""
     key_password: str = ""
     auth_server: bool = True
-    """Whether the server's certificate must be valid; false protects from nobody on the path."""
+    """Whether the server's certificate must be valid; false accepts any server."""
     check_host_name: bool = False
     """Whether the certificate must also name the address that the client connects to."""
     trust_cert_path: str = ""

@@ -32,7 +32,7 @@ GROUP = "elected"
 
 
 class Processes:
-    """The members as processes, one writer, and what it was told."""
+    """The members as processes, one writer, and the answers that it got."""
 
     def __init__(self, folder: Path, etcd: Etcd, count: int) -> None:
         self.etcd = etcd

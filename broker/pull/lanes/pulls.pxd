@@ -48,7 +48,7 @@ cdef class LanePulls:
     cdef int map_file(self, LanePull *known) except -1
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
                      int32_t serialize_type, int32_t opaque) noexcept nogil
-    # Sets who is charged for the current pull.
+    # Sets the names whose quotas the current pull is charged to.
     cdef void meter(self, LaneConnection *connection, const Header *header) noexcept nogil
     # Lets a pull whose quota is used up wait. False: the loop must serve it now.
     cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
