@@ -6,7 +6,7 @@ from pathlib import Path
 from sidebyside.before import Amounts, Turn, play, ratio
 
 
-def test_both_brokers_have_their_turns(tmp_path: Path) -> None:
+def test_both_brokers_run_in_turn(tmp_path: Path) -> None:
     amounts = Amounts(seconds=0.1, messages=3_200, fill_page_cache=False)
     turns = list(play("pull-32x128B-sql", Path(sys.executable), 2, amounts, tmp_path, {}))
     assert len(turns) == 2

@@ -12,7 +12,7 @@ from clientspeed.report import Figure
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_bounds_are_held_on_the_right_side() -> None:
+def test_bounds_are_checked_in_the_right_direction() -> None:
     assert Figure("rate", 2, "x", least=2).met
     assert Figure("rate", 1.9, "x", least=2).met is False
     assert Figure("time", 2, "x", most=2).met

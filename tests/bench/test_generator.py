@@ -53,7 +53,7 @@ def properties(text: str) -> dict[str, str]:
     return dict(entry.split("\x01") for entry in text.split("\x02"))
 
 
-def test_sends_are_those_of_a_java_client() -> None:
+def test_sends_equal_those_of_a_java_client() -> None:
     with server(success) as (port, frames):
         generator.run(port, Load(connections=1, inflight=3, queues=4, size=128, count=50))
     assert [header["code"] for header, _ in frames] == [310] * 50
@@ -104,7 +104,7 @@ def test_errors_are_not_counted_as_messages() -> None:
     assert sum(count for _, count in found.latency) == 40
 
 
-def test_a_server_that_hangs_up_is_an_error() -> None:
+def test_a_server_that_closes_the_connection_is_an_error() -> None:
     with (
         server(lambda number, request: struct.pack(">I", 1 << 31)) as (port, _),
         pytest.raises(generator.GeneratorError, match="frame of"),
@@ -117,7 +117,7 @@ def record(offset: int, size: int = 100) -> bytes:
     return head + bytes(size - len(head))
 
 
-def test_a_pull_follows_the_offsets_that_it_is_given() -> None:
+def test_a_pull_follows_the_offsets_of_the_response() -> None:
     def three_at_a_time(_: int, request: dict) -> bytes:
         start = int(request["extFields"]["queueOffset"])
         count = min(3, 10 - start)
@@ -178,7 +178,7 @@ def test_a_transaction_is_a_half_message_and_its_commit() -> None:
     assert all(e["commitLogOffset"] == e["tranStateTableOffset"] for e in ended)
 
 
-def test_messages_with_times_of_their_own_are_spread_over_the_span() -> None:
+def test_messages_with_deliver_times_are_spread_over_the_span() -> None:
     with server(success) as (port, frames):
         generator.run(port, Load(connections=1, count=200, deliver_within=86_400))
     waits = []

@@ -105,7 +105,7 @@ async def test_name_server_settings_write_no_file(key: str, tmp_path: Path) -> N
 PATHS = ("../../../../escaped", "..\\escaped", "/escaped", ".", "..", "a/b", "%RETRY%../escaped")
 
 
-async def test_no_name_is_a_path(tmp_path: Path) -> None:
+async def test_names_cannot_be_used_as_paths(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b" / "c" / "d" / "store"
     client = RemotingClient()
     async with Broker(config_of(root)) as broker:

@@ -18,7 +18,7 @@ from congreve.remoting.messages.headers import (
 from .tool import commit, config_of, running
 
 
-async def test_what_the_broker_knows_survives_a_restart(tmp_path):
+async def test_the_state_of_a_broker_survives_a_restart(tmp_path):
     config = config_of(tmp_path)
     async with running(config) as (tool, broker):
         await tool.create_topic("T", queues=3)
@@ -39,7 +39,7 @@ async def test_unknown_request_codes_are_refused(tmp_path):
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-async def test_bad_bodies_and_headers_get_an_answer(tmp_path):
+async def test_invalid_bodies_and_headers_get_an_error_response(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
         for code in (34, 41, 42, 46, 200):
             answer = await tool.ask(code, body=b'{"consumerDataSet":7')
@@ -49,7 +49,7 @@ async def test_bad_bodies_and_headers_get_an_answer(tmp_path):
             assert answer.code == ResponseCode.SYSTEM_ERROR and answer.remark
 
 
-async def test_several_brokers_live_in_one_process(tmp_path):
+async def test_several_brokers_run_in_one_process(tmp_path):
     async with (
         running(config_of(tmp_path / "a", "a")) as (one, _),
         running(config_of(tmp_path / "b", "b")) as (two, _),
@@ -96,7 +96,7 @@ async def test_a_second_broker_on_the_same_store_does_not_start(tmp_path):
         assert (await tool.create_topic("T")).code == 0
 
 
-async def test_a_port_in_use_is_one_clear_error_and_releases_the_store(tmp_path):
+async def test_the_error_for_a_port_in_use_is_one_line_and_the_store_is_released(tmp_path):
     async with running(config_of(tmp_path / "a")) as (_, broker):
         with pytest.raises(CongreveError, match=str(broker.port)):
             await Broker(config_of(tmp_path / "b", listen_port=broker.port)).start()
@@ -105,7 +105,7 @@ async def test_a_port_in_use_is_one_clear_error_and_releases_the_store(tmp_path)
         assert (await tool.create_topic("T")).code == 0
 
 
-async def test_a_broker_that_was_started_says_that_it_cannot_be_again(tmp_path):
+async def test_a_second_start_of_a_broker_is_an_error(tmp_path):
     async with Broker(config_of(tmp_path)) as broker:
         with pytest.raises(CongreveError, match="can start only once"):
             await broker.start()
@@ -113,7 +113,7 @@ async def test_a_broker_that_was_started_says_that_it_cannot_be_again(tmp_path):
         await broker.start()
 
 
-async def test_a_full_disk_is_reported_until_it_has_room(small_disk):
+async def test_a_full_disk_is_reported_until_it_has_free_space(small_disk):
     disk = small_disk(24 << 20)
     async with running(config_of(disk / "s")) as (tool, _):
         await tool.create_topic("T")
@@ -133,7 +133,7 @@ async def test_a_full_disk_is_reported_until_it_has_room(small_disk):
     ("settings", "backend"),
     [({"flush_disk_type": "ASYNC_FLUSH"}, "mmap"), ({"io_backend": "pool"}, "pool")],
 )
-async def test_runtime_info_tells_which_backend_is_in_force(tmp_path, settings, backend):
+async def test_runtime_info_names_the_backend_in_use(tmp_path, settings, backend):
     config = config_of(tmp_path / "s")
     store = msgspec.structs.replace(
         config.store, transient_store_pool_size=1, transient_store_pool_locked=False, **settings

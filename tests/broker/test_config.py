@@ -27,7 +27,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_the_shipped_file_is_understood(tmp_path: Path) -> None:
+def test_the_distributed_broker_conf_is_read(tmp_path: Path) -> None:
     config, unknown = load_config(write(tmp_path, SHIPPED))
     assert config.broker_name == "broker-a"
     assert config.store.file_reserved_time == 48
@@ -35,7 +35,7 @@ def test_the_shipped_file_is_understood(tmp_path: Path) -> None:
     assert unknown == [(9, "sendMessageThreadPoolNums")]
 
 
-def test_sync_flush_is_the_default_where_the_file_says_nothing(tmp_path: Path) -> None:
+def test_sync_flush_is_the_default(tmp_path: Path) -> None:
     assert load_config(str(write(tmp_path, "brokerName=a"))).config.store.sync_flush
 
 
@@ -55,19 +55,19 @@ def test_sync_flush_is_the_default_where_the_file_says_nothing(tmp_path: Path) -
         ("messageDelayLevel=1s 5x", r"broker\.conf:2: messageDelayLevel has '5x'"),
     ],
 )
-def test_a_bad_value_is_named_with_file_line_and_key(
+def test_the_error_for_an_invalid_value_names_file_line_and_key(
     tmp_path: Path, line: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(write(tmp_path, f"brokerName=a\n{line}\n"))
 
 
-def test_an_unreadable_file_is_one_clear_error(tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.conf"):
         load_config(tmp_path / "nowhere.conf")
 
 
-def test_a_refused_change_changes_nothing() -> None:
+def test_a_refused_change_has_no_effect() -> None:
     config = BrokerConfig(broker_name="a")
     before = config.as_properties()
     with pytest.raises(ConfigError):
@@ -75,7 +75,7 @@ def test_a_refused_change_changes_nothing() -> None:
     assert config.as_properties() == before
 
 
-def test_the_log_moves_with_the_root_unless_it_was_named() -> None:
+def test_the_log_is_below_the_root_unless_it_has_its_own_path() -> None:
     config = BrokerConfig()
     config.apply({"storePathRootDir": "/data/a"})
     assert config.store.commit_log_dir == "/data/a/commitlog"
@@ -83,21 +83,21 @@ def test_the_log_moves_with_the_root_unless_it_was_named() -> None:
     assert config.store.commit_log_dir == "/fast"
 
 
-def test_unknown_keys_are_named_and_not_handed_out() -> None:
+def test_unknown_keys_are_reported_and_not_returned() -> None:
     config = BrokerConfig()
     assert config.apply({"secretKey": "12345", "traceOn": "false"}) == ["secretKey"]
     assert "secretKey" not in config.as_properties()
     assert config.as_properties()["brokerIP1"] == config.broker_ip1
 
 
-def test_what_is_shown_can_be_read_again() -> None:
+def test_the_shown_configuration_can_be_read_again() -> None:
     config = BrokerConfig(broker_name="x", listen_port=1234)
     other = BrokerConfig()
     assert other.apply(config.as_properties()) == []
     assert other == config
 
 
-def test_the_address_of_records_may_be_given_as_a_name() -> None:
+def test_the_address_in_records_may_be_given_as_a_host_name() -> None:
     config = BrokerConfig(broker_ip1="localhost", listen_port=10911)
     assert config.store_host in {("127.0.0.1", 10911), ("::1", 10911)}
     with pytest.raises(ConfigError, match=r"brokerIP1='no such name'"):
@@ -105,7 +105,7 @@ def test_the_address_of_records_may_be_given_as_a_name() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\\u0000", "a\\ud800", "a\\nb", "a\\u2028b", "x" * 5000])
-def test_a_text_that_no_line_can_hold_refuses_the_start(tmp_path: Path, value: str) -> None:
+def test_a_value_with_a_line_break_prevents_the_start(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"broker\.conf:1: brokerName=") as error:
         load_config(write(tmp_path, f"brokerName={value}\n"))
     assert len(str(error.value)) < 500 and "\n" not in str(error.value)

@@ -283,7 +283,7 @@ async def ask(broker: Broker, code: int) -> int | None:
     return None if answer is None else answer.code
 
 
-async def test_no_request_holds_the_loop_of_a_big_broker_for_5_ms(
+async def test_no_request_blocks_the_loop_of_a_large_broker_for_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     wrong: dict[str, object] = {}
@@ -318,7 +318,7 @@ async def longest_of_rounds(holds: Any, work: Callable[[], Any]) -> tuple[list[f
 
 
 @pytest.mark.parametrize("job", ["_housekeep", "_sample"])
-async def test_no_periodic_job_holds_the_loop_of_a_big_broker_for_5_ms(
+async def test_no_periodic_job_blocks_the_loop_of_a_large_broker_for_5_ms(
     tmp_path: Path, holds: Any, job: str
 ) -> None:
     async with big_broker(tmp_path) as broker:
@@ -326,7 +326,7 @@ async def test_no_periodic_job_holds_the_loop_of_a_big_broker_for_5_ms(
     assert median(longest) < LIMIT_S, holds.place
 
 
-async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
+async def test_joins_and_leaves_of_a_thousand_members_block_the_loop_for_less_than_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     async with big_broker(tmp_path) as broker:
@@ -358,7 +358,7 @@ async def test_a_thousand_members_that_join_and_leave_hold_the_loop_for_no_5_ms(
 
 
 @pytest.mark.parametrize("page", ["_metrics", "_varz", "_readyz"])
-async def test_no_scrape_holds_the_loop_of_a_big_broker_for_5_ms(
+async def test_no_scrape_blocks_the_loop_of_a_large_broker_for_5_ms(
     tmp_path: Path, holds: Any, page: str
 ) -> None:
     async with big_broker(tmp_path) as broker:

@@ -56,7 +56,7 @@ async def asked(broker: Broker, code: int, **fields: object) -> None:
     assert answer.code == 0, answer.remark
 
 
-async def test_topics_made_one_after_the_other_hold_the_loop_for_no_5_ms(
+async def test_creating_topics_one_by_one_blocks_the_loop_for_less_than_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     longest: list[float] = []
@@ -69,7 +69,7 @@ async def test_topics_made_one_after_the_other_hold_the_loop_for_no_5_ms(
     assert median(longest) < LIMIT_S, holds.place
 
 
-async def test_a_hundred_commits_in_flight_hold_the_loop_for_no_5_ms(
+async def test_a_hundred_commits_in_flight_block_the_loop_for_less_than_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     longest: list[float] = []
@@ -91,7 +91,7 @@ async def test_a_hundred_commits_in_flight_hold_the_loop_for_no_5_ms(
     assert median(longest) < LIMIT_S, holds.place
 
 
-async def test_no_step_of_writing_state_keeps_the_interpreter_for_5_ms(tmp_path: Path) -> None:
+async def test_no_step_of_writing_state_holds_the_gil_for_5_ms(tmp_path: Path) -> None:
     async with big_broker(tmp_path) as broker:
         managers = broker.managers
         found: dict[str, list[Steps]] = {file.path: [] for file in managers.files.all}

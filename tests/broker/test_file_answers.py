@@ -104,7 +104,7 @@ async def in_thread(target, *arguments) -> None:
     await asyncio.get_running_loop().run_in_executor(None, target, *arguments)
 
 
-async def test_a_reader_that_is_behind_gets_every_answer_whole_and_in_order(config):
+async def test_a_slow_reader_gets_every_answer_complete_and_in_order(config):
     answers: list[RemotingCommand] = []
     async with Broker(config) as broker:
         await in_thread(read_slowly, broker.port, answers)
@@ -116,7 +116,7 @@ async def test_a_reader_that_is_behind_gets_every_answer_whole_and_in_order(conf
         assert bodies == [body_of(number) for number in range(answer.opaque, end)]
 
 
-async def test_a_segment_whose_pages_were_sent_is_never_written_again(config):
+async def test_a_segment_with_pages_in_a_socket_is_never_overwritten(config):
     async with Broker(config) as broker:
         client = RemotingClient()
         await first_pulls(client, f"127.0.0.1:{broker.port}")
@@ -131,7 +131,7 @@ async def test_a_segment_whose_pages_were_sent_is_never_written_again(config):
         assert inodes[0] not in kept and inodes[1] in kept
 
 
-async def test_a_file_that_ends_too_soon_ends_the_connection_and_sends_no_wrong_byte(config):
+async def test_a_truncated_file_closes_the_connection_and_sends_no_wrong_byte(config):
     async with Broker(config) as broker:
         client = RemotingClient()
         address = f"127.0.0.1:{broker.port}"

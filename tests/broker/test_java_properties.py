@@ -28,7 +28,7 @@ def pairs(text: str) -> dict[str, str]:
         ("k=1\nk=2", {"k": "2"}),
     ],
 )
-def test_reads_what_java_reads(text: str, expected: dict[str, str]) -> None:
+def test_properties_are_read_as_by_java(text: str, expected: dict[str, str]) -> None:
     assert pairs(text) == expected
 
 
@@ -36,12 +36,12 @@ def test_entries_know_their_lines() -> None:
     assert parse("#c\na=1\\\n2\n\nb=3") == [Property("a", "12", 2, 3), Property("b", "3", 5, 5)]
 
 
-def test_a_broken_escape_names_its_line() -> None:
+def test_the_error_for_an_invalid_escape_names_its_line() -> None:
     with pytest.raises(ConfigError, match=r"line 2: .*00zz"):
         parse("a=1\nb=\\u00zz")
 
 
-def test_changed_values_leave_comments_and_other_lines_alone() -> None:
+def test_changed_values_keep_comments_and_other_lines() -> None:
     text = "# mine\nbrokerName=a\nlistenPort=1\\\n0\n! end\n"
     changed = replace_values(text, {"listenPort": "20", "traceOn": "false"})
     assert changed == "# mine\nbrokerName=a\nlistenPort=20\n! end\ntraceOn=false\n"
@@ -51,5 +51,5 @@ _TEXT = st.characters(exclude_categories=("Cs",))
 
 
 @given(st.text(_TEXT, min_size=1), st.text(_TEXT))
-def test_a_rendered_line_reads_back(key: str, value: str) -> None:
+def test_a_rendered_line_is_read_as_written(key: str, value: str) -> None:
     assert pairs(render(key, value)) == {key: value}

@@ -50,7 +50,7 @@ async def test_a_program_that_is_missing_does_not_end_the_thread() -> None:
     assert process.pid is None and process.starts == 0
 
 
-def test_a_stop_before_the_start_and_a_second_stop_do_nothing() -> None:
+def test_a_stop_before_the_start_and_a_second_stop_have_no_effect() -> None:
     process = process_of(WAIT)
     process.stop()
     process.start()
@@ -91,6 +91,6 @@ def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
         ({"lake_partition": "week"}, "day or hour"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, str], text: str) -> None:
+def test_contradicting_settings_are_refused(settings: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         BrokerConfig(**settings)  # type: ignore[arg-type]

@@ -230,7 +230,9 @@ def _heartbeat(client: str, group: str, topics: Sequence[str] = ("probe",), sql:
     [connections, half_frames, unread_answers, topics, groups, members, offsets, subscriptions],
     ids=lambda storm: storm.__name__,
 )
-def test_a_storm_is_refused_and_leaves_nothing_behind(storm: Any, served: Served) -> None:
+def test_a_storm_of_connections_is_refused_and_leaves_no_resources(
+    storm: Any, served: Served
+) -> None:
     descriptors, memory = served.descriptors(), served.memory()
     opened = []
     for one in storm(served):

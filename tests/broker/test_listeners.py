@@ -46,7 +46,7 @@ async def address_in_route(client: RemotingClient, asked: str) -> str:
     return broker.broker_addrs[0]
 
 
-async def test_routes_have_the_address_of_the_listener_that_was_asked(tmp_path: Path) -> None:
+async def test_routes_have_the_address_of_the_listener_of_the_request(tmp_path: Path) -> None:
     client = RemotingClient()
     async with two_networks(tmp_path) as (broker, inside, outside):
         await Tool(broker.address, client).create_topic("T")
@@ -102,12 +102,12 @@ async def test_an_advertised_address_may_be_any(tmp_path: Path) -> None:
         (",".join(f"n{i}=h:1" for i in range(17)), "", "17 listeners"),
     ],
 )
-def test_wrong_listeners_are_refused(listeners: str, advertised: str, fault: str) -> None:
+def test_invalid_listeners_are_refused(listeners: str, advertised: str, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         BrokerConfig(listeners=listeners, advertised_listeners=advertised)
 
 
-async def test_a_registration_with_wrong_listeners_is_refused() -> None:
+async def test_a_registration_with_invalid_listeners_is_refused() -> None:
     from harness.name_server_peer import Peer
 
     from tests.namesrv.registration import register

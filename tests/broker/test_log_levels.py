@@ -15,7 +15,7 @@ def level(name: str) -> int:
     return logging.getLogger(name).level
 
 
-async def test_levels_change_at_run_time(tmp_path):
+async def test_log_levels_change_at_run_time(tmp_path):
     names = "congreve", "congreve.broker.pull"
     before = [level(name) for name in names]
     async with running(config_of(tmp_path, log_levels="info")) as (tool, _):
@@ -32,6 +32,6 @@ async def test_levels_change_at_run_time(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["LOUD", "congreve.broker=", "asyncio=DEBUG", "congreves=INFO"])
-def test_a_wrong_level_is_refused(text):
+def test_an_invalid_log_level_is_refused(text):
     with pytest.raises(ConfigError, match="logLevels"):
         BrokerConfig(log_levels=text)

@@ -8,7 +8,7 @@ from congreve.remoting.messages.command import RemotingCommand
 from .tool import commit, config_of, running
 
 
-async def test_members_are_listed_notified_and_asked(tmp_path):
+async def test_members_are_listed_notified_and_queried(tmp_path):
     told: list[RemotingCommand] = []
 
     def remember(request, connection):
@@ -60,7 +60,7 @@ async def test_a_closed_connection_leaves_its_groups(tmp_path):
         )
 
 
-async def test_locks_go_to_one_member(tmp_path):
+async def test_a_queue_is_locked_by_one_member_only(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
         queues = [{"topic": "T", "brokerName": "b", "queueId": n} for n in (0, 1)]
         body = {"consumerGroup": "G", "clientId": "c1", "mqSet": queues}
@@ -72,7 +72,7 @@ async def test_locks_go_to_one_member(tmp_path):
         assert len((await tool.json(41, body=other))["lockOKMQSet"]) == 2
 
 
-async def test_a_group_without_offset_starts_a_young_queue_at_zero(tmp_path):
+async def test_a_group_without_an_offset_starts_at_zero_in_a_young_queue(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
         await tool.create_topic("T")
         await tool.send("T")

@@ -63,7 +63,7 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-async def test_damage_to_a_whole_queue_file_does_not_hold_the_event_loop(
+async def test_damage_to_a_whole_queue_file_does_not_block_the_event_loop(
     tmp_path: Path, repairs: list[float], compiled: bool
 ) -> None:
     # Compiled code leaves such pulls to the handler.
@@ -109,7 +109,7 @@ async def test_damage_to_a_whole_queue_file_does_not_hold_the_event_loop(
         ),
     ],
 )
-async def test_a_look_by_offset_at_a_damaged_queue_file_does_not_hold_the_event_loop(
+async def test_a_read_by_offset_in_a_damaged_queue_file_does_not_block_the_event_loop(
     tmp_path: Path,
     repairs: list[float],
     code: RequestCode,

@@ -48,7 +48,7 @@ def broker_in(root: Path) -> Broker:
         (RequestCode.UNLOCK_BATCH_MQ, LOCK_BODY_MAX),
     ],
 )
-async def test_a_body_that_is_long_to_read_is_refused_unread(
+async def test_a_body_that_is_too_large_is_refused_unread(
     tmp_path: Path, connection: Any, code: int, most: int
 ) -> None:
     async with broker_in(tmp_path) as broker:
@@ -58,7 +58,7 @@ async def test_a_body_that_is_long_to_read_is_refused_unread(
 
 
 @pytest.mark.parametrize("queues", [2**31 - 1, -1])
-async def test_a_group_with_endless_retry_queues_is_refused(
+async def test_a_group_with_too_many_retry_queues_is_refused(
     tmp_path: Path, connection: Any, queues: int
 ) -> None:
     body = b'{"groupName":"G","retryQueueNums":%d}' % queues
@@ -70,7 +70,7 @@ async def test_a_group_with_endless_retry_queues_is_refused(
 
 
 @pytest.mark.parametrize("perm", [16, -1, 2**31 - 1])
-async def test_a_topic_with_an_impossible_perm_is_refused(
+async def test_a_topic_with_an_invalid_perm_is_refused(
     tmp_path: Path, connection: Any, perm: int
 ) -> None:
     fields = {

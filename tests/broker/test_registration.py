@@ -95,7 +95,7 @@ class Recorder:
         return request.reply(ResponseCode.SUCCESS, ext_fields={"changed": self.changed})
 
 
-async def test_registers_at_every_name_server_and_takes_itself_off_again() -> None:
+async def test_a_broker_registers_at_every_name_server_and_unregisters_at_its_stop() -> None:
     async with NameServer(port=0) as one, NameServer(port=0) as two:
         async with registered(broker_config(one.address, two.address)) as (_, topics):
             for server in (one, two):
@@ -104,7 +104,7 @@ async def test_registers_at_every_name_server_and_takes_itself_off_again() -> No
             assert server.routes.topics().topic_list == []
 
 
-async def test_a_new_topic_is_registered_at_once_and_alone() -> None:
+async def test_a_new_topic_is_registered_at_once_and_without_the_others() -> None:
     async with Recorder() as server, registered(broker_config(server.address)) as (_, topics):
         assert set(server.registrations[0].topic_config_table) == set(topics.table)
         topics.update(TopicConfig(topic_name="T"))
@@ -153,7 +153,7 @@ async def test_a_name_server_that_comes_back_gets_all_topics() -> None:
         assert set(server.registrations[1].topic_config_table) == set(topics.table)
 
 
-async def test_dead_and_refusing_name_servers_do_not_disturb_the_others(
+async def test_failing_name_servers_do_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -166,7 +166,7 @@ async def test_dead_and_refusing_name_servers_do_not_disturb_the_others(
             assert "as told" in caplog.text
 
 
-async def test_failed_registration_is_repeated_with_everything(
+async def test_a_failed_registration_is_repeated_with_all_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(registration, "RETRY_S", 0.01)
@@ -184,7 +184,7 @@ async def test_failed_registration_is_repeated_with_everything(
     ("force", "changed", "told"),
     [(True, "false", True), (False, "false", False), (False, "true", True)],
 )
-async def test_unforced_registration_asks_first(
+async def test_an_unforced_registration_queries_the_data_version_first(
     monkeypatch: pytest.MonkeyPatch, force: bool, changed: str, told: bool
 ) -> None:
     monkeypatch.setattr(registration, "PERIOD_MIN_S", 0.01)
@@ -214,7 +214,7 @@ async def test_a_broker_without_write_permission_refuses_every_topic() -> None:
             assert topics.table["BenchmarkTest"].perm == 6
 
 
-async def test_compressed_registration_says_the_same() -> None:
+async def test_a_compressed_registration_has_the_same_content() -> None:
     async with Recorder() as server:
         config = broker_config(server.address, compressed_register=True)
         async with registered(config) as (_, topics):
@@ -233,7 +233,7 @@ async def test_order_topics_come_from_the_first_name_server_that_answers() -> No
             await eventually(lambda: not topics.is_order_topic("SELF_TEST_TOPIC"))
 
 
-async def test_without_name_servers_nothing_happens() -> None:
+async def test_a_broker_without_name_servers_registers_nowhere() -> None:
     async with registered(broker_config()) as (_, topics):
         topics.update(TopicConfig(topic_name="T"))
 

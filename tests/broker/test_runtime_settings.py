@@ -37,7 +37,7 @@ def wrong_texts(setting: Setting) -> list[str]:
     return ["a\\u0000b", "a\\ud800", "x" * 5000]
 
 
-def test_no_path_listener_or_secret_changes_or_is_shown() -> None:
+def test_paths_listeners_and_secrets_cannot_be_changed_or_shown() -> None:
     for key, setting in all_settings().items():
         is_limit = setting.type is int and not key.endswith("Port")
         if not is_limit and NOT_OVER_THE_NETWORK.search(key.removesuffix("AddressQuota")):

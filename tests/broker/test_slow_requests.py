@@ -60,7 +60,7 @@ def test_only_slow_requests_are_logged_and_repeats_are_limited(clock, caplog, sp
     assert len(lines_of(caplog)) == lines
 
 
-async def test_errors_pass_and_are_timed(clock, caplog):
+async def test_errors_are_raised_and_timed(clock, caplog):
     async def handler(request, connection):
         clock.now += 1
         raise ValueError("no")
@@ -90,7 +90,7 @@ async def test_a_cancelled_request_ends_its_handler(clock, caplog):
     assert len(ended) == 1
 
 
-async def test_a_broker_with_the_setting_logs(tmp_path, caplog):
+async def test_a_broker_logs_slow_requests_if_configured(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     async with running(config_of(tmp_path, slow_request_millis=1)) as (tool, broker):
         broker.managers.pieces._piece_s = 0.0

@@ -132,7 +132,7 @@ def lines_about(caplog: pytest.LogCaptureFixture, setting: str) -> int:
     )
 
 
-async def test_topics_over_the_limit_are_refused_and_the_others_served(
+async def test_topics_over_the_limit_are_refused_and_the_others_are_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, max_topics=20) as clients:
@@ -147,7 +147,7 @@ async def test_topics_over_the_limit_are_refused_and_the_others_served(
     assert lines_about(caplog, "maxTopics") == 1
 
 
-async def test_a_lost_topics_file_is_made_anew_beyond_the_limit(tmp_path: Path) -> None:
+async def test_a_lost_topics_file_is_rebuilt_beyond_the_limit(tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         for i in range(MANY):
             assert (await clients.ask(310, SEND | {"b": f"S{i}"}, b"body")).code == 0
@@ -158,7 +158,7 @@ async def test_a_lost_topics_file_is_made_anew_beyond_the_limit(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("perm", [-1, 8, 2**31 - 1, -(2**31)])
-async def test_a_topic_gets_no_impossible_permissions(perm: int, tmp_path: Path) -> None:
+async def test_a_topic_with_invalid_permissions_is_refused(perm: int, tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         answer = await clients.ask(17, TOPIC | {"perm": str(perm)})
         assert answer.code == 1 and f"perm[{perm}]" in (answer.remark or "")
@@ -167,7 +167,7 @@ async def test_a_topic_gets_no_impossible_permissions(perm: int, tmp_path: Path)
             assert (await clients.ask(17, TOPIC | {"perm": str(possible)})).code == 0
 
 
-async def test_groups_over_the_limit_are_refused_and_the_others_served(
+async def test_groups_over_the_limit_are_refused_and_the_others_are_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, max_groups=20) as clients:
@@ -190,7 +190,7 @@ async def test_producers_over_the_limit_of_groups_are_refused(tmp_path: Path) ->
         assert "G" in clients.broker.managers.members.consumers.groups
 
 
-async def test_a_producer_that_changes_its_name_leaves_no_old_ones(tmp_path: Path) -> None:
+async def test_a_producer_that_changes_its_client_id_leaves_no_old_ones(tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         for i in range(MANY):
             assert (await clients.ask(34, body=heartbeat(f"c{i}", "G", producers=1))).code == 0
@@ -257,7 +257,7 @@ async def test_subscriptions_of_all_groups_together_are_limited_by_their_bytes(
         assert consumers._subscription_bytes == consumers._memberships == 0
 
 
-async def test_a_name_that_is_long_to_keep_is_refused(tmp_path: Path) -> None:
+async def test_a_name_over_the_length_limit_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         for client_id, group in (("c" * 10_000, "G"), ("c", "G" * 10_000)):
             answer = await clients.ask(34, body=heartbeat(client_id, group))
@@ -265,7 +265,7 @@ async def test_a_name_that_is_long_to_keep_is_refused(tmp_path: Path) -> None:
         assert not clients.broker.managers.members.consumers.groups
 
 
-async def test_offsets_over_the_limit_are_refused_and_known_ones_move_on(tmp_path: Path) -> None:
+async def test_offsets_over_the_limit_are_refused_and_known_ones_advance(tmp_path: Path) -> None:
     async with serving(tmp_path, max_consumer_offsets=LIMIT) as clients:
         assert (await clients.ask(17, TOPIC)).code == 0
 
@@ -285,7 +285,7 @@ async def test_offsets_over_the_limit_are_refused_and_known_ones_move_on(tmp_pat
         assert (await commit("new", 0, 1)).code == 0
 
 
-async def test_requests_that_err_all_day_do_not_fill_the_log_of_an_embedded_broker(
+async def test_endless_invalid_requests_do_not_fill_the_log_of_an_embedded_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as clients:

@@ -11,7 +11,7 @@ from congreve.remoting.messages.codes import ResponseCode
 from .tool import commit, config_of, running
 
 
-async def test_topics_live_their_life_by_tool(tmp_path):
+async def test_a_tool_creates_changes_and_deletes_topics(tmp_path):
     async with running(config_of(tmp_path)) as (tool, broker):
         assert (await tool.create_topic("T")).code == 0
         assert (await tool.create_topic("TBW102")).code == 1
@@ -33,7 +33,7 @@ async def test_topics_live_their_life_by_tool(tmp_path):
         assert (await tool.send("T")).ext_fields["queueOffset"] == "0"
 
 
-async def test_groups_live_their_life_by_tool(tmp_path):
+async def test_a_tool_creates_changes_and_deletes_groups(tmp_path):
     async with running(config_of(tmp_path)) as (tool, broker):
         body = fastjson.dumps({"groupName": "G", "retryMaxTimes": 3}).encode()
         assert (await tool.ask(200, body=body)).code == 0
@@ -83,7 +83,7 @@ async def test_the_large_answers_are_encoded_again_only_after_a_change(tmp_path,
         assert encoded == ["topicConfigTable", "subscriptionGroupTable"]
 
 
-async def test_config_is_shown_changed_and_kept(tmp_path):
+async def test_the_configuration_is_shown_changed_and_saved(tmp_path):
     path = tmp_path / "broker.conf"
     path.write_text("# mine\nbrokerPermission=6\nmine=1\n")
     async with running(config_of(tmp_path / "store"), config_path=path) as (tool, broker):
@@ -130,7 +130,7 @@ HOSTILE_CHANGES = (
 
 
 @pytest.mark.parametrize("change", HOSTILE_CHANGES, ids=lambda text: repr(text[:40]))
-async def test_a_refused_change_of_settings_changes_nothing_and_is_not_saved(tmp_path, change):
+async def test_a_refused_change_of_settings_has_no_effect_and_is_not_saved(tmp_path, change):
     path = tmp_path / "broker.conf"
     path.write_text("# mine\nbrokerPermission=6\n")
     async with running(config_of(tmp_path / "store"), config_path=path) as (tool, _):
@@ -142,7 +142,7 @@ async def test_a_refused_change_of_settings_changes_nothing_and_is_not_saved(tmp
         assert path.read_text() == "# mine\nbrokerPermission=6\n"
 
 
-async def test_a_change_of_settings_that_cannot_be_kept_is_refused(tmp_path):
+async def test_a_change_of_settings_that_cannot_be_saved_is_refused(tmp_path):
     path = tmp_path / "conf" / "broker.conf"
     path.parent.mkdir()
     for text in (None, "brokerPermission=x\n", "key=\\u00zz\n"):
@@ -156,7 +156,7 @@ async def test_a_change_of_settings_that_cannot_be_kept_is_refused(tmp_path):
         assert text is None or path.read_text() == text
 
 
-async def test_a_saved_change_of_settings_leaves_links_and_permissions_of_the_file(tmp_path):
+async def test_saving_settings_keeps_links_and_permissions_of_the_file(tmp_path):
     path = tmp_path / "real.conf"
     path.write_text("secretKey=1234\n")
     path.chmod(0o600)
@@ -169,7 +169,7 @@ async def test_a_saved_change_of_settings_leaves_links_and_permissions_of_the_fi
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_runtime_info_has_what_mqadmin_reads(tmp_path):
+async def test_runtime_info_has_the_fields_that_mqadmin_reads(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
         await tool.create_topic("T")
         await tool.send("T")

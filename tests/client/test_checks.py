@@ -50,20 +50,20 @@ def message(topic: Any = "T", body: Any = b"x", **more: Any) -> Message:
         ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC"),
     ],
 )
-def test_bad_topics_are_named(topic: str, named: str) -> None:
+def test_errors_for_invalid_topics_name_them(topic: str, named: str) -> None:
     with pytest.raises(InvalidNameError, match=named):
         check_message(message(topic), MAX)
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%g", "a|b_c-9", "x" * 127])
-def test_allowed_topics_pass(topic: str) -> None:
+def test_valid_topics_are_accepted(topic: str) -> None:
     check_message(message(topic), MAX)
 
 
 @pytest.mark.parametrize(
     ("body", "named"), [(b"", "empty"), (b"x" * 1025, "1025"), ("text", "str"), (None, "NoneType")]
 )
-def test_bad_bodies_are_named(body: object, named: str) -> None:
+def test_errors_for_invalid_bodies_name_them(body: object, named: str) -> None:
     with pytest.raises(InvalidMessageError, match=named):
         check_message(message(body=body), MAX)
 
@@ -79,13 +79,13 @@ def test_blank_property_values_are_refused() -> None:
         check_message(message(properties={"n": " "}), MAX)
 
 
-def test_separator_is_no_property_name() -> None:
+def test_a_separator_in_a_property_name_is_refused() -> None:
     assert " " not in RESERVED_PROPERTIES
     assert "KEYS" in RESERVED_PROPERTIES
 
 
 @pytest.mark.parametrize("group", ["", "a b", "x" * 256, "DEFAULT"])
-def test_bad_groups_are_refused(group: str) -> None:
+def test_invalid_groups_are_refused(group: str) -> None:
     with pytest.raises(InvalidNameError):
         check_group(group, "DEFAULT")
 
@@ -102,7 +102,7 @@ def test_bad_groups_are_refused(group: str) -> None:
         [message(delay_level=-1)],
     ],
 )
-def test_bad_batches_are_refused(messages: list[Message]) -> None:
+def test_invalid_batches_are_refused(messages: list[Message]) -> None:
     with pytest.raises(InvalidMessageError):
         checked_batch(messages, MAX)
 
@@ -158,7 +158,7 @@ async def nothing() -> TransactionState:
     raise AssertionError("no work without a message")
 
 
-async def test_every_way_of_sending_refuses_what_no_broker_takes() -> None:
+async def test_every_send_mode_refuses_invalid_messages() -> None:
     async with FakeCluster("a") as cluster:
         cluster.brokers["a"].answers |= {310: stored, 320: stored}
         settings = {"group": "pg", "max_message_size": MAX}
@@ -234,7 +234,7 @@ def refused_in_threads(address: str, settings: dict[str, Any]) -> None:
         {"namespace": "a b"},
     ],
 )
-def test_producers_with_bad_settings_are_not_made(more: dict[str, Any]) -> None:
+def test_producers_with_invalid_settings_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ClientError):
         Producer("127.0.0.1:1", **{"group": "pg", **more})
 
@@ -271,13 +271,13 @@ def test_producers_with_bad_settings_are_not_made(more: dict[str, Any]) -> None:
         {"topics": {"t" * 100: "*"}, "namespace": "n" * 100},
     ],
 )
-def test_consumers_with_bad_settings_are_not_made(more: dict[str, Any]) -> None:
+def test_consumers_with_invalid_settings_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ClientError):
         PushConsumer("127.0.0.1:1", **{"group": "cg", "topics": {"T": "*"}, **more})
 
 
 @pytest.mark.parametrize("address", [None, 5, "", " ; "])
-def test_name_servers_are_text(address: Any) -> None:
+def test_addresses_of_name_servers_must_be_text(address: Any) -> None:
     with pytest.raises(ClientError):
         Producer(address, group="pg")
 
@@ -299,7 +299,7 @@ def test_name_servers_are_text(address: Any) -> None:
         {"limits": None},
     ],
 )
-def test_settings_out_of_their_range_are_named(more: dict[str, Any]) -> None:
+def test_errors_for_settings_out_of_range_name_them(more: dict[str, Any]) -> None:
     (name,) = more
     with pytest.raises(InvalidSettingError, match=name):
         ConsumerSettings(**more)
@@ -307,12 +307,12 @@ def test_settings_out_of_their_range_are_named(more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", FlowLimits.__struct_fields__)
 @pytest.mark.parametrize("value", [0, -1, 1.5, "1"])
-def test_a_limit_that_admits_nothing_is_refused(name: str, value: Any) -> None:
+def test_a_limit_of_zero_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidSettingError, match=name):
         FlowLimits(**{name: value})
 
 
-async def test_reads_of_what_cannot_be_are_refused_before_anything_is_asked() -> None:
+async def test_invalid_reads_are_refused_before_any_request() -> None:
     async with FakeCluster("a") as cluster:
         async with PullConsumer(cluster.address, group="cg") as consumer:
             for arguments in (

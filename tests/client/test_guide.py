@@ -120,7 +120,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> It
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example(
+def test_an_example_of_the_guide_runs(
     number: int,
     request: pytest.FixtureRequest,
     tmp_path: Path,

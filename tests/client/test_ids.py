@@ -21,7 +21,7 @@ def local(*when: int) -> float:
 
 
 @pytest.mark.usefixtures("zone")
-def test_id_holds_address_process_token_time_and_counter() -> None:
+def test_an_id_holds_address_process_token_time_and_counter() -> None:
     now = local(2026, 11, 21, 4, 30) + 0.25
     ids = UniqueIds("10.1.2.3", clock=lambda: now, token=0xCAFE0001)
     first, second = ids(), ids()
@@ -36,7 +36,7 @@ def test_id_holds_address_process_token_time_and_counter() -> None:
 
 @pytest.mark.usefixtures("zone")
 @pytest.mark.parametrize(("year", "month"), [(2026, 12), (2027, 1), (2028, 2)])
-def test_time_begins_anew_with_each_month(year: int, month: int) -> None:
+def test_the_time_of_an_id_starts_again_each_month(year: int, month: int) -> None:
     now = local(year, month, 1) - 1
     ids = UniqueIds("10.1.2.3", clock=lambda: now)
     assert int(ids()[20:28], 16) > 27 * 86_400_000
@@ -44,7 +44,7 @@ def test_time_begins_anew_with_each_month(year: int, month: int) -> None:
     assert int(ids()[20:28], 16) == 1000
 
 
-def test_clock_that_steps_back_over_the_month_gives_no_huge_time() -> None:
+def test_a_clock_that_steps_back_into_the_last_month_gives_no_huge_time() -> None:
     now = local(2026, 12, 1) + 5
     ids = UniqueIds("10.1.2.3", clock=lambda: now)
     ids()

@@ -12,7 +12,7 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", f"import sys\n{code}"], check=True)
 
 
-def test_import_brings_nothing_heavy() -> None:
+def test_an_import_loads_no_heavy_module() -> None:
     run("import congreve.client; assert not {'asyncio', 'msgspec', 'numpy'} & set(sys.modules)")
 
 
@@ -24,7 +24,7 @@ def test_clients_need_no_numpy_and_no_engine() -> None:
     )
 
 
-def test_nothing_is_pickled() -> None:
+def test_no_module_uses_pickle() -> None:
     run(
         "from congreve.client import *\n"
         "import congreve.client.producer.idempotence, congreve.client.consumer.offset_store\n"
@@ -34,7 +34,7 @@ def test_nothing_is_pickled() -> None:
 
 
 @pytest.mark.parametrize("name", congreve.client.__all__)
-def test_every_name_is_there(name: str) -> None:
+def test_every_public_name_exists(name: str) -> None:
     assert getattr(congreve.client, name).__module__.startswith("congreve.")
 
 

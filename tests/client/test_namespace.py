@@ -37,12 +37,12 @@ def test_names_are_wrapped_once_and_unwrapped(name: str, wrapped: str) -> None:
     assert unwrap("ns", wrapped) == name
 
 
-def test_without_a_namespace_names_stay() -> None:
+def test_names_without_a_namespace_do_not_change() -> None:
     assert wrap(None, "T") == wrap("", "T") == unwrap(None, "T") == "T"
     assert unwrap("ns", "other%T") == "other%T"
 
 
-async def test_brokers_see_the_tenant_and_the_program_does_not() -> None:
+async def test_only_brokers_see_the_namespace() -> None:
     async with FakeCluster("a", topics=("ns%T",)) as cluster:
         cluster.brokers["a"].answers |= {310: stored, 320: stored}
         async with Producer(cluster.address, group="pg", namespace="ns") as producer:
@@ -67,7 +67,7 @@ def tenants_group() -> Group:
     return group
 
 
-async def test_listeners_of_a_tenant_see_its_names_and_brokers_the_whole_ones() -> None:
+async def test_listeners_see_names_without_the_namespace_and_brokers_with_it() -> None:
     group, came = tenants_group(), list[ReceivedMessage]()
 
     async def listener(message: ReceivedMessage) -> ConsumeResult:
@@ -95,7 +95,7 @@ async def test_listeners_of_a_tenant_see_its_names_and_brokers_the_whole_ones() 
     assert group.asked(SEND_BACK)[0].ext_fields["originTopic"] == "ns%T"
 
 
-async def test_queues_of_a_tenant_are_read_and_sought_under_its_names() -> None:
+async def test_queues_of_a_namespace_are_read_and_sought_by_short_names() -> None:
     group = tenants_group()
     group.answers[31] = lambda request: request.reply(0, ext_fields={"offset": "0"})
     queue = MessageQueue(topic="T", broker_name="a", queue_id=0)
@@ -113,7 +113,7 @@ async def test_queues_of_a_tenant_are_read_and_sought_under_its_names() -> None:
         assert await consumer.committed(queue) == consumer.position(queue) == 3
 
 
-async def test_arrow_batches_of_a_tenant_name_its_topic() -> None:
+async def test_arrow_batches_of_a_namespace_name_the_short_topic() -> None:
     group = tenants_group()
     async with (
         cluster_of(group, ("ns%T", "TBW102")) as cluster,

@@ -27,7 +27,7 @@ def account(folder: Path, key: str) -> Account:
     return AccountFiles(str(folder), Clock()).load().by_key[key]
 
 
-def test_an_account_is_made_changed_and_deleted(tmp_path: Path) -> None:
+def test_an_account_is_created_changed_and_deleted(tmp_path: Path) -> None:
     secret = run(tmp_path, "user", "add", "administrator", "--admin")
     assert len(secret) == 32
     assert run(tmp_path, "user", "add", "service", "--secret-stdin", stdin="its-secret\n") == ""
@@ -60,7 +60,9 @@ def test_an_account_is_made_changed_and_deleted(tmp_path: Path) -> None:
         (("acl", "set", "existing", "-t", "T=WRITE"), "no permission"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
+def test_invalid_accounts_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], error: str
+) -> None:
     run(tmp_path, "user", "add", "existing")
     before = (tmp_path / "plain_acl.yml").read_text()
     done = congreve(*arguments, "-f", str(tmp_path))

@@ -24,7 +24,7 @@ def rows(namesrv: str, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_groups_lag_and_resets(namesrv: str) -> None:
+def test_lag_is_listed_and_offsets_are_reset(namesrv: str) -> None:
     congreve("topic", "create", "lagging", "-q", "1", namesrv=namesrv)
     with (
         SyncProducer(namesrv, group="p") as producer,
@@ -80,7 +80,7 @@ def test_dead_letters_are_counted_and_resent(namesrv: str) -> None:
     assert "post" in congreve("dlq", "groups", namesrv=namesrv).stdout
 
 
-def test_delayed_messages_are_listed_and_taken_back(namesrv: str) -> None:
+def test_delayed_messages_are_listed_and_recalled(namesrv: str) -> None:
     due_ms = int(time.time() * 1000) + 7_200_000
     with SyncProducer(namesrv, group="p") as producer:
         producer.send(Message(topic="later", body=b"m", keys="k", deliver_ms=due_ms))
@@ -95,6 +95,6 @@ def test_delayed_messages_are_listed_and_taken_back(namesrv: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["soon", "2026-13-01"])
-def test_a_time_that_is_none_is_refused(namesrv: str, when: str) -> None:
+def test_an_invalid_time_is_refused(namesrv: str, when: str) -> None:
     refused = congreve("timers", "list", "--begin", when, namesrv=namesrv)
     assert (refused.returncode, when in refused.stderr) == (2, True)

@@ -11,7 +11,7 @@ from tests.console.conftest import congreve
 
 
 @pytest.mark.parametrize("command", [[], ["broker"], ["topic"], ["cat"]])
-def test_help_imports_nothing_heavy(command: list[str]) -> None:
+def test_help_imports_no_heavy_module(command: list[str]) -> None:
     program = (
         "import sys; from congreve.console.main import cli;"
         f"cli([*{command}, '--help'], standalone_mode=False);"
@@ -46,7 +46,7 @@ def orders(namesrv: str) -> str:
         (("-o", "-0", "-e"), range(0)),
     ],
 )
-def test_cat_begins_and_ends_at_its_options(
+def test_cat_starts_and_stops_at_the_given_offsets(
     orders: str, namesrv: str, arguments: tuple[str, ...], expected: range
 ) -> None:
     # With an option that chooses what to print, stdin is not read as messages.
@@ -54,20 +54,20 @@ def test_cat_begins_and_ends_at_its_options(
     assert shown.stdout.splitlines() == [f"message {i}" for i in expected], shown.stderr
 
 
-def test_cat_shows_all_of_a_message_as_json(orders: str, namesrv: str) -> None:
+def test_cat_shows_all_fields_of_a_message_as_json(orders: str, namesrv: str) -> None:
     shown = congreve("cat", "-C", "-t", orders, "-c", "1", "-J", namesrv=namesrv)
     message = json.loads(shown.stdout)
     assert (message["body"], message["tags"], message["offset"]) == ("message 0", "new", 0)
 
 
-def test_cat_sends_what_is_piped_into_it(namesrv: str) -> None:
+def test_cat_sends_the_lines_of_standard_input(namesrv: str) -> None:
     sent = congreve("cat", "-t", "piped", stdin="one\ntwo\n", namesrv=namesrv)
     assert "sent 2" in sent.stderr
     shown = congreve("cat", "-C", "-t", "piped", "-e", namesrv=namesrv)
     assert sorted(shown.stdout.split()) == ["one", "two"]
 
 
-def test_a_line_is_sent_when_it_comes_and_not_with_those_behind_it(namesrv: str) -> None:
+def test_each_line_is_sent_as_soon_as_it_is_read(namesrv: str) -> None:
     command = [sys.executable, "-m", "congreve", "cat", "-n", namesrv, "-t", "slow"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as sending:
         assert sending.stdin is not None
@@ -82,7 +82,9 @@ def test_a_line_is_sent_when_it_comes_and_not_with_those_behind_it(namesrv: str)
     assert errors == b"sent 2 to slow\n"
 
 
-def test_a_line_that_is_too_long_is_named_after_those_before_it_were_sent(namesrv: str) -> None:
+def test_a_line_that_is_too_long_is_an_error_after_the_lines_before_it_were_sent(
+    namesrv: str,
+) -> None:
     longest = "x" * (4 << 20)
     sent = congreve("cat", "-t", "long", stdin=f"one\n{longest}\n{longest}y", namesrv=namesrv)
     assert sent.returncode == 1
@@ -96,7 +98,7 @@ def test_a_message_may_be_any_bytes(namesrv: str) -> None:
     assert subprocess.run(command, check=True, capture_output=True).stdout == b"\xff\n"
 
 
-def test_an_empty_line_is_named_and_does_not_stop_the_lines_behind_it(namesrv: str) -> None:
+def test_an_empty_line_is_reported_and_later_lines_are_sent(namesrv: str) -> None:
     sent = congreve("send", "-t", "gaps", stdin="one\n\nthree\n", namesrv=namesrv)
     assert sent.returncode == 0
     assert sent.stderr.splitlines() == ["line 2 is empty: skipped", "sent 2 to gaps"]
@@ -132,7 +134,7 @@ def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> N
         (("topic", "list", "-n", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
-def test_errors_name_what_cannot_be_done(
+def test_errors_name_the_failed_operation(
     orders: str, namesrv: str, arguments: tuple[str, ...], says: str
 ) -> None:
     run = congreve(*arguments, namesrv=namesrv)

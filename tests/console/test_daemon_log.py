@@ -20,14 +20,14 @@ def record(text: str = "a %s", *, error: Exception | None = None) -> logging.Log
 
 
 @pytest.mark.parametrize("formatter", [TextLines(), JsonLines()])
-def test_an_event_is_one_line(formatter: logging.Formatter) -> None:
+def test_a_log_event_is_one_line(formatter: logging.Formatter) -> None:
     line = formatter.format(record("a\n%s\r\n", error=ValueError("two\nlines")))
     assert len(line.splitlines()) == 1
     assert "ValueError" in line and "record (" in line
     assert formatter.format(record()).count("a b") == 1
 
 
-def test_json_lines_have_all_parts() -> None:
+def test_json_log_lines_have_all_parts() -> None:
     line = json.loads(JsonLines().format(record(error=OSError("disk"))))
     assert line["time"].endswith("Z")
     assert (line["level"], line["logger"], line["message"]) == ("ERROR", "congreve.x", "a b")

@@ -51,7 +51,7 @@ def test_systemd_is_notified_that_a_daemon_is_ready_alive_and_stopping(tmp_path:
         assert last == b"STOPPING=1"
 
 
-def test_the_watchdog_of_another_process_is_not_answered(tmp_path: Path) -> None:
+def test_the_watchdog_of_another_process_gets_no_notification(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
@@ -88,7 +88,7 @@ serve(enter)
 """
 
 
-def test_the_collector_passes_over_what_a_daemon_has_loaded() -> None:
+def test_the_garbage_collector_skips_objects_that_a_daemon_has_loaded() -> None:
     """Otherwise it would visit each object of large tables while requests wait."""
     run = subprocess.run(
         [sys.executable, "-c", SERVED], capture_output=True, text=True, check=True, timeout=60
@@ -129,7 +129,7 @@ def test_a_store_is_examined_offline_and_damage_is_found(tmp_path: Path) -> None
     assert "damaged:" in damaged.stdout
 
 
-def test_unknown_keys_of_a_config_are_reported_and_not_fatal(tmp_path: Path) -> None:
+def test_unknown_keys_are_reported_and_do_not_prevent_a_start(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text(
         f"# RocketMQ's\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 's'}\n"
@@ -142,18 +142,18 @@ def test_unknown_keys_of_a_config_are_reported_and_not_fatal(tmp_path: Path) -> 
     assert f"{config}:5: noSuchKey has no effect" in errors
 
 
-def test_a_bad_value_is_named_with_its_line(tmp_path: Path) -> None:
+def test_the_error_for_an_invalid_value_names_its_line(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text("brokerName=b\nlistenPort=soon\n")
     line = refused("broker", "-c", str(config))
     assert f"{config}:2" in line and "listenPort" in line and "soon" in line
 
 
-def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_config_names_it(tmp_path: Path) -> None:
     assert "missing.conf" in refused("broker", "-c", str(tmp_path / "missing.conf"))
 
 
-def test_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_start_on_a_busy_port_leaves_no_file(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -164,7 +164,7 @@ def test_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not data.exists()
 
 
-def test_an_address_that_cannot_be_had_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_start_on_an_unavailable_address_leaves_no_file(tmp_path: Path) -> None:
     line = refused(*BROKER, *at(tmp_path / "d" / "s"), "-o", "brokerIP1=no such name")
     assert "brokerIP1='no such name'" in line
     assert not any(tmp_path.iterdir())
@@ -183,9 +183,7 @@ def test_a_broker_that_listens_everywhere_registers_a_reachable_address(tmp_path
 @pytest.mark.parametrize(
     ("command", "option"), [("run", "--namesrv-port"), ("run", "--port"), ("namesrv", "--port")]
 )
-def test_a_port_out_of_range_does_not_become_another_port(
-    tmp_path: Path, command: str, option: str
-) -> None:
+def test_a_port_out_of_range_is_refused(tmp_path: Path, command: str, option: str) -> None:
     run = congreve(command, option, "99999", "--host", "127.0.0.1", "--data", str(tmp_path / "d"))
     assert run.returncode == 2
     assert option in run.stderr and "99999" in run.stderr
@@ -201,14 +199,14 @@ def test_the_error_of_a_second_broker_on_a_store_names_the_first(tmp_path: Path)
         assert daemon.stop() == 0
 
 
-def test_another_segment_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
+def test_the_error_for_another_segment_size_gives_both_sizes(tmp_path: Path) -> None:
     daemon = Daemon(*BROKER, *at(tmp_path / "s"), "-o", "mappedFileSizeCommitLog=1048576")
     assert daemon.stop() == 0
     line = refused(*BROKER, *at(tmp_path / "s"), "-o", "mappedFileSizeCommitLog=2097152")
     assert "1048576" in line and "2097152" in line
 
 
-def test_a_full_disk_is_an_error_and_changes_nothing(small_disk: Callable[[int], Path]) -> None:
+def test_a_full_disk_is_an_error_and_no_file_changes(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(4 << 20)
     assert "No space left" in refused(*BROKER, *at(disk / "s"))
     assert not any(disk.iterdir())

@@ -34,7 +34,7 @@ def states(findings: dict[str, Finding], *checks: str) -> list[str]:
     return [findings[check].state for check in checks]
 
 
-def test_a_good_machine(tmp_path: Path) -> None:
+def test_a_good_machine_passes_all_checks(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     measured = Tuned(
         io_backend="mmap",
@@ -65,7 +65,7 @@ def test_small_limits_have_advice(tmp_path: Path) -> None:
     assert str(LEAST_FILES) in findings["open files"].advice
 
 
-def test_another_kernel_than_the_measured_one(tmp_path: Path) -> None:
+def test_another_kernel_than_the_measured_one_is_reported(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     machine = Machine(kernel="1.0", device="/dev/x", mount="/", file_system="ext4")
     tuned = Tuned(io_backend="mmap", flush_disk_type="SYNC_FLUSH", reason="x", machine=machine)
@@ -75,7 +75,7 @@ def test_another_kernel_than_the_measured_one(tmp_path: Path) -> None:
     assert "the kernel was 1.0" in finding.found and "congreve tune" in finding.advice
 
 
-def test_a_clock_behind_the_store(tmp_path: Path) -> None:
+def test_a_clock_behind_the_store_is_reported(tmp_path: Path) -> None:
     with serve(tmp_path) as node, node.producer("g") as producer:
         producer.send(Message(topic="orders", body=b"hello"))
     conf = f"storePathRootDir={tmp_path}/store\n"
@@ -84,7 +84,7 @@ def test_a_clock_behind_the_store(tmp_path: Path) -> None:
     assert late["clock and store"].state == "fail"
 
 
-def test_a_port_in_use_and_a_name_server_that_is_away(tmp_path: Path) -> None:
+def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         conf = f"listenPort={port}\nbindAddress=127.0.0.1\nnamesrvAddr=127.0.0.1:1\n"

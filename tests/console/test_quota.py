@@ -27,7 +27,7 @@ def test_quotas_are_set_listed_and_deleted(tmp_path: Path) -> None:
     assert len(QuotaFile(str(tmp_path)).load()) == 1
 
 
-def test_what_cannot_be_a_quota_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_quota_is_refused(tmp_path: Path) -> None:
     for arguments in (("address", "host", "sendBytes=1"), ("topic", "T", "sendBits=1")):
         done = congreve("quota", "set", *arguments, "-f", str(tmp_path))
         assert (done.returncode, done.stdout) == (1, "")

@@ -19,7 +19,7 @@ def kept_thresholds() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kept_thresholds")
-def test_objects_that_a_long_collection_has_left_are_frozen() -> None:
+def test_objects_that_survive_a_long_collection_are_frozen() -> None:
     now = 0.0
 
     def later() -> float:

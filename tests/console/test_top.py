@@ -45,7 +45,7 @@ def test_rates_are_those_since_the_last_screen() -> None:
     assert "0 messages/s in" in second and "NOT READY: the disk is full" in second
 
 
-def test_one_screen_of_a_broker(tmp_path) -> None:
+def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
     with serve(tmp_path, metricsPort=0) as node:
         with node.producer("p") as producer:
             from congreve.client import Message
@@ -61,5 +61,5 @@ def test_one_screen_of_a_broker(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0.0 B"), (1536, "1.5 KiB"), (2**60, "1024.0 PiB")])
-def test_sizes(size: int, text: str) -> None:
+def test_sizes_have_units(size: int, text: str) -> None:
     assert readable_size(size) == text

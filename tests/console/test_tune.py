@@ -19,7 +19,7 @@ from congreve.io_backends.measure import Sample
 from tests.console.conftest import congreve
 
 
-def test_it_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
+def test_tune_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
     run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "2", "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
@@ -42,7 +42,7 @@ def test_it_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["congreve"]
 
 
-def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
     run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--dry-run")
     assert run.returncode == 0, run.stderr
     assert "flushDiskType=SYNC_FLUSH: ioBackend=" in run.stdout
@@ -64,7 +64,7 @@ def test_a_cancelled_measurement_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a-file"])
-def test_a_folder_that_is_none_is_one_line(tmp_path: Path, name: str) -> None:
+def test_the_error_for_a_path_other_than_a_folder_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").write_bytes(b"")
     run = congreve("tune", str(tmp_path / name))
     assert run.returncode == 1
@@ -72,7 +72,7 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path, name: str) -> None:
     assert name in run.stderr
 
 
-def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
+def test_a_picture_in_a_missing_folder_is_refused_before_the_measurement(
     tmp_path: Path,
 ) -> None:
     run = congreve("tune", str(tmp_path), "--png", str(tmp_path / "nowhere" / "a.png"))
@@ -82,7 +82,9 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_small_disk_is_one_line_and_stays_empty(small_disk: Callable[[int], Path]) -> None:
+def test_the_error_for_a_small_disk_is_one_line_and_no_file_is_left(
+    small_disk: Callable[[int], Path],
+) -> None:
     disk = small_disk(1 << 20)
     run = congreve("tune", str(disk))
     assert run.returncode == 1
@@ -101,7 +103,9 @@ def rounds_of(*rows: tuple[str, tuple[int, int], list[float], float]) -> Rounds:
 
 
 @pytest.mark.parametrize(("slow_us", "chosen"), [(105.0, "more-bandwidth"), (200.0, "sooner")])
-def test_the_sooner_backend_wins_unless_it_is_close(slow_us: float, chosen: str) -> None:
+def test_the_faster_backend_wins_unless_the_difference_is_small(
+    slow_us: float, chosen: str
+) -> None:
     rounds = rounds_of(
         ("sooner", ALONE, [100.0], 1e6),
         ("sooner", TOGETHER, [300.0], 1e8),
@@ -115,7 +119,7 @@ def test_the_sooner_backend_wins_unless_it_is_close(slow_us: float, chosen: str)
     assert "100 us" in tuned.reason and f"{slow_us:.0f} us" in tuned.reason
 
 
-def test_rounds_beside_other_work_do_not_choose() -> None:
+def test_rounds_on_a_busy_machine_do_not_count() -> None:
     rounds = rounds_of(
         ("quick", ALONE, [100.0, 4000.0, 4000.0], 1e6),
         ("quick", TOGETHER, [300.0] * 3, 1e8),
@@ -128,7 +132,7 @@ def test_rounds_beside_other_work_do_not_choose() -> None:
     assert is_busy(rounds)
 
 
-def test_a_quiet_machine_is_not_called_busy() -> None:
+def test_a_quiet_machine_is_not_reported_as_busy() -> None:
     assert not is_busy(rounds_of((RAW, ALONE, [50.0, 60.0, 55.0], 1e6)))
 
 

@@ -202,13 +202,13 @@ async def run_faults(folder: Path, kinds: list[str], count: int) -> None:
 
 
 @pytest.mark.crash
-async def test_a_killed_and_a_stale_master_lose_nothing(tmp_path: Path) -> None:
+async def test_a_killed_master_and_a_stale_master_lose_no_message(tmp_path: Path) -> None:
     """#6662 and #7689: a paused master that comes back, and one that was killed at full rate."""
     await run_faults(tmp_path, ["kill master", "pause master"], 2)
 
 
 @pytest.mark.crash
-async def test_many_faults_lose_nothing(
+async def test_many_faults_lose_no_message(
     tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     """60 faults with `make soak`; none in a short run, which has the test above."""

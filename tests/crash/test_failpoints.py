@@ -121,7 +121,7 @@ class Life:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
+def test_a_process_killed_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """1,000 rounds reach each failpoint three times."""
@@ -144,7 +144,7 @@ def test_a_process_that_ends_at_any_step_leaves_a_store_that_opens(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_call_that_fails_acknowledges_nothing_and_leaves_a_store_that_opens(
+def test_a_failed_call_acknowledges_no_message_and_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     life = Life(tmp_path, backend, preloaded)

@@ -79,7 +79,7 @@ def assert_served(store: MessageStore, numbers: Iterator[int] | range) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
+def test_a_failed_sync_acknowledges_no_message_and_ends_all_writes(
     tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """The reference moves its flushed offset over a failed force (D16)."""
@@ -114,7 +114,7 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_all_writes(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_failed_sync_without_waiting_sends_ends_all_writes_too(
+def test_a_failed_sync_ends_all_writes_even_if_no_send_waits(
     tmp_path: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """With ASYNC_FLUSH earlier messages were acknowledged; after the failure all are refused."""
@@ -147,7 +147,7 @@ def test_a_failed_sync_without_waiting_sends_ends_all_writes_too(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("failing", range(1, 5))
-def test_a_segment_that_cannot_be_made_refuses_and_is_tried_again(
+def test_messages_are_refused_until_a_segment_can_be_created(
     tmp_path: Path, failing: int, campaign: Count
 ) -> None:
     creates = {failing: errno.ENOSPC, failing + 1: errno.ENOSPC}
@@ -167,7 +167,7 @@ def test_a_segment_that_cannot_be_made_refuses_and_is_tried_again(
     campaign("R7 N-th create fails", 1)
 
 
-def test_a_slow_disk_delays_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_slow_disk_delays_messages_and_loses_none(tmp_path: Path) -> None:
     plan = FaultPlan(groups={number: Fault(delay_s=0.02) for number in range(5)})
     with store_of(config_of(tmp_path), backend=FaultBackend(PoolBackend(), plan)) as store:
         for number in range(20):
@@ -216,7 +216,7 @@ def torn_group(group: Group, sector: int, dice: random.Random) -> bytes:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_crash_image_of_a_run_has_what_was_acknowledged(
+def test_every_crash_image_holds_all_acknowledged_messages(
     tmp_path: Path, image_folder: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """1,000 rounds replay 20,000 images."""

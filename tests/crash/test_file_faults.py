@@ -87,7 +87,7 @@ def missing(root: Path, acknowledged: Acknowledged) -> list[str]:
 
 
 @pytest.mark.crash
-def test_a_call_that_fails_once_or_for_good_loses_nothing_acknowledged(
+def test_a_call_that_fails_once_or_always_loses_no_acknowledged_message(
     tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     whole: Acknowledged = {}

@@ -67,7 +67,7 @@ def assert_all_served(store: MessageStore, acknowledged: dict[int, int]) -> None
 
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
-def test_a_full_disk_refuses_keeps_serving_and_takes_more_when_there_is_room(
+def test_a_broker_on_a_full_disk_serves_reads_and_accepts_messages_after_space_is_freed(
     small_disk: Callable[[int], Path],
     kill_rounds: int,
     backend: str,

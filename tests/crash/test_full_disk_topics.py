@@ -142,7 +142,7 @@ def fill_at(nth: int, root: Path) -> bool:
 
 
 @pytest.mark.crash
-def test_a_disk_that_fills_while_topics_come_and_go_breaks_no_promise(
+def test_a_disk_that_fills_while_topics_change_breaks_no_promise(
     tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     step = 5 if kill_rounds <= SHORT else 1

@@ -115,7 +115,7 @@ FAULTS: dict[str, Found] = {
 }
 
 
-def test_kept_promises_are_no_fault() -> None:
+def test_the_checker_accepts_a_history_without_faults() -> None:
     assert broken(told(), kept(), final=True) == []
     assert broken(told(), kept(PLAIN, COMMITTED)) == []  # the delayed one may still come
     everything = kept(PLAIN, DELAYED, COMMITTED, UNANSWERED, *BATCH)
@@ -124,11 +124,11 @@ def test_kept_promises_are_no_fault() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_broken_promise_is_found(fault: str) -> None:
+def test_the_checker_finds_each_broken_promise(fault: str) -> None:
     assert len(broken(told(), FAULTS[fault], final=True)) >= 1
 
 
-def test_what_got_no_answer_stays_as_it_was_found() -> None:
+def test_an_unanswered_request_keeps_the_state_that_was_found_first() -> None:
     history = told()
     take_over(history, kept())
     assert broken(history, kept(), final=True) == []
@@ -182,7 +182,7 @@ def forget(kind: str) -> Seed:
 
 
 @pytest.mark.crash
-def test_faults_in_what_a_real_broker_answered_are_found(tmp_path: Path) -> None:
+def test_the_checker_finds_faults_in_the_answers_of_a_real_broker(tmp_path: Path) -> None:
     """A broker that is not killed has no violations; the checker finds each injected fault."""
     seeds: list[Seed] = [drop, double, spoil, forget("topic"), forget("offset")]
     with Lives(tmp_path, "mmap", "SYNC_FLUSH", seed=1) as lives:

@@ -79,7 +79,7 @@ def restore(image: Path, folder: Path) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("file", [0, 2])
-def test_no_flipped_bit_of_the_index_hides_a_message_or_finds_another(
+def test_a_flipped_bit_of_the_index_neither_hides_nor_adds_a_message(
     image: Path, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
     """The bits are those of the page that holds header, slots and the first entries."""
@@ -106,7 +106,7 @@ def test_no_flipped_bit_of_the_index_hides_a_message_or_finds_another(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("file", [0, 2])
-def test_an_index_file_that_ends_at_any_byte_is_made_anew(
+def test_an_index_file_truncated_at_any_byte_is_rebuilt(
     image: Path, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
     path = sorted((copy / "index").iterdir())[file]
@@ -123,7 +123,7 @@ def test_an_index_file_that_ends_at_any_byte_is_made_anew(
 
 @pytest.mark.parametrize("is_unclean", [False, True])
 @pytest.mark.parametrize("file", [0, 1, 2])
-def test_a_lost_index_file_is_made_anew(copy: Path, file: int, is_unclean: bool) -> None:
+def test_a_lost_index_file_is_rebuilt(copy: Path, file: int, is_unclean: bool) -> None:
     sorted((copy / "index").iterdir())[file].unlink()
     if is_unclean:
         (copy / "abort").touch()

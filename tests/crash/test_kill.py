@@ -166,7 +166,7 @@ POLICIES = ["SYNC_FLUSH", "ASYNC_FLUSH"]
 @pytest.mark.crash
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_no_acknowledged_message_is_lost(
+def test_kills_lose_no_acknowledged_message(
     tmp_path: Path,
     kill_rounds: int,
     backend: str,

@@ -97,7 +97,7 @@ def stored(address: str, queue_id: int) -> list[bytes]:
 @pytest.mark.parametrize(
     ("backend", "lanes"), [("mmap", 0), ("mmap", 4), ("pool", 1), ("pool", 4), ("uring", 4)]
 )
-def test_every_acknowledged_batch_is_there_and_none_in_part(
+def test_every_acknowledged_batch_is_complete_and_no_batch_is_partial(
     tmp_path: Path,
     kill_rounds: int,
     backend: str,

@@ -32,7 +32,7 @@ SHORT = 100
 
 @pytest.mark.crash
 @pytest.mark.parametrize(("backend", "policy", "lanes"), WAYS)
-def test_no_promise_of_a_whole_broker_is_broken(
+def test_kills_of_a_broker_break_no_promise(
     tmp_path: Path,
     kill_rounds: int,
     backend: str,

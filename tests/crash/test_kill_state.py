@@ -82,7 +82,7 @@ def names_of(wire: Wire, code: int, table: str) -> set[str]:
 
 
 @pytest.mark.crash
-def test_a_topic_made_by_a_send_survives_a_kill_right_after_its_answer(
+def test_a_topic_created_by_a_send_survives_a_kill_right_after_the_response(
     broker: servers.BrokerServer,
     kill_rounds: int,
     campaign: Callable[[str, int], None],
@@ -113,7 +113,7 @@ def test_a_topic_made_by_a_send_survives_a_kill_right_after_its_answer(
 
 
 @pytest.mark.crash
-def test_what_an_answer_promised_survives_a_kill_right_after_it(
+def test_a_confirmed_change_survives_a_kill_right_after_the_response(
     broker: servers.BrokerServer,
     kill_rounds: int,
     campaign: Callable[[str, int], None],

@@ -195,9 +195,7 @@ def answer_checks_until_done(address: str, ledger: Ledger, topic: Topic) -> None
 
 
 @pytest.mark.crash
-def test_no_transaction_is_forgotten_doubled_or_seen_early(
-    tmp_path: Path, kill_rounds: int
-) -> None:
+def test_kills_lose_repeat_and_reveal_no_transaction(tmp_path: Path, kill_rounds: int) -> None:
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     broker = servers.broker("congreve", tmp_path / "broker", namesrv.address, settings=SETTINGS)
     ledger, topic, chance = Ledger(), Topic(), random.Random(37)

@@ -79,7 +79,7 @@ def writable_mappings(broker: servers.BrokerServer) -> int:
 
 
 @pytest.mark.crash
-def test_a_broker_of_many_queues_ends_cleanly(
+def test_a_broker_with_many_queues_stops_cleanly(
     tmp_path: Path, namesrv: servers.Server, kill_rounds: int
 ) -> None:
     count = 4_000 if kill_rounds <= 50 else 20_000
@@ -142,7 +142,7 @@ class Traffic:
 
 
 @pytest.mark.crash
-def test_a_kill_while_queues_give_their_mappings_back_loses_nothing_acknowledged(
+def test_a_kill_while_queues_release_their_mappings_loses_no_acknowledged_message(
     tmp_path: Path,
     namesrv: servers.Server,
     kill_rounds: int,

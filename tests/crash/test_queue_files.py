@@ -159,7 +159,7 @@ def bits_of_a_page(data: bytes, first: int, kill_rounds: int) -> list[int]:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("file", [0, 2])
-def test_no_flipped_bit_of_a_queue_hides_doubles_or_moves_a_message(
+def test_a_flipped_bit_of_a_queue_hides_repeats_and_moves_no_message(
     image: Image, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
     """Of a page in a whole file, and of the last entries with the zeros after them."""
@@ -176,7 +176,7 @@ def test_no_flipped_bit_of_a_queue_hides_doubles_or_moves_a_message(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("file", [0, 2])
-def test_a_queue_file_that_ends_at_any_byte_is_made_whole(
+def test_a_queue_file_truncated_at_any_byte_is_repaired(
     image: Image, copy: Path, kill_rounds: int, campaign: Count, file: int
 ) -> None:
     path = image.queue("A", 0, file)
@@ -303,7 +303,7 @@ def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
     demand_all(image, copy)
 
 
-def test_a_kill_behind_the_checkpoint_keeps_what_came_between(image: Image, copy: Path) -> None:
+def test_a_kill_keeps_the_messages_since_the_checkpoint(image: Image, copy: Path) -> None:
     """Entries of a queue after its checkpoint are read from the log, not from its files."""
     killed = copy.with_name("queues-killed")
     shutil.rmtree(killed, ignore_errors=True)

@@ -205,7 +205,7 @@ def said_badly(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", FILES)
-def test_a_spoilt_state_file_stops_no_start_and_loses_no_message(
+def test_a_damaged_state_file_prevents_no_start_and_loses_no_message(
     lived: Lived,
     image_folder: Path,
     name: str,
@@ -240,7 +240,7 @@ def test_a_spoilt_state_file_stops_no_start_and_loses_no_message(
 
 
 @pytest.mark.crash
-def test_a_spoilt_broker_conf_is_refused_in_one_line_or_taken(
+def test_a_damaged_broker_conf_is_refused_in_one_line_or_accepted(
     lived: Lived, tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     """The file says where the store is: without it the broker would open another store."""
@@ -256,7 +256,7 @@ def test_a_spoilt_broker_conf_is_refused_in_one_line_or_taken(
 
 
 @pytest.mark.crash
-def test_a_spoilt_kv_config_falls_back_to_its_backup_or_to_nothing(
+def test_a_damaged_kv_config_falls_back_to_its_backup_or_is_empty(
     tmp_path: Path,
     kill_rounds: int,
     campaign: Callable[[str, int], None],
@@ -291,7 +291,7 @@ def read_only(path: Path) -> Iterator[None]:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", ["config", "config/topics.json"])
-def test_state_that_may_not_be_written_is_served_and_changes_of_it_are_refused(
+def test_read_only_state_is_served_and_changes_are_refused(
     lived: Lived, image_folder: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     spoilt = Spoilt(lived, image_folder)

@@ -47,7 +47,7 @@ Count = Callable[[str, int], None]
 
 
 @pytest.mark.crash
-def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
+def test_a_broker_killed_while_it_writes_state_breaks_no_promise(
     tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     dice = random.Random(12)
@@ -75,7 +75,7 @@ def test_a_broker_that_ends_while_it_writes_state_breaks_no_promise(
 
 
 @pytest.mark.crash
-def test_state_that_cannot_be_written_is_not_promised(
+def test_a_change_is_refused_if_its_state_cannot_be_written(
     tmp_path: Path, kill_rounds: int, campaign: Count
 ) -> None:
     """The fault occurs once, or until the broker ends; then the broker is killed or stopped."""

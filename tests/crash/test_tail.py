@@ -151,7 +151,7 @@ def places(image: Image, kill_rounds: int) -> list[int]:
 
 
 @pytest.mark.crash
-def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
+def test_a_log_truncated_at_any_byte_keeps_its_complete_records(
     image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     for end in places(image, kill_rounds):
@@ -166,7 +166,7 @@ def test_a_log_that_ends_at_any_byte_keeps_what_is_whole(
 
 @pytest.mark.crash
 @pytest.mark.parametrize("sector", SECTORS)
-def test_sectors_that_never_reached_the_disk_end_the_log(
+def test_a_sector_that_never_reached_the_disk_ends_the_log(
     image: Image, image_folder: Path, kill_rounds: int, sector: int, campaign: Count
 ) -> None:
     dice = random.Random(sector)
@@ -200,7 +200,7 @@ def assert_bodies_are_right(
 
 
 @pytest.mark.crash
-def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
+def test_a_flipped_bit_in_the_last_messages_never_gives_a_wrong_body(
     image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     ends = sorted(image.ends)[-17:]
@@ -216,7 +216,7 @@ def test_no_flipped_bit_of_the_last_messages_serves_a_wrong_body(
 
 
 @pytest.mark.crash
-def test_bytes_behind_the_cut_never_come_back(
+def test_bytes_after_the_cut_never_return(
     image: Image, image_folder: Path, kill_rounds: int, campaign: Count
 ) -> None:
     """A torn record ends the log; whole records lie after it. A shorter message written over the

@@ -34,7 +34,7 @@ def config_of(folder: Path, **settings: str) -> StoreConfig:
     return msgspec.convert(keys, StoreConfig, strict=False)
 
 
-def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
+def test_the_keys_of_the_reference_for_the_pool_are_read(tmp_path: Path) -> None:
     backend = make_backend(
         config_of(
             tmp_path,
@@ -53,7 +53,7 @@ def test_the_reference_keys_of_the_pool(tmp_path: Path) -> None:
     assert MmapBackend().free_buffers == 2**31 - 1
 
 
-def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
+def test_an_empty_pool_refuses_messages_until_the_disk_has_caught_up(
     tmp_path: Path,
 ) -> None:
     """No other flush happens: the interval of ASYNC_FLUSH is an hour."""
@@ -83,7 +83,7 @@ def test_an_empty_pool_refuses_and_takes_more_as_soon_as_the_disk_has_caught_up(
     assert set(statuses) == {PutStatus.PUT_OK, PutStatus.CREATE_MAPEDFILE_FAILED}
 
 
-def test_new_segments_are_prewritten_where_each_group_is_synced(tmp_path: Path) -> None:
+def test_new_segments_are_prewritten_if_each_group_is_synced(tmp_path: Path) -> None:
     assert isinstance(make_backend(config_of(tmp_path)), MmapBackend)
     assert make_backend(config_of(tmp_path)).prewrites
     assert not make_backend(config_of(tmp_path, flushDiskType="ASYNC_FLUSH")).prewrites
@@ -107,14 +107,16 @@ def test_impossible_settings_are_named(tmp_path: Path, settings: dict[str, str])
         config_of(tmp_path, **settings)
 
 
-def test_a_pool_larger_than_the_memory_is_refused_unless_it_may_swap(tmp_path: Path) -> None:
+def test_a_pool_larger_than_the_memory_is_refused_unless_swapping_is_allowed(
+    tmp_path: Path,
+) -> None:
     sizes = {"transientStorePoolSize": "100000", "mappedFileSizeCommitLog": str(1 << 30)}
     with pytest.raises(BackendError, match="transientStorePoolSize=100000"):
         make_backend(config_of(tmp_path, transientStorePoolEnable="true", **sizes))
     make_backend(config_of(tmp_path, ioBackend="pool", transientStorePoolLocked="false", **sizes))
 
 
-def test_a_ring_that_is_forbidden_is_replaced_with_a_line_of_log(
+def test_a_forbidden_ring_is_replaced_and_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("congreve.engine.backends.uring_refusal", lambda *_: "no, not here")
@@ -125,7 +127,7 @@ def test_a_ring_that_is_forbidden_is_replaced_with_a_line_of_log(
     assert caplog.text.count("no, not here") == 2
 
 
-def test_auto_goes_by_what_was_tuned(tmp_path: Path) -> None:
+def test_auto_chooses_the_backend_that_was_tuned(tmp_path: Path) -> None:
     save_tuned(str(tmp_path), Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x"))
     assert isinstance(make_backend(config_of(tmp_path)), PoolBackend)
     assert isinstance(make_backend(config_of(tmp_path, ioBackend="mmap")), MmapBackend)
@@ -145,7 +147,7 @@ def test_a_choice_of_another_kernel_is_followed_with_a_warning(
     assert f"the kernel was 1.0 and is {here.kernel}; run it again" in caplog.text
 
 
-def test_auto_with_async_flush_does_not_take_what_was_tuned_for_sync_flush(tmp_path: Path) -> None:
+def test_auto_with_async_flush_ignores_a_choice_for_sync_flush(tmp_path: Path) -> None:
     """A killed process would lose acknowledged messages; files of earlier versions say less."""
     old = Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x")
     chosen = Choice(io_backend="mmap", reason="y")
@@ -172,7 +174,7 @@ ASYNC_TAPE = AUTO.replace("auto", "mmap")[:-1] + ', "asyncFlush": {"ioBackend": 
 
 
 @pytest.mark.parametrize("text", ["{", '{"ioBackend": "tape"}', "[]", AUTO, ASYNC_TAPE])
-def test_a_damaged_choice_is_named_and_stops_no_start(
+def test_a_damaged_choice_is_logged_and_does_not_prevent_a_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     path = Path(tuned_path(str(tmp_path)))

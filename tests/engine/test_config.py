@@ -7,7 +7,7 @@ from congreve.engine.config import StoreConfig, parse_delay_levels
 from congreve.engine.errors import StoreConfigError
 
 
-def test_reads_the_reference_keys_from_text() -> None:
+def test_the_keys_of_the_reference_are_read_from_text() -> None:
     config = msgspec.convert(
         {
             "storePathRootDir": "/data/store",
@@ -58,5 +58,5 @@ def test_a_setting_that_cannot_work_names_its_value(
         StoreConfig(root_dir="r", **settings)  # type: ignore[arg-type]
 
 
-def test_no_delay_levels_at_all() -> None:
+def test_a_store_may_have_no_delay_levels() -> None:
     assert parse_delay_levels("") == ()

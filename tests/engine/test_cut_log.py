@@ -73,7 +73,7 @@ def check(store: MessageStore, expected: list[Stored]) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("keep", [0, 1, 5, 23, 39, 40])
-def test_a_cut_log_goes_on_as_if_nothing_had_followed(
+def test_a_cut_log_continues_as_if_no_record_had_followed(
     tmp_path: Path, keep: int, clean: bool
 ) -> None:
     clock = ManualClock(START)
@@ -101,7 +101,7 @@ def test_a_cut_log_goes_on_as_if_nothing_had_followed(
         check(last, stored[:keep] + more)
 
 
-def test_7689_and_10666_bytes_behind_the_cut_never_return(tmp_path: Path) -> None:
+def test_7689_and_10666_bytes_after_the_cut_never_return(tmp_path: Path) -> None:
     """RocketMQ 5 truncates in memory, and a crash brings the old bytes back.
 
     The new message has the size of the one that was cut off, so that the record behind it would be

@@ -118,7 +118,7 @@ def test_d5_delayed_messages_keep_their_time_when_queues_are_rebuilt(tmp_path: P
     assert rebuilt == due
 
 
-def test_d6_records_behind_a_cut_never_come_back(tmp_path: Path) -> None:
+def test_d6_records_after_a_cut_never_return(tmp_path: Path) -> None:
     """New records of the same length used to make old ones after them valid again."""
     fill(tmp_path, 9)
     shutil.rmtree(tmp_path / "congreve")
@@ -196,7 +196,7 @@ def test_d9_a_queue_that_ends_in_filler_takes_new_messages(tmp_path: Path) -> No
         assert store.queues.get("U", 0)[2][0] == put.physical_offset
 
 
-def test_d11_a_second_process_changes_nothing_in_a_store_in_use(tmp_path: Path) -> None:
+def test_d11_a_second_process_changes_no_byte_of_a_store_in_use(tmp_path: Path) -> None:
     fill(tmp_path, 20)
     with MessageStore(config_of(tmp_path)) as store:
         store.put(message(20))
@@ -220,7 +220,7 @@ def test_d11_a_second_process_changes_nothing_in_a_store_in_use(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("claimed", [0x7FFFFFFF, -1, -(2**31), 0, 5, SEGMENT])
-def test_d12_a_made_up_size_is_bounded_by_the_segment(tmp_path: Path, claimed: int) -> None:
+def test_d12_a_forged_size_is_bounded_by_the_segment(tmp_path: Path, claimed: int) -> None:
     fill(tmp_path, 3)
     shutil.rmtree(tmp_path / "congreve")
     (tmp_path / "abort").touch()

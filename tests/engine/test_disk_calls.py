@@ -135,7 +135,7 @@ def saved(path: str, *, first: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_the_first_message_makes_its_queue_and_the_next_segment(
+def test_the_first_message_creates_its_queue_and_the_next_segment(
     tmp_path: Path, policy: str
 ) -> None:
     with opened(tmp_path, policy) as recorded:
@@ -152,7 +152,7 @@ def test_the_first_message_makes_its_queue_and_the_next_segment(
         assert len(calls) == 3 + len(others)
 
 
-def test_an_asynchronous_send_makes_no_call(tmp_path: Path) -> None:
+def test_an_asynchronous_send_makes_no_system_call(tmp_path: Path) -> None:
     with opened(tmp_path, "ASYNC_FLUSH", index=True) as recorded:
         recorded.taken()
         for _ in range(20):
@@ -170,7 +170,7 @@ def test_a_synchronous_send_syncs_its_segment_once(tmp_path: Path) -> None:
         assert recorded.taken() == [f"sync_segments {FIRST} 198"] * 3
 
 
-def test_a_new_segment_is_there_already_and_the_one_behind_it_is_made(tmp_path: Path) -> None:
+def test_a_new_segment_exists_already_and_the_following_one_is_created(tmp_path: Path) -> None:
     with opened(tmp_path, "ASYNC_FLUSH", index=True) as recorded:
         recorded.taken()
         recorded.send(SEGMENT - 300)
@@ -178,7 +178,7 @@ def test_a_new_segment_is_there_already_and_the_one_behind_it_is_made(tmp_path: 
         assert recorded.taken() == prepared(THIRD)
 
 
-def test_the_index_makes_its_file_and_reserves_room_for_its_entries(tmp_path: Path) -> None:
+def test_the_index_creates_its_file_and_reserves_space_for_its_entries(tmp_path: Path) -> None:
     with opened(tmp_path, "ASYNC_FLUSH", index=True) as recorded:
         name = next((tmp_path / "index").iterdir()).name
         assert of(recorded.taken(), "index") == [
@@ -189,7 +189,7 @@ def test_the_index_makes_its_file_and_reserves_room_for_its_entries(tmp_path: Pa
         ]
 
 
-def test_a_clean_stop_saves_in_this_order_and_takes_its_mark_away_last(tmp_path: Path) -> None:
+def test_a_clean_stop_saves_in_order_and_removes_the_abort_file_last(tmp_path: Path) -> None:
     with opened(tmp_path, "ASYNC_FLUSH", index=True) as recorded:
         recorded.taken()
         name = next((tmp_path / "index").iterdir()).name

@@ -85,7 +85,7 @@ def test_each_byte_has_its_epoch(logs: tuple[Log, Log]) -> None:
         assert kept.last == epochs.last
 
 
-def test_the_first_epoch_stays_without_a_byte() -> None:
+def test_the_first_epoch_stays_even_if_it_is_empty() -> None:
     """A master of epoch 1 that stored one message alone finds the start of the group's log."""
     alone = Epochs().begun(1, 0)
     master = Epochs().begun(1, 0).begun(2, 0).begun(3, 0)
@@ -95,12 +95,12 @@ def test_the_first_epoch_stays_without_a_byte() -> None:
 
 
 @given(histories())
-def test_the_file_reads_back(logs: tuple[Log, Log]) -> None:
+def test_the_epoch_file_is_read_as_written(logs: tuple[Log, Log]) -> None:
     epochs = logs[0].epochs
     assert decode_epochs(encode_epochs(epochs.entries)) == epochs
 
 
-def test_the_text_is_that_of_rocketmq() -> None:
+def test_the_text_of_an_epoch_file_equals_that_of_rocketmq() -> None:
     """The example of CheckpointFile's own comment in RocketMQ 5.3."""
     text = "2\n773307083\n7-7000\n8-8000\n"
     epochs = Epochs((Epoch(7, 7000), Epoch(8, 8000)))
@@ -127,7 +127,7 @@ def test_a_damaged_text_is_refused(text: str) -> None:
         decode_epochs(text)
 
 
-def test_an_epoch_without_a_byte_disappears() -> None:
+def test_an_empty_epoch_is_removed() -> None:
     epochs = Epochs().begun(1, 0).begun(2, 500).begun(3, 500)
     assert epochs.entries == (Epoch(1, 0), Epoch(3, 500))
     with pytest.raises(StoreFormatError):
@@ -136,7 +136,7 @@ def test_an_epoch_without_a_byte_disappears() -> None:
         epochs.begun(4, 400)
 
 
-def test_the_file_survives_damage_only_with_its_backup(tmp_path: Path) -> None:
+def test_a_damaged_epoch_file_needs_its_backup(tmp_path: Path) -> None:
     path = tmp_path / "epochFileCheckpoint"
     assert EpochFile(str(path)).load() == Epochs()
     first, second = Epochs((Epoch(1, 0),)), Epochs((Epoch(1, 0), Epoch(2, 9)))

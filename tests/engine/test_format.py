@@ -9,7 +9,7 @@ TEXT = (Path(layout.__file__).parent / "format.pxd").read_text()
 CONSTANTS = {name: int(value, 0) for name, value in re.findall(r"(\w+) = (\w+)$", TEXT, re.M)}
 
 
-def test_the_sizes_agree():
+def test_the_sizes_of_the_format_agree():
     assert layout.CONSUME_QUEUE_ENTRY.itemsize == CONSTANTS["CQ_ENTRY"]
     assert layout.INDEX_HEADER.itemsize == CONSTANTS["INDEX_HEADER"]
     assert layout.INDEX_SLOT.itemsize == CONSTANTS["INDEX_SLOT"]
@@ -17,7 +17,7 @@ def test_the_sizes_agree():
     assert CONSTANTS["CQ_FILLER_SIZE"] == layout.FILLER_SIZE
 
 
-def test_the_offsets_agree():
+def test_the_offsets_of_the_format_agree():
     fields = layout.CONSUME_QUEUE_ENTRY.fields
     assert fields["size"][1] == CONSTANTS["CQ_AT_SIZE"]
     assert fields["tags_code"][1] == CONSTANTS["CQ_AT_TAGS_CODE"]

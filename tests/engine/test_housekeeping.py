@@ -34,7 +34,7 @@ def fill(store: MessageStore, count: int) -> None:
         store.put(Record(topic="T", body=b"message %d" % number, properties={"KEYS": f"{number}"}))
 
 
-def test_a_checkpoint_promises_what_is_on_disk(tmp_path: Path) -> None:
+def test_a_checkpoint_covers_only_durable_bytes(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
         fill(store, 10)
         assert store._housekeeping.checkpoint()
@@ -48,7 +48,7 @@ def test_a_checkpoint_promises_what_is_on_disk(tmp_path: Path) -> None:
         assert int.from_bytes(times[:8], "big") == int.from_bytes(times[8:16], "big") == START
 
 
-def test_a_checkpoint_comes_after_its_interval_and_only_with_news(tmp_path: Path) -> None:
+def test_a_checkpoint_is_written_after_its_interval_and_only_after_a_change(tmp_path: Path) -> None:
     seconds = 0.0
     with MessageStore(config_of(tmp_path)) as store:
         keeper: Housekeeping = store._housekeeping
@@ -72,7 +72,7 @@ def test_a_checkpoint_comes_after_its_interval_and_only_with_news(tmp_path: Path
         assert path.stat().st_ino == written
 
 
-def test_expired_segments_take_their_entries_and_keys_along(tmp_path: Path) -> None:
+def test_entries_and_keys_of_expired_segments_are_removed(tmp_path: Path) -> None:
     clock = ManualClock(START)
     with MessageStore(config_of(tmp_path), clock=clock, disk_use=lambda _: 0.8) as store:
         fill(store, 200)
@@ -109,7 +109,7 @@ def test_a_crash_between_deleting_and_its_checkpoint_rebuilds_nothing(tmp_path: 
         assert store.max_offset("T", 0) == 200
 
 
-def test_young_segments_stay_at_any_use_below_the_forced_one(tmp_path: Path) -> None:
+def test_young_segments_stay_at_any_disk_use_below_the_forced_limit(tmp_path: Path) -> None:
     clock = ManualClock(START)
     with MessageStore(config_of(tmp_path), clock=clock, disk_use=lambda _: 0.85) as store:
         fill(store, 200)
@@ -138,7 +138,7 @@ def resident(folder: Path) -> int:
     return found
 
 
-def test_a_large_log_is_no_large_memory(tmp_path: Path) -> None:
+def test_a_large_log_needs_little_memory(tmp_path: Path) -> None:
     """Written bytes leave memory behind the writer, and bytes that were read after a while."""
     config = config_of(tmp_path, mapped_file_size_commit_log=256 << 20, io_backend="mmap")
     with MessageStore(config) as store:

@@ -20,7 +20,7 @@ def ages(now: int, *hours: float) -> list[SegmentAge]:
     return [SegmentAge(i << 30, now - int(h * HOUR)) for i, h in enumerate(hours)]
 
 
-def test_expired_segments_go_at_the_hour_of_deletion_only() -> None:
+def test_expired_segments_are_deleted_only_at_the_hour_of_deletion() -> None:
     assert retention().expired(ages(FOUR, 100, 73, 71), FOUR, 0.1) == [0, 1 << 30]
     assert retention().expired(ages(NOON, 100, 73, 71), NOON, 0.1) == []
 
@@ -30,7 +30,7 @@ def test_a_filling_disk_deletes_expired_segments_at_any_hour(use: float, gone: i
     assert len(retention().expired(ages(NOON, 73, 71), NOON, use)) == gone
 
 
-def test_a_nearly_full_disk_deletes_what_is_not_expired() -> None:
+def test_a_nearly_full_disk_deletes_unexpired_segments() -> None:
     assert retention().expired(ages(NOON, 3, 2), NOON, 0.86) == [0, 1 << 30]
     assert retention(clean_file_forcibly_enable=False).expired(ages(NOON, 3, 2), NOON, 0.86) == []
 
@@ -44,19 +44,19 @@ def test_a_round_is_bounded() -> None:
     assert chosen == [i << 30 for i in range(MAX_FILES_A_ROUND)]
 
 
-def test_manual_rounds_ignore_the_hour_and_run_out() -> None:
+def test_manual_rounds_ignore_the_hour_and_are_limited() -> None:
     rule = retention()
     rule.request_manually()
     found = [len(rule.expired(ages(NOON, 80), NOON, 0.1)) for _ in range(21)]
     assert found == [1] * 20 + [0]
 
 
-def test_several_hours_of_deletion() -> None:
+def test_several_hours_of_deletion_may_be_set() -> None:
     rule = retention(delete_when="04;12")
     assert rule.expired(ages(NOON, 80), NOON, 0.1) == [0]
 
 
-def test_puts_are_refused_above_090_and_taken_again_at_085() -> None:
+def test_puts_are_refused_above_090_and_accepted_again_at_085() -> None:
     """D26: one rule for both checks, no flapping between them."""
     rule = retention()
     seen = []

@@ -81,7 +81,7 @@ def test_a_checkpoint_without_descriptors_is_tried_again_and_the_store_stays_wri
     assert not (tmp_path / "abort").exists()
 
 
-def test_a_file_of_the_index_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
+def test_an_index_file_that_could_not_be_created_is_created_later(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path)) as store:
         until(lambda: store.index is not None and store.index.indexed_offset == 0)
         with no_descriptors():
@@ -101,7 +101,7 @@ def test_a_file_of_the_index_that_could_not_be_made_is_made_later(tmp_path: Path
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
-def test_a_segment_that_could_not_be_made_refuses_messages_until_it_can_be(
+def test_messages_are_refused_until_the_next_segment_can_be_created(
     tmp_path: Path, backend: str
 ) -> None:
     settings = {"io_backend": backend, "transient_store_pool_locked": False}
@@ -125,7 +125,9 @@ def test_a_segment_that_could_not_be_made_refuses_messages_until_it_can_be(
     assert StoreExaminer(str(tmp_path)).verify().problems == []
 
 
-def test_only_what_may_have_lost_written_bytes_is_final(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_errors_that_may_lose_written_bytes_are_final(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for number in (5, 0):
         assert may_have_lost(BackendError("failed", number))
     for number in (24, 23, 12, 28, 122, 13):

@@ -47,7 +47,7 @@ def element(body: bytes) -> bytes:
     return struct.pack(">5i", 22 + len(body), 0, 0, 0, len(body)) + body + struct.pack(">h", 0)
 
 
-def test_a_put_tells_where_and_when(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_put_returns_offset_and_time(tmp_path: Path, clock: ManualClock) -> None:
     host = ("10.0.0.7", 10911)
     with MessageStore(config_of(tmp_path), clock=clock) as store:
         first = store.put(Record(topic="T", body=b"one", queue_id=3, store_host=host))
@@ -86,7 +86,7 @@ def test_a_batch_has_an_id_for_each_member(tmp_path: Path) -> None:
         (Record(topic="T", body=b"", properties={"k": "a\x02b"}), PutStatus.MESSAGE_ILLEGAL),
     ],
 )
-def test_what_the_format_cannot_hold_is_refused(
+def test_values_that_the_format_cannot_hold_are_refused(
     tmp_path: Path, record: Record, status: PutStatus
 ) -> None:
     with MessageStore(config_of(tmp_path)) as store:
@@ -95,7 +95,7 @@ def test_what_the_format_cannot_hold_is_refused(
         assert store.log.max_offset == before
 
 
-def test_a_store_that_is_not_open_refuses(tmp_path: Path) -> None:
+def test_a_store_that_is_not_open_refuses_calls(tmp_path: Path) -> None:
     store = MessageStore(config_of(tmp_path))
     assert store.put(Record(topic="T", body=b"")).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert store.check_writable() == "the store is not open"
@@ -112,7 +112,9 @@ def test_a_watched_queue_is_reported_once_for_each_put(tmp_path: Path) -> None:
         assert [(queue.topic, queue.queue_id, queue.max) for queue in told] == [("T", 0, 2)]
 
 
-def test_offsets_and_times_of_a_queue(tmp_path: Path, clock: ManualClock) -> None:
+def test_offsets_of_a_queue_are_found_by_time_in_the_store(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     with MessageStore(config_of(tmp_path), clock=clock) as store:
         for number in range(10):
             clock.set(START + number * 1000)
@@ -144,7 +146,9 @@ def test_a_deleted_topic_stays_deleted_after_a_crash(tmp_path: Path) -> None:
         assert again.put(Record(topic="drop", body=b"new")).queue_offset == 0
 
 
-def test_a_failed_disk_refuses_messages_says_why_and_keeps_the_mark(tmp_path: Path) -> None:
+def test_a_failed_disk_refuses_messages_with_the_reason_and_keeps_the_abort_file(
+    tmp_path: Path,
+) -> None:
     store = MessageStore(config_of(tmp_path))
     store.start()
     store.put(Record(topic="T", body=b"before"))
@@ -158,7 +162,7 @@ def test_a_failed_disk_refuses_messages_says_why_and_keeps_the_mark(tmp_path: Pa
     assert (tmp_path / "abort").exists()
 
 
-def test_a_backend_failure_is_noticed_without_a_report() -> None:
+def test_a_backend_failure_is_detected_without_a_report() -> None:
     class FailedBackend:
         failure_errno = 0
 
@@ -200,7 +204,7 @@ MessageStore(StoreConfig(root_dir=sys.argv[1])).start()
 """
 
 
-def test_a_disk_without_room_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_start_on_a_full_disk_leaves_no_file(tmp_path: Path) -> None:
     root = tmp_path / "new" / "store"
     run = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(root)], capture_output=True, text=True, check=False
@@ -211,7 +215,7 @@ def test_a_disk_without_room_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not root.exists()
 
 
-def test_a_segment_that_cannot_be_made_refuses_the_put(tmp_path: Path) -> None:
+def test_a_put_is_refused_if_the_next_segment_cannot_be_created(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path)) as store:
         store.put(Record(topic="T", body=b"x"))
 
@@ -222,7 +226,7 @@ def test_a_segment_that_cannot_be_made_refuses_the_put(tmp_path: Path) -> None:
         assert put.status is PutStatus.CREATE_MAPEDFILE_FAILED
 
 
-def test_figures(tmp_path: Path) -> None:
+def test_the_store_reports_its_figures(tmp_path: Path) -> None:
     with MessageStore(config_of(tmp_path), disk_use=lambda _: 0.25) as store:
         put = store.put(Record(topic="T", body=b"x"))
         store.wait_durable(put.end, 10)
@@ -231,7 +235,7 @@ def test_figures(tmp_path: Path) -> None:
         assert (stats.topics, stats.queues, stats.commit_log_disk_use) == (1, 1, 0.25)
 
 
-def test_a_refused_message_is_not_logged_whole(
+def test_the_log_of_a_refused_message_is_truncated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with MessageStore(config_of(tmp_path)) as store:
@@ -241,7 +245,7 @@ def test_a_refused_message_is_not_logged_whole(
     assert "secret" not in caplog.text and len(caplog.text) < 500
 
 
-def test_a_record_forged_for_a_lost_message_does_not_have_the_log_searched(
+def test_a_forged_record_for_a_lost_message_causes_no_search_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MessageStore(config_of(tmp_path)) as store:
@@ -255,7 +259,7 @@ def test_a_record_forged_for_a_lost_message_does_not_have_the_log_searched(
         assert store.record_at(at) is None
 
 
-def test_a_store_that_cannot_remove_its_mark_at_a_stop_releases_its_lock(tmp_path: Path) -> None:
+def test_a_store_that_cannot_remove_its_abort_file_releases_its_lock(tmp_path: Path) -> None:
     config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
     files = FaultyFileSystem(DISK, Failpoint("remove", "/abort", errno.EIO))
     store = MessageStore(config, files=files)

@@ -58,7 +58,7 @@ def test_every_example_is_run() -> None:
 
 
 @pytest.mark.parametrize("name", PRINTS)
-def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+def test_each_example_prints_the_expected_lines(name: str, tmp_path: Path) -> None:
     if name in NEEDS_ARROW:
         pytest.importorskip("pyarrow")
     if name == "query_table":
@@ -66,7 +66,7 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
     assert PRINTS[name] in run(tmp_path, sys.executable, str(EXAMPLES / f"{name}.py"))
 
 
-def test_the_examples_of_spark_print_what_they_should(tmp_path: Path) -> None:
+def test_the_spark_examples_print_the_expected_lines(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     if missing := build.missing_tools("java"):
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -77,7 +77,7 @@ def test_the_examples_of_spark_print_what_they_should(tmp_path: Path) -> None:
 
 
 @pytest.mark.interop
-def test_the_example_of_the_java_client_prints_what_it_should(tmp_path: Path) -> None:
+def test_the_example_of_the_java_client_prints_the_expected_lines(tmp_path: Path) -> None:
     if missing := build.missing_tools("java", "mvn"):
         pytest.skip(f"not installed: {', '.join(missing)}")
     program = str(EXAMPLES / "java" / "SendReceive.java")

@@ -12,12 +12,12 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", f"import sys\n{code}"], check=True)
 
 
-def test_import_brings_nothing_heavy() -> None:
+def test_an_import_loads_no_heavy_module() -> None:
     run("import congreve; assert not {'asyncio', 'msgspec', 'numpy', 'logging'} & set(sys.modules)")
 
 
 @pytest.mark.parametrize("name", congreve.__all__)
-def test_every_name_is_there_and_explained(name: str) -> None:
+def test_every_public_name_exists_with_a_docstring(name: str) -> None:
     offered = getattr(congreve, name)
     assert offered.__module__.startswith("congreve.")
     assert offered.__doc__
@@ -27,7 +27,7 @@ def test_reading_a_store_needs_no_server() -> None:
     run("from congreve import open_store; assert not {'asyncio', 'pyarrow'} & set(sys.modules)")
 
 
-def test_names_that_are_not_imported_yet_are_listed() -> None:
+def test_dir_lists_names_that_are_not_imported_yet() -> None:
     run("import congreve; assert set(congreve.__all__) <= set(dir(congreve))")
 
 

@@ -47,7 +47,7 @@ async def test_a_program_with_a_loop_sends_and_iterates(tmp_path: Path) -> None:
                 break
 
 
-def test_what_was_sent_and_set_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_messages_and_settings_survive_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         with congreve.serve(tmp_path, brokerName="b", maxTopics=77, **SMALL) as node:
             assert (node.broker.config.broker_name, node.broker.config.max_topics) == ("b", 77)
@@ -67,7 +67,7 @@ def test_what_was_sent_and_set_is_there_after_a_restart(tmp_path: Path) -> None:
         ({"namesrvAddr": "127.0.0.1:9876"}, "its own name server"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named_before_anything_is_made(
+def test_an_invalid_setting_is_reported_before_any_file_is_created(
     settings: dict[str, object], named: str, tmp_path: Path
 ) -> None:
     with pytest.raises(congreve.CongreveError, match=named):
@@ -75,7 +75,7 @@ def test_a_setting_that_cannot_be_is_named_before_anything_is_made(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_node_that_cannot_start_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_node_that_cannot_start_leaves_no_server_running(tmp_path: Path) -> None:
     with congreve.serve(tmp_path, **SMALL) as node:
         port = node.name_server.port
         with pytest.raises(congreve.CongreveError), congreve.serve(tmp_path, **SMALL):
@@ -109,14 +109,14 @@ def test_a_broker_conf_is_read_and_keys_without_effect_are_reported(tmp_path: Pa
         assert broker.config.broker_name == "b"
 
 
-def test_a_broker_conf_that_cannot_be_used_names_its_line(tmp_path: Path) -> None:
+def test_the_error_for_an_invalid_broker_conf_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"broker\.conf:5: maxTopics"):
         congreve.Broker.from_conf(conf(tmp_path, "maxTopics=many"))
     with pytest.raises(ConfigError, match="broker_name"):
         congreve.Broker.from_conf(conf(tmp_path), broker_name="b")
 
 
-def test_a_broker_alone_is_its_clients_name_server_where_that_is_switched_on(
+def test_a_broker_alone_serves_routes_to_its_clients_if_that_is_enabled(
     tmp_path: Path,
 ) -> None:
     path = conf(tmp_path, "answerRouteRequests=true", "defaultTopicQueueNums=3")
@@ -129,7 +129,7 @@ def test_a_broker_alone_is_its_clients_name_server_where_that_is_switched_on(
 
 @pytest.mark.parametrize("version", [317, 401])
 @pytest.mark.parametrize("permission", [6, 4])
-async def test_a_broker_gives_the_routes_that_its_name_server_gives(
+async def test_a_broker_returns_the_same_routes_as_its_name_server(
     permission: int, version: int, tmp_path: Path
 ) -> None:
     settings = {"answerRouteRequests": True, "brokerPermission": permission, **SMALL}
@@ -145,7 +145,9 @@ async def test_a_broker_gives_the_routes_that_its_name_server_gives(
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_a_broker_alone_gives_no_routes_as_in_the_reference(tmp_path: Path) -> None:
+async def test_a_broker_alone_returns_no_routes_by_default_as_in_the_reference(
+    tmp_path: Path,
+) -> None:
     async with congreve.serve(tmp_path, **SMALL) as node, Peer(node.broker.address) as peer:
         answer = await peer.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
         assert (answer.code, answer.remark) == (3, " request type 105 not supported")

@@ -47,7 +47,7 @@ def wanted(topic: str) -> list[dict[str, Any]]:
     return sorted(messages, key=lambda message: (message["queueId"], message["queueOffset"]))
 
 
-def test_a_store_of_4_9_4_is_read_and_not_touched(tmp_path: Path) -> None:
+def test_a_store_of_4_9_4_is_read_without_any_change(tmp_path: Path) -> None:
     before = state(write_tiny(tmp_path))
     store = congreve.open_store(tmp_path)
     messages = wanted("TopicTest")
@@ -68,7 +68,7 @@ def test_a_store_of_4_9_4_is_read_and_not_touched(tmp_path: Path) -> None:
     assert state(tmp_path) == before
 
 
-def test_arrow_and_numpy_say_the_same(folder: Path) -> None:
+def test_arrow_and_numpy_return_equal_values(folder: Path) -> None:
     pytest.importorskip("pyarrow")
     store = congreve.open_store(folder)
     table, array = store.arrow("T"), store.numpy("T", COLUMNS)
@@ -84,17 +84,17 @@ def test_arrow_and_numpy_say_the_same(folder: Path) -> None:
             assert column.to_pylist() == array[name].tolist()
 
 
-def test_a_text_that_a_message_lacks_is_none(folder: Path) -> None:
+def test_an_absent_text_of_a_message_is_none(folder: Path) -> None:
     (row,) = congreve.open_store(folder).numpy("U", ["tags", "keys"])
     assert (row["tags"], row["keys"]) == (None, "k")
 
 
-def test_by_default_numpy_gives_what_has_a_fixed_width(folder: Path) -> None:
+def test_numpy_returns_the_fixed_width_columns_by_default(folder: Path) -> None:
     array = congreve.open_store(folder).numpy("T")
     assert not array.dtype.hasobject and "queueOffset" in array.dtype.names
 
 
-def test_topics_queues_and_ranges(folder: Path) -> None:
+def test_topics_queues_and_ranges_are_listed(folder: Path) -> None:
     store = congreve.open_store(folder)
     assert store.root == folder / "store"
     assert store.topics() == ["T", "U"]
@@ -109,7 +109,7 @@ def test_topics_queues_and_ranges(folder: Path) -> None:
     assert entries["size"].tolist() == part["storeSize"].tolist()
 
 
-def test_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_topic_or_queue_names_it(folder: Path, tmp_path: Path) -> None:
     store = congreve.open_store(folder)
     with pytest.raises(StoreFormatError, match="nowhere"):
         store.queues("nowhere")
@@ -120,7 +120,7 @@ def test_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_message_is_an_error_and_verify_tells_where(tmp_path: Path) -> None:
+def test_a_damaged_message_is_an_error_and_verify_gives_its_position(tmp_path: Path) -> None:
     write_tiny(tmp_path)
     message = wanted("TopicTest")[0]
     with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as log:
@@ -133,7 +133,7 @@ def test_a_damaged_message_is_an_error_and_verify_tells_where(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pool"])
-def test_a_store_is_read_and_verified_while_a_broker_writes_it(
+def test_a_store_is_read_and_verified_while_a_broker_writes_to_it(
     backend: str, tmp_path: Path
 ) -> None:
     """The counts grow, and messages that arrive meanwhile do not count as damage."""

@@ -15,7 +15,7 @@ def mounts(tmp_path: Path, *lines: str) -> str:
     return str(table)
 
 
-def test_a_usable_folder_tells_its_disk(tmp_path: Path) -> None:
+def test_a_usable_folder_reports_its_disk(tmp_path: Path) -> None:
     disk = check_usable(str(tmp_path), 1 << 20)
     assert disk.free >= 1 << 20
     assert disk.file_system != "unknown"
@@ -30,7 +30,7 @@ def test_a_network_folder_is_refused(tmp_path: Path, kind: str) -> None:
         check_usable(str(tmp_path), 1, mounts=table)
 
 
-def test_the_longest_mount_counts_and_names_may_have_blanks(tmp_path: Path) -> None:
+def test_the_longest_mount_point_wins_and_names_may_have_blanks(tmp_path: Path) -> None:
     inside = tmp_path / "a b"
     inside.mkdir()
     here = os.path.realpath(tmp_path)
@@ -44,7 +44,7 @@ def test_the_longest_mount_counts_and_names_may_have_blanks(tmp_path: Path) -> N
     assert disk_of(str(tmp_path), mounts=table).file_system == "xfs"
 
 
-def test_a_full_disk_is_refused_with_what_is_missing(tmp_path: Path) -> None:
+def test_the_error_for_a_full_disk_gives_the_missing_bytes(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=f"{1 << 40} MiB are needed"):
         check_usable(str(tmp_path), 1 << 60)
 
@@ -54,6 +54,6 @@ def test_a_read_only_file_system_is_refused() -> None:
         check_usable("/proc/self", 1)
 
 
-def test_the_used_share_of_nowhere_is_unknown() -> None:
+def test_the_used_share_of_a_missing_path_is_unknown() -> None:
     assert used_share("/nonexistent/folder") == -1.0
     assert 0 <= used_share("/") <= 1

@@ -10,7 +10,7 @@ from congreve.io_backends.errors import BackendError, SegmentSizeError
 from congreve.io_backends.mapping import Mapping
 
 
-def test_what_is_stored_through_the_array_is_in_the_file(tmp_path: Path) -> None:
+def test_bytes_written_through_the_array_are_in_the_file(tmp_path: Path) -> None:
     mapping = Mapping(str(tmp_path / "a"), 8192, create=True)
     mapping.array(">i8")[3] = 0x0102030405060708
     mapping.flush()
@@ -39,20 +39,20 @@ def test_a_size_that_is_not_positive_is_refused(tmp_path: Path, size: int) -> No
     assert not (tmp_path / "a").exists()
 
 
-def test_a_file_that_cannot_get_its_size_is_not_left_behind(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_resized_is_removed(tmp_path: Path) -> None:
     with pytest.raises(BackendError):
         Mapping(str(tmp_path / "a"), 1 << 62, create=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_size_names_both_sizes(tmp_path: Path) -> None:
+def test_the_error_for_a_wrong_size_names_both_sizes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     with pytest.raises(SegmentSizeError, match=r"3 bytes.*4096"):
         Mapping(str(tmp_path / "a"), 4096)
 
 
 @pytest.mark.parametrize("start", [0, 1, 4095, 4096, 4097, 9999, 10000])
-def test_zero_from_leaves_nothing_behind_the_cut(tmp_path: Path, start: int) -> None:
+def test_zero_from_clears_all_bytes_after_the_cut(tmp_path: Path, start: int) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x" * 10000)
     Mapping(str(path), 10000).zero_from(start)

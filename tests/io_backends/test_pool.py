@@ -86,14 +86,14 @@ def test_an_empty_pool_refuses_and_works_again_when_the_disk_has_caught_up(
     assert second.append(b"on")
 
 
-def test_an_unreferenced_buffer_is_free(backend: PoolBackend, tmp_path: Path) -> None:
+def test_an_unreferenced_buffer_returns_to_the_pool(backend: PoolBackend, tmp_path: Path) -> None:
     for name in "abcd":
         backend.create(str(tmp_path / name), 0, SIZE)
     assert backend.free_buffers == 2
 
 
 @pytest.mark.parametrize("written", [0, 1, 4095, 4096, 10_000])
-def test_an_opened_tail_is_written_on(tmp_path: Path, written: int) -> None:
+def test_writing_continues_in_an_opened_tail(tmp_path: Path, written: int) -> None:
     path = tmp_path / f"{0:020d}"
     path.write_bytes(b"o" * written + bytes(SIZE - written))
     backend = PoolBackend(buffers=1)
@@ -108,7 +108,7 @@ def test_an_opened_tail_is_written_on(tmp_path: Path, written: int) -> None:
     backend.stop()
 
 
-def test_whole_pages_are_committed_without_being_asked(tmp_path: Path) -> None:
+def test_whole_pages_are_committed_without_a_flush(tmp_path: Path) -> None:
     backend = PoolBackend(buffers=1, commit_interval_ms=1, commit_least_pages=2)
     segment = started(backend, tmp_path)
     segment.append(b"y" * 9000)
@@ -121,14 +121,14 @@ def test_whole_pages_are_committed_without_being_asked(tmp_path: Path) -> None:
     assert backend.durable_offset == 9000
 
 
-def test_the_eventfd_tells_of_progress(backend: PoolBackend, tmp_path: Path) -> None:
+def test_the_eventfd_signals_progress(backend: PoolBackend, tmp_path: Path) -> None:
     segment = started(backend, tmp_path)
     segment.append(b"x")
     backend.request(1)
     assert select.select([backend.event_fd], [], [], WAIT_S)[0]
 
 
-def test_a_failed_write_makes_nothing_durable_any_more(tmp_path: Path) -> None:
+def test_after_a_failed_write_no_further_byte_is_durable(tmp_path: Path) -> None:
     """The file may grow to its size, but a limit set later makes the kernel refuse the write."""
     program = f"""
 import resource, signal, sys
@@ -154,7 +154,7 @@ backend.stop()
 
 
 @pytest.mark.parametrize("before", [0, 100, 4096])
-def test_a_group_that_gets_to_its_file_in_part_is_not_there(tmp_path: Path, before: int) -> None:
+def test_a_partly_written_group_is_not_visible(tmp_path: Path, before: int) -> None:
     """Its first page is written last, so that a kill in between leaves no part of a batch."""
     backend = PoolBackend(buffers=1, locked=False, commit_interval_ms=3_600_000)
     segment = backend.create(str(tmp_path / "a"), 0, SIZE)
@@ -177,7 +177,9 @@ def test_a_group_that_gets_to_its_file_in_part_is_not_there(tmp_path: Path, befo
 
 
 @pytest.mark.parametrize("allowed", [0, 2 * SIZE])
-def test_a_pool_that_may_not_be_locked_says_what_to_do(tmp_path: Path, allowed: int) -> None:
+def test_the_error_for_a_pool_that_cannot_be_locked_says_what_to_do(
+    tmp_path: Path, allowed: int
+) -> None:
     """The check covers the whole pool at the start, not only when the third segment is needed."""
     program = f"""
 import ctypes, resource

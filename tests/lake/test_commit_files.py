@@ -68,7 +68,7 @@ def test_rows_without_the_value_of_a_partition_are_kept(tmp_path: Path) -> None:
     assert len(stores.table_of(warehouse).scan("tags is null").to_arrow()) == 5
 
 
-def test_what_is_not_finished_leaves_no_file(tmp_path: Path) -> None:
+def test_an_unfinished_commit_leaves_no_file(tmp_path: Path) -> None:
     root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
     with pytest.raises(ZeroDivisionError), CommitFiles(empty_table(warehouse)) as files:
         for batch in batches(root):

@@ -106,7 +106,7 @@ def test_two_processes_at_once_export_each_message_once(tmp_path: Path) -> None:
     assert_same(store, warehouse)
 
 
-def test_snapshots_of_others_are_skipped_for_progress(tmp_path: Path) -> None:
+def test_snapshots_of_other_writers_are_skipped_when_progress_is_read(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 20), tmp_path / "lake"
     exporter(store, warehouse).run()
     stores.table_of(warehouse).append(SCHEMA.empty_table())
@@ -139,7 +139,7 @@ def test_a_table_of_another_store_is_refused(tmp_path: Path) -> None:
         exporter(stores.write(tmp_path / "short", 20), warehouse).run()
 
 
-def test_progress_is_the_newest_snapshots() -> None:
+def test_progress_is_read_from_the_newest_snapshot() -> None:
     ends = advanced(advanced({}, "a", {0: 5, 1: 2}), "b", {0: 9})
     older = to_property(advanced({}, "a", {0: 1}))
     assert newest([{}, to_property(ends), older]) == {"a": {0: 5, 1: 2}, "b": {0: 9}}

@@ -32,7 +32,7 @@ def wait_for_rows(warehouse: Path, count: int) -> None:
         time.sleep(0.05)
 
 
-def test_what_a_writer_makes_durable_reaches_the_table(tmp_path: Path) -> None:
+def test_durable_messages_of_a_writer_reach_the_table(tmp_path: Path) -> None:
     root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
     follower = Follower([exporter(root, warehouse)], lag_s=0.05)
     thread = threading.Thread(target=follower.run)
@@ -47,7 +47,7 @@ def test_what_a_writer_makes_durable_reaches_the_table(tmp_path: Path) -> None:
     assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(root)
 
 
-def test_a_store_without_a_checkpoint_is_awaited(tmp_path: Path) -> None:
+def test_the_follower_waits_for_the_first_checkpoint(tmp_path: Path) -> None:
     root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
     (root / "abort").touch()
     for file in (root / "congreve").glob("queues.json*"):
@@ -62,7 +62,7 @@ def test_a_store_without_a_checkpoint_is_awaited(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_topics_that_are_not_there_yet_and_one_that_fails_hold_no_other_back(
+def test_missing_and_failing_topics_do_not_delay_other_topics(
     tmp_path: Path,
 ) -> None:
     root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
@@ -85,7 +85,7 @@ def test_topics_that_are_not_there_yet_and_one_that_fails_hold_no_other_back(
     assert not catalog.table_exists("rocketmq.later")
 
 
-def test_stop_takes_effect_behind_the_present_commit(
+def test_stop_takes_effect_after_the_current_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
@@ -100,14 +100,14 @@ def test_stop_takes_effect_behind_the_present_commit(
     assert follower.run() == 10 == len(stores.in_table(warehouse))
 
 
-def test_a_broken_relation_of_store_and_table_ends_the_follower(tmp_path: Path) -> None:
+def test_a_table_that_no_longer_fits_its_store_ends_the_follower(tmp_path: Path) -> None:
     warehouse = tmp_path / "lake"
     exporter(stores.write(tmp_path / "long", 40), warehouse).run()
     with pytest.raises(ProgressError, match="another store"):
         Follower([exporter(stores.write(tmp_path / "short", 20), warehouse)], 60).run()
 
 
-def test_the_command_ends_with_sigterm(tmp_path: Path) -> None:
+def test_sigterm_ends_the_command(tmp_path: Path) -> None:
     root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
     process = stores.command(root, warehouse, "--lag", "3600", name="follow")
     assert process.stdout is not None
@@ -118,7 +118,7 @@ def test_the_command_ends_with_sigterm(tmp_path: Path) -> None:
     assert "messages were added" in output
 
 
-def test_the_command_ends_with_its_standard_input(tmp_path: Path) -> None:
+def test_the_end_of_standard_input_ends_the_command(tmp_path: Path) -> None:
     root = stores.write(tmp_path / "store", 4)
     more = ("--lag", "3600", "--stop-with-stdin")
     process = stores.command(root, tmp_path / "lake", *more, name="follow")

@@ -57,7 +57,7 @@ def rows(catalog: Catalog) -> list[stores.Row]:
     return stores.rows_of(catalog.load_table("rocketmq.T"))
 
 
-def test_a_topic_becomes_a_table_in_s3_and_is_kept(tmp_path: Path, s3: dict[str, str]) -> None:
+def test_a_topic_becomes_a_table_in_s3_with_upkeep(tmp_path: Path, s3: dict[str, str]) -> None:
     store = stores.write(tmp_path / "store", 60)
     catalog = open_catalog(BUCKET, f"sqlite:///{tmp_path}/catalog.db", s3)
     assert exporter(store, catalog).run() == 60
@@ -110,7 +110,7 @@ def test_two_exporters_of_a_rest_catalog_add_each_message_once(tmp_path: Path) -
     assert rows(behind) == stores.in_store(store)
 
 
-def test_a_catalog_that_is_away_is_named_in_the_error(tmp_path: Path) -> None:
+def test_the_error_for_an_unreachable_catalog_names_it(tmp_path: Path) -> None:
     store = stores.write(tmp_path / "store", 4)
     behind = SqlCatalog("behind", uri=f"sqlite:///{tmp_path}/c.db", warehouse=str(tmp_path))
     with served(RestCatalog(behind)) as url:

@@ -115,7 +115,7 @@ def test_a_broker_serves_a_restored_store(tmp_path: Path) -> None:
     assert sorted(seen) == [b"%d" % number for number in range(10)]
 
 
-def test_what_cannot_be_restored_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_restore_is_refused(tmp_path: Path) -> None:
     warehouse, new = tmp_path / "lake", tmp_path / "new"
     with pytest.raises(RestoreError, match="no table"):
         Restore([table(warehouse)], "broker-a", config(new)).run()
@@ -125,7 +125,7 @@ def test_what_cannot_be_restored_is_refused(tmp_path: Path) -> None:
         Restore([table(warehouse)], "broker-a", config(new)).run()
 
 
-def test_a_store_that_is_not_complete_has_another_name(tmp_path: Path) -> None:
+def test_an_incomplete_store_has_a_temporary_name(tmp_path: Path) -> None:
     first = Record(topic="T", body=b"x", queue_offset=3, store_timestamp=1)
     with (
         pytest.raises(StoreError, match="offset 5 comes after 3"),
@@ -136,7 +136,7 @@ def test_a_store_that_is_not_complete_has_another_name(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists() and (tmp_path / "new.restoring").exists()
 
 
-def test_the_command_restores_and_tells_how_many(tmp_path: Path) -> None:
+def test_the_command_restores_and_prints_the_number_of_messages(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 8), tmp_path / "lake"
     export(store, warehouse)
     process = stores.command(tmp_path / "new", warehouse, name="restore")

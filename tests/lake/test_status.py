@@ -12,7 +12,7 @@ from congreve.lake.table import TopicTable, open_catalog
 from . import stores
 
 
-def test_a_table_has_rows_and_files_and_lacks_what_came_later(tmp_path: Path) -> None:
+def test_the_status_counts_rows_files_and_missing_messages(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 20), tmp_path / "lake"
     topic = DurableTopic(store, stores.TOPIC, "broker-a")
     table = TopicTable(open_catalog(str(warehouse)), "rocketmq.T", SCHEMA, "day")
@@ -28,7 +28,7 @@ def test_a_table_has_rows_and_files_and_lacks_what_came_later(tmp_path: Path) ->
     assert found.committed_ms == stores.table_of(warehouse).snapshots()[0].timestamp_ms
 
 
-def test_the_command_prints_a_line(tmp_path: Path) -> None:
+def test_the_status_command_prints_a_line(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 8), tmp_path / "lake"
     process = stores.command(store, warehouse, name="status")
     output = process.communicate()[0]

@@ -84,7 +84,7 @@ def test_a_merged_file_has_no_more_than_its_share(lake: tuple[Path, Path]) -> No
     assert all(column_bytes(file) <= limit for file in files_of(warehouse))
 
 
-def test_old_snapshots_go_and_the_progress_stays(lake: tuple[Path, Path]) -> None:
+def test_old_snapshots_are_removed_and_the_progress_is_kept(lake: tuple[Path, Path]) -> None:
     store, warehouse = lake
     stores.table_of(warehouse).append(SCHEMA.empty_table())  # a snapshot without progress
     before = progress(warehouse)
@@ -94,7 +94,7 @@ def test_old_snapshots_go_and_the_progress_stays(lake: tuple[Path, Path]) -> Non
     assert export(store, warehouse) == 0
 
 
-def test_snapshots_stay_as_long_and_as_many_as_the_rules_say(lake: tuple[Path, Path]) -> None:
+def test_snapshots_are_kept_as_long_and_as_many_as_configured(lake: tuple[Path, Path]) -> None:
     _, warehouse = lake
     assert upkeep(warehouse, UpkeepRules(keep_snapshots=3, snapshot_age_s=0)).expire() == 1
     assert upkeep(warehouse, UpkeepRules(keep_snapshots=1, snapshot_age_s=3600)).expire() == 0
@@ -153,7 +153,7 @@ def test_an_export_that_a_merge_overtakes_starts_again(
     assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(store)
 
 
-def test_a_table_that_does_not_exist_needs_nothing(tmp_path: Path) -> None:
+def test_upkeep_of_a_missing_table_does_nothing(tmp_path: Path) -> None:
     assert upkeep(tmp_path / "lake").run() == UpkeepDone()
 
 

@@ -115,7 +115,7 @@ async def ask(server: NameServer, request: RemotingCommand) -> int:
     return code
 
 
-async def test_no_request_holds_the_loop_of_a_big_name_server_for_5_ms(holds: Any) -> None:
+async def test_no_request_blocks_the_loop_of_a_large_name_server_for_5_ms(holds: Any) -> None:
     wrong = {}
     server = NameServer(port=0)
     assert server.handlers().keys() == REQUESTS.keys(), "each code has its line in REQUESTS"

@@ -49,7 +49,7 @@ async def test_unreadable_registration_is_code_1_and_changes_nothing(body: bytes
         assert json.loads((await peer.call(106)).body)["brokerAddrTable"] == {}
 
 
-async def test_compressed_registration() -> None:
+async def test_a_compressed_registration_is_read() -> None:
     body = compressed(VERSION.encode(), 2, b"T 4 4 6 SINGLE_TAG", b"U 1 2 4 MULTI_TAG", b"[]")
     async with NameServer(port=0) as server, Peer(server.address) as peer:
         assert (await register(peer, body, compressed="true")).code == 0
@@ -168,7 +168,7 @@ async def test_closed_connection_and_unregistration_remove_the_broker() -> None:
         assert (await asker.call(105, {"topic": "T"})).code == 17
 
 
-async def test_data_version_query_tells_what_is_known() -> None:
+async def test_a_data_version_query_returns_the_known_version() -> None:
     async with NameServer(port=0) as server, Peer(server.address) as peer:
         answer = await peer.call(322, IDENTITY, VERSION.encode())
         assert (answer.fields, answer.body) == ({"changed": "true"}, b"")
@@ -179,7 +179,7 @@ async def test_data_version_query_tells_what_is_known() -> None:
         assert (answer.fields, answer.body) == ({"changed": "true"}, VERSION.encode())
 
 
-async def test_a_large_registration_over_the_limit_leaves_no_half_of_a_broker() -> None:
+async def test_a_registration_over_the_limit_leaves_no_partial_broker() -> None:
     config = NamesrvConfig(max_topics=2_500)
     table = {f"T{i:05}": TopicConfig(topic_name=f"T{i:05}") for i in range(3_000)}
     wrapper = TopicConfigSerializeWrapper(

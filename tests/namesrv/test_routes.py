@@ -96,7 +96,7 @@ def test_unchanged_data_version_keeps_wiped_permission(routes: RouteTable) -> No
     assert routes.route("T").queue_datas[0].perm == 6
 
 
-def test_write_permission_can_be_given_back(routes: RouteTable) -> None:
+def test_write_permission_can_be_restored(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"))
     register(routes, B, topics("T"))
     assert at_once(routes.wipe_write_perm("a")) == 2
@@ -111,7 +111,7 @@ def test_registration_never_removes_a_topic(routes: RouteTable) -> None:
     assert set(routes.topics().topic_list) == {"T", "U"}
 
 
-def test_slave_that_becomes_master_leaves_its_old_id(routes: RouteTable) -> None:
+def test_a_slave_that_becomes_master_releases_its_old_id(routes: RouteTable) -> None:
     register(routes, A, topics("T"))
     register(routes, A_SLAVE, topics("T"))
     register(routes, msgspec.structs.replace(A_SLAVE, broker_id=0), topics("T"))
@@ -165,7 +165,7 @@ def test_unchanged_version_query_keeps_a_broker_alive(routes: RouteTable, clock:
 
 
 @pytest.mark.parametrize(("counter", "timestamp"), [(2, 7), (1, 8)])
-def test_other_counter_or_timestamp_is_a_change(
+def test_another_counter_or_timestamp_counts_as_a_change(
     routes: RouteTable, counter: int, timestamp: int
 ) -> None:
     register(routes, A, topics("T"))
@@ -174,7 +174,7 @@ def test_other_counter_or_timestamp_is_a_change(
     assert routes.is_changed("10.9.9.9:1", version)
 
 
-def test_unregistered_broker_takes_its_queues_along(routes: RouteTable) -> None:
+def test_the_queues_of_an_unregistered_broker_are_removed(routes: RouteTable) -> None:
     register(routes, A, topics("T"))
     register(routes, B, topics("T"))
     at_once(routes.unregister_steps(A.address))
@@ -202,7 +202,7 @@ def test_topic_can_be_deleted_for_one_cluster(routes: RouteTable) -> None:
     routes.delete_topic("never-was")
 
 
-def test_lists_by_cluster_and_of_the_system(routes: RouteTable) -> None:
+def test_topics_are_listed_by_cluster_and_for_the_system(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"))
     register(routes, OTHER, topics("V"))
     assert set(at_once(routes.topics_of_cluster("C")).topic_list) == {"T", "U"}
@@ -212,7 +212,7 @@ def test_lists_by_cluster_and_of_the_system(routes: RouteTable) -> None:
     assert listed.broker_addr in (A.address, OTHER.address)
 
 
-def test_unit_lists_follow_the_flags(routes: RouteTable) -> None:
+def test_unit_topic_lists_follow_the_flags(routes: RouteTable) -> None:
     wrapper = topics("plain", "unit", "sub", "both")
     flags = {"plain": 0, "unit": 1, "sub": 2, "both": 3}
     for name, flag in flags.items():
@@ -223,14 +223,14 @@ def test_unit_lists_follow_the_flags(routes: RouteTable) -> None:
     assert at_once(routes.unit_sub_ununit_topics()).topic_list == ["sub"]
 
 
-def test_filter_servers_stand_in_the_route_until_the_broker_goes(routes: RouteTable) -> None:
+def test_filter_servers_are_in_the_route_until_the_broker_is_removed(routes: RouteTable) -> None:
     register(routes, A, topics("T"), filter_servers=("10.0.0.1:30000",))
     assert routes.route("T").filter_server_table == {A.address: ["10.0.0.1:30000"]}
     register(routes, A, topics("T"))
     assert routes.route("T").filter_server_table == {}
 
 
-def test_many_brokers_of_one_connection_go_in_one_pass(routes: RouteTable) -> None:
+def test_many_brokers_of_one_connection_are_removed_in_one_pass(routes: RouteTable) -> None:
     for number in range(5_000):
         name = f"b{number}"
         routes.register(BrokerIdentity(name, name, 0, name), topics(name), [], "channel")

@@ -66,14 +66,14 @@ async def test_topic_is_deleted() -> None:
         assert (await peer.call(105, {"topic": "T"})).code == 17
 
 
-async def test_unknown_code_gets_code_3_and_not_silence() -> None:
+async def test_an_unknown_request_code_gets_response_code_3() -> None:
     async with NameServer(port=0) as server, Peer(server.address) as peer:
         answer = await peer.call(9999)
         assert answer.code == 3
         assert "9999" in (answer.remark or "")
 
 
-async def test_expired_broker_is_cut_off() -> None:
+async def test_the_connection_of_an_expired_broker_is_closed() -> None:
     now = 0.0
     async with (
         NameServer(port=0, clock=lambda: now) as server,

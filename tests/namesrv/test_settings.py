@@ -70,7 +70,7 @@ async def test_setting_that_could_not_be_saved_is_not_served(
     assert "disk full" in caplog.text and "Traceback" not in caplog.text
 
 
-async def test_damaged_settings_do_not_keep_the_server_from_starting(tmp_path: Path) -> None:
+async def test_damaged_settings_do_not_prevent_a_start(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     for number, text in enumerate(("{", '{"configTable":{"N":3}}', "[" * 1000), 1):
         path.write_text(text)
@@ -82,7 +82,7 @@ async def test_damaged_settings_do_not_keep_the_server_from_starting(tmp_path: P
         assert path.with_name(f"kvConfig.json.damaged-{number}").read_text() == text
 
 
-def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_settings_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     file = StateFile(str(tmp_path / "file" / "folder" / "kvConfig.json"))
     with pytest.raises(CongreveError, match=r"cannot write .*kvConfig\.json: Not a directory"):
@@ -90,9 +90,7 @@ def test_settings_without_a_folder_to_keep_them_are_one_clear_error(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["{x}", '{"topic":"T"}', "{", "a b", "$ref", '"', "\\", "ä", "0"])
-async def test_no_setting_keeps_the_name_server_from_starting_again(
-    tmp_path: Path, name: str
-) -> None:
+async def test_no_setting_prevents_the_next_start(tmp_path: Path, name: str) -> None:
     file = StateFile(str(tmp_path / "kvConfig.json"))
     kept = {"namespace": "N", "key": "k", "value": "v"}
     hostile = {"namespace": name, "key": name, "value": name}
@@ -143,7 +141,7 @@ async def test_settings_are_shown_and_changed() -> None:
         assert (await peer.call(318, body=b"# note\n\n")).code == 0
 
 
-async def test_a_name_server_takes_and_shows_only_settings_that_it_knows() -> None:
+async def test_a_name_server_accepts_and_shows_only_known_settings() -> None:
     store = MemoryStore()
     async with NameServer(port=0, config_store=store) as server, Peer(server.address) as peer:
         before = (await peer.call(319)).body
@@ -191,7 +189,7 @@ async def test_settings_over_the_limit_are_refused_and_known_ones_change() -> No
         assert (await put("n1", "again")).code == 0
 
 
-async def test_bytes_of_settings_are_limited_and_come_back(tmp_path: Path) -> None:
+async def test_the_bytes_of_settings_are_limited_and_freed_by_deletion(tmp_path: Path) -> None:
     config = NamesrvConfig(max_kv_bytes=1_000)
     store = StateFile(str(tmp_path / "kvConfig.json"))
 

@@ -79,7 +79,7 @@ def test_the_wheel_is_for_other_machines(repaired: Path) -> None:
     assert re.fullmatch(r"congreve-[\d.]+-cp3\d+-cp3\d+-manylinux_\w+\.whl", repaired.name)
 
 
-def test_a_broker_a_send_and_a_read(environment: Installed) -> None:
+def test_an_installed_broker_serves_a_send_and_a_read(environment: Installed) -> None:
     with environment.serving(
         *("congreve", "run", "--port", "0", "--namesrv-port", "0", "--data", "data")
     ) as ready:
@@ -101,7 +101,7 @@ def instruction(name: str) -> str:
     return re.findall(rf"^{name}\s+(.+)$", text, re.MULTILINE)[-1]
 
 
-def test_the_commands_of_the_container(environment: Installed, tmp_path: Path) -> None:
+def test_the_commands_of_the_container_run(environment: Installed, tmp_path: Path) -> None:
     """The commands of the image, run without it, with free ports and a temporary folder."""
     command = json.loads(instruction("ENTRYPOINT")) + json.loads(instruction("CMD"))
     check = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
@@ -124,7 +124,7 @@ def unit(path: Path) -> RawConfigParser:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_service_says_that_it_is_ready(
+def test_a_service_reports_that_it_is_ready(
     environment: Installed, tmp_path: Path, path: Path
 ) -> None:
     service = unit(path)["Service"]
@@ -150,7 +150,7 @@ def test_a_service_says_that_it_is_ready(
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="not installed: systemd")
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_systemd_understands_a_service(installed: Path, tmp_path: Path, path: Path) -> None:
+def test_systemd_finds_no_error_in_a_service(installed: Path, tmp_path: Path, path: Path) -> None:
     here = tmp_path / path.name
     here.write_text(path.read_text().replace("/opt/congreve/bin", str(installed)))
     done = subprocess.run(

@@ -34,12 +34,12 @@ def costly(parser: Parser, size: int, field_size: int) -> Iterator[tuple[str, by
 
 
 @names
-def test_costly_inputs(parser: Parser) -> None:
+def test_a_parser_handles_costly_inputs_within_its_limits(parser: Parser) -> None:
     check_all(parser, costly(parser, SIZE, FIELD_SIZE))
 
 
 @names
-def test_mutated_inputs(parser: Parser) -> None:
+def test_a_parser_handles_mutated_inputs_within_its_limits(parser: Parser) -> None:
     found = inputs.mutations(list(parser.seeds), SEED_NUMBER, MUTATIONS)
     check_all(parser, (("mutated", data) for data in found))
 
@@ -65,7 +65,7 @@ def check_all(parser: Parser, given_inputs: Iterator[tuple[str, bytes]]) -> int:
 
 
 @given(st.sampled_from(PARSERS), st.binary(max_size=200))
-def test_no_bytes_make_a_parser_fail_in_another_way(parser: Parser, data: bytes) -> None:
+def test_invalid_bytes_raise_only_the_documented_errors(parser: Parser, data: bytes) -> None:
     measure.run(parser.parse, data, parser.refuses)
 
 

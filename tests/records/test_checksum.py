@@ -29,20 +29,18 @@ def test_every_length_and_alignment_equals_zlib(crc: Any) -> None:
 
 @ALL_WAYS
 @given(data=st.binary(max_size=5000), cut=st.integers(0, 5000), begin=st.integers(0, 2**32 - 1))
-def test_crc_continues_where_the_last_one_ended(
-    crc: Any, data: bytes, cut: int, begin: int
-) -> None:
+def test_a_crc_continues_from_an_earlier_one(crc: Any, data: bytes, cut: int, begin: int) -> None:
     assert crc(data[cut:], crc(data[:cut], begin)) == zlib.crc32(data, begin)
 
 
 @ALL_WAYS
 @pytest.mark.parametrize("vector", VECTORS["crc"])
-def test_crc_vectors(crc: Any, vector: dict[str, Any]) -> None:
+def test_the_crc_equals_the_recorded_vectors(crc: Any, vector: dict[str, Any]) -> None:
     assert crc(bytes.fromhex(vector["body_hex"])) == vector["raw_crc32"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["string_hash"], ids=lambda v: ascii(v["s"]))
-def test_string_hash_vectors(vector: dict[str, Any]) -> None:
+def test_the_string_hash_equals_the_recorded_vectors(vector: dict[str, Any]) -> None:
     assert string_hash(bytes.fromhex(vector["utf8_hex"])) == vector["hashCode"]
     assert string_hash(vector["s"]) == vector["hashCode"]
 
@@ -69,6 +67,6 @@ def test_string_hash_counts_utf16_units(text: str) -> None:
 
 
 @given(raw=st.binary(max_size=40))
-def test_string_hash_of_bytes_that_are_no_utf8_reads_nothing_outside(raw: bytes) -> None:
+def test_the_string_hash_of_invalid_utf8_reads_no_byte_out_of_bounds(raw: bytes) -> None:
     padded = b"\xbf" * 4 + raw + b"\xbf" * 4
     assert string_hash(raw) == string_hash(padded[4 : 4 + len(raw)])

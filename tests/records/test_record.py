@@ -55,7 +55,7 @@ def record_of(vector: dict[str, Any]) -> Record:
 
 
 @pytest.mark.parametrize("vector", VECTORS["commitlog_record"], ids=lambda v: v["name"])
-def test_record_is_byte_for_byte_what_java_writes(vector: dict[str, Any]) -> None:
+def test_a_record_equals_what_java_writes_byte_for_byte(vector: dict[str, Any]) -> None:
     stored = bytes.fromhex(vector["record_hex"])
     at = vector["field_offsets"]
     decoded = decode_record(stored, physical_offset=vector["physOffset"])
@@ -71,13 +71,15 @@ def test_record_is_byte_for_byte_what_java_writes(vector: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("vector", VECTORS["commitlog_record"], ids=lambda v: v["name"])
-def test_host_bits_come_from_the_hosts_not_from_the_sender(vector: dict[str, Any]) -> None:
+def test_host_bits_come_from_the_addresses_and_not_from_the_sys_flag(
+    vector: dict[str, Any],
+) -> None:
     decoded = decode_record(bytes.fromhex(vector["record_hex"]))
     decoded.sys_flag ^= 0x30
     assert encode_record(decoded) == bytes.fromhex(vector["record_hex"])
 
 
-def test_batch_vector_is_read_back_as_its_messages() -> None:
+def test_the_batch_vector_decodes_to_its_messages() -> None:
     batch = VECTORS["batch"]
     records = decode_records(bytes.fromhex(batch["records_hex"]))
     assert [r.body.hex() for r in records] == [m["body_hex"] for m in batch["messages"]]
@@ -115,7 +117,7 @@ records = st.builds(
 
 @given(record=records)
 @example(record=RECORD)
-def test_what_is_encoded_is_read_back(record: Record) -> None:
+def test_an_encoded_record_decodes_to_the_same_message(record: Record) -> None:
     encoded = encode_record(record)
     decoded = decode_record(b"??" + encoded, 2, physical_offset=record.physical_offset)
     assert decoded.size == len(encoded)
@@ -143,7 +145,7 @@ def test_mutated_bytes_are_refused_or_a_record_within_bounds(
 
 
 @given(noise=st.binary(max_size=200))
-def test_noise_behind_a_true_magic_is_refused_or_bounded(noise: bytes) -> None:
+def test_noise_after_a_valid_magic_code_is_refused_or_bounded(noise: bytes) -> None:
     head = struct.pack(">ii", 8 + len(noise), -626843481)
     try:
         decoded = decode_record(head + noise)
@@ -153,14 +155,14 @@ def test_noise_behind_a_true_magic_is_refused_or_bounded(noise: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), 0, 8, 90])
-def test_total_size_is_not_trusted(size: int) -> None:  # defect D12
+def test_a_wrong_total_size_is_refused(size: int) -> None:  # defect D12
     encoded = bytearray(encode_record(RECORD))
     struct.pack_into(">i", encoded, 0, size)
     with pytest.raises(RecordError):
         decode_record(bytes(encoded))
 
 
-def test_a_record_elsewhere_than_it_says_is_refused() -> None:  # defect D6
+def test_a_record_at_another_position_than_it_names_is_refused() -> None:  # defect D6
     encoded = encode_record(RECORD)
     assert decode_record(encoded, physical_offset=1234567).queue_offset == 42
     with pytest.raises(RecordError):
@@ -176,7 +178,7 @@ def test_a_topic_length_over_127_is_refused() -> None:
         decode_record(bytes(encoded))
 
 
-def test_a_flipped_bit_in_the_body_is_found_where_the_crc_is_asked_for() -> None:
+def test_a_crc_check_finds_a_flipped_bit_in_the_body() -> None:
     encoded = bytearray(encode_record(RECORD))
     encoded[encoded.index(b"Hello")] ^= 4
     with pytest.raises(RecordError):
@@ -196,7 +198,7 @@ def test_a_flipped_bit_in_the_body_is_found_where_the_crc_is_asked_for() -> None
         ({"born_host": ("broker-a", 1)}, "broker-a"),
     ],
 )
-def test_what_no_record_can_hold_is_refused_with_a_reason(
+def test_values_that_no_record_can_hold_are_refused_with_a_reason(
     changes: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(RecordError, match=word):
@@ -220,7 +222,7 @@ def test_any_property_bytes_can_be_read(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["offset_msg_id"], ids=lambda v: v["id"])
-def test_offset_message_ids(vector: dict[str, Any]) -> None:
+def test_offset_message_ids_are_encoded_and_decoded(vector: dict[str, Any]) -> None:
     host = (vector["ip"], vector["port"])
     assert offset_message_id(host, vector["offset"]) == vector["id"]
     assert parse_offset_message_id(vector["id"]) == (host, vector["offset"])
@@ -229,6 +231,6 @@ def test_offset_message_ids(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0A", "z" * 32, "0A000007 2A9F000000000012D687 123", "é" * 32]
 )
-def test_what_is_no_message_id_is_refused(text: str) -> None:
+def test_an_invalid_message_id_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         parse_offset_message_id(text)

@@ -57,7 +57,9 @@ def as_stored(record: Record, **changed: object) -> Record:
         ),
     ],
 )
-def test_it_is_what_the_reference_delivers(parked: str, delivered: str, kind: int) -> None:
+def test_a_restored_message_has_the_bytes_that_the_reference_delivers(
+    parked: str, delivered: str, kind: int
+) -> None:
     wanted = decode_record(RECORDS[delivered])
     assert restore.restored(RECORDS[parked], kind) == as_stored(wanted)
 
@@ -68,7 +70,7 @@ def test_it_is_what_the_reference_delivers(parked: str, delivered: str, kind: in
     queue_id=st.integers(0, 2**31 - 1),
     host=st.sampled_from([("10.1.2.3", 99), ("2001:db8::7", 10911)]),
 )
-def test_whatever_was_parked_comes_back_whole(
+def test_a_parked_message_is_restored_unchanged(
     given_properties: dict[str, str], body: bytes, queue_id: int, host: tuple[str, int]
 ) -> None:
     sent = Record(topic="orders", body=body, properties=given_properties, queue_id=queue_id, flag=9)
@@ -92,7 +94,7 @@ def test_whatever_was_parked_comes_back_whole(
     assert restore.restored(stored, restore.TIMED) == timed
 
 
-def test_a_committed_message_names_its_half() -> None:
+def test_a_committed_message_names_its_half_message() -> None:
     half = msgspec.structs.replace(PARKED, physical_offset=4711, sys_flag=5)
     committed = restore.restored(encode_record(half), restore.COMMITTED)
     assert committed.properties == PARKED.properties
@@ -127,7 +129,7 @@ def test_a_record_without_a_target_is_refused(target: dict[str, str]) -> None:
         restore.restored(lost, restore.DELAYED)
 
 
-def test_bytes_that_are_no_record_are_refused() -> None:
+def test_invalid_records_are_refused() -> None:
     whole = encode_record(PARKED)
     for broken in (b"", whole[:40], whole[:-1], whole[:90] + b"?" + whole[91:]):
         with pytest.raises(RecordError, match="no sound record"):

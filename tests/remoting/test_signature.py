@@ -13,7 +13,7 @@ from congreve.remoting.messages.signature import Credentials, is_signed
 texts = st.text(max_size=20)
 
 
-def test_known_signature() -> None:
+def test_a_signature_equals_the_known_one() -> None:
     request = RemotingCommand(code=1, ext_fields={"b": "2", "a": "1"}, body=b"body")
     Credentials(access_key="k", secret_key="s").sign(request)
     # printf 'k12body' | openssl dgst -sha1 -hmac s -binary | base64
@@ -34,7 +34,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 @given(st.dictionaries(texts, texts, max_size=6), st.binary(max_size=40), texts)
-def test_what_is_signed_is_accepted_after_a_trip(
+def test_a_signed_request_is_accepted_after_encoding_and_decoding(
     fields: dict[str, str], body: bytes, secret: str
 ) -> None:
     request = RemotingCommand(code=10, ext_fields=fields, body=body)
@@ -45,7 +45,7 @@ def test_what_is_signed_is_accepted_after_a_trip(
 
 
 @pytest.mark.parametrize("change", ["value", "field", "body", "signature", "none"])
-def test_a_changed_request_is_not_signed(change: str) -> None:
+def test_the_signature_of_a_changed_request_is_invalid(change: str) -> None:
     request = RemotingCommand(code=10, ext_fields={"topic": "T", "x": "1"}, body=b"body")
     Credentials(access_key="key", secret_key="secret").sign(request)
     assert is_signed(request, "secret")

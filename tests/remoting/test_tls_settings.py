@@ -19,7 +19,7 @@ from congreve.remoting.tls.settings import (
 )
 
 
-def test_settings_of_tls_properties(tmp_path: Path) -> None:
+def test_the_keys_of_tls_properties_are_read(tmp_path: Path) -> None:
     file = tmp_path / "tls.properties"
     file.write_text(
         "# comment\ntls.server.mode=enforcing\ntls.server.certPath=/a.pem\n"
@@ -51,7 +51,7 @@ def test_settings_of_tls_properties(tmp_path: Path) -> None:
         ({"tls.server.certPath": "/a", "tls.server.keyPath": "/b"}, None),
     ],
 )
-def test_settings_that_contradict_each_other(texts: dict[str, str], why: str | None) -> None:
+def test_contradicting_tls_settings_are_refused(texts: dict[str, str], why: str | None) -> None:
     if why is None:
         with pytest.raises(TlsError, match="/a"):
             ServerCertificates(server_tls(texts))

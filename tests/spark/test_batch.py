@@ -29,9 +29,7 @@ def read(spark: Any, store: Path, **options: str) -> Any:
     )
 
 
-def test_spark_finds_the_source_by_itself_and_gives_the_documented_columns(
-    spark: Any, store: Path
-) -> None:
+def test_spark_finds_the_source_and_returns_the_documented_columns(spark: Any, store: Path) -> None:
     frame = read(spark, store).load()
     assert frame.columns[:9] == [
         *("topic", "flag", "body", "properties", "brokerName"),
@@ -45,7 +43,7 @@ def test_spark_finds_the_source_by_itself_and_gives_the_documented_columns(
     assert frame.count() == 1000
 
 
-def test_rows_are_those_that_sparks_own_frame_has(spark: Any, store: Path) -> None:
+def test_rows_equal_those_of_an_ordinary_dataframe(spark: Any, store: Path) -> None:
     files = StoreFiles(store)
     own = []
     for queue_id in files.queues("T"):
@@ -70,13 +68,13 @@ def test_a_schema_of_the_user_reads_only_its_columns(spark: Any, store: Path) ->
     assert counts == {f"Tag{i}": 100 for i in range(10)}
 
 
-def test_tasks_are_as_few_as_was_asked_for(spark: Any, store: Path) -> None:
+def test_there_are_no_more_tasks_than_requested(spark: Any, store: Path) -> None:
     frame = read(spark, store, columns="queueId,queueOffset", maxPartitions="2").load()
     assert frame.rdd.getNumPartitions() == 2
     assert frame.distinct().count() == 1000
 
 
-def test_sql_asks_a_view_over_a_store(spark: Any, store: Path) -> None:
+def test_sql_queries_a_view_over_a_store(spark: Any, store: Path) -> None:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW messages USING rocketmq "
         f"OPTIONS (storePath '{store}', subscribePattern 'T|X', propertiesFormat 'json')"
@@ -109,7 +107,7 @@ def test_two_pushed_filters_of_one_query_keep_their_rows_with_a_load_for_each(
     assert {row["tags"] for row in both.distinct().collect()} == {"Tag1", "Tag2"}
 
 
-def test_times_are_those_of_the_store(spark: Any, store: Path) -> None:
+def test_timestamps_are_those_of_the_store(spark: Any, store: Path) -> None:
     row = (
         read(spark, store, columns="storeTimestamp,bornTimestamp")
         .load()

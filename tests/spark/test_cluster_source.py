@@ -75,7 +75,9 @@ def test_both_ways_give_the_same_rows(filled: Cluster) -> None:
 
 
 @pytest.mark.parametrize("options", [{"tags": "Tag3||Tag4"}, {"key": "order-77"}])
-def test_filters_let_the_same_messages_pass(filled: Cluster, options: dict[str, str]) -> None:
+def test_filters_of_both_ways_pass_the_same_messages(
+    filled: Cluster, options: dict[str, str]
+) -> None:
     small = {"maxHashSlotNum": "100", "maxIndexNum": "1000"}
     parsed = parse(
         {
@@ -87,7 +89,7 @@ def test_filters_let_the_same_messages_pass(filled: Cluster, options: dict[str, 
     assert rows(reader(filled, **options, pullBatchSize="64")) == by_files != []
 
 
-def test_both_ways_know_the_same_bounds_times_and_sizes(
+def test_both_ways_report_the_same_bounds_times_and_sizes(
     filled: Cluster, source: ClusterSource
 ) -> None:
     store = files(filled)
@@ -105,7 +107,7 @@ def test_both_ways_know_the_same_bounds_times_and_sizes(
             assert source.offset_from_time(queue, moment) == store.offset_from_time(queue, moment)
 
 
-def test_a_range_comes_whole_and_in_order_in_any_cut(filled: Cluster) -> None:
+def test_a_range_is_complete_and_in_order_in_slices_of_any_size(filled: Cluster) -> None:
     reader_ = BulkReader(
         filled.broker.address,
         "tests",
@@ -127,7 +129,7 @@ def test_the_first_slice_continues_when_no_other_may_wait(
     assert [row["queueOffset"] for row in whole] == [*range(300)] * 4
 
 
-def test_a_broker_that_starts_again_in_the_middle_is_waited_for(filled: Cluster) -> None:
+def test_a_read_waits_for_a_broker_that_restarts(filled: Cluster) -> None:
     source = reader(filled, pullBatchSize="32", readAhead="1")
     partition = source.partitions()[0]
     assert isinstance(partition, RangePartition)
@@ -147,7 +149,9 @@ def test_a_broker_that_starts_again_in_the_middle_is_waited_for(filled: Cluster)
     assert [part.start for part in found] == list(range(0, 300, 32))
 
 
-def test_what_is_gone_is_an_error_or_passed_over(filled: Cluster, source: ClusterSource) -> None:
+def test_expired_messages_of_a_cluster_are_an_error_or_skipped(
+    filled: Cluster, source: ClusterSource
+) -> None:
     part = Range(Queue(TOPIC, "broker-a", 0), 290, 310)
     strict = reader(filled)
     with pytest.raises(DataLossError, match=r"offsets 290 to 310 .* holds 0 to 300"):
@@ -156,7 +160,7 @@ def test_what_is_gone_is_an_error_or_passed_over(filled: Cluster, source: Cluste
     assert sum(batch.num_rows for batch in source.read(part, lenient.scan())) == 10
 
 
-def test_a_name_server_that_is_down_and_a_topic_that_is_not_there_are_named(
+def test_the_error_names_an_unreachable_name_server_or_a_missing_topic(
     filled: Cluster, tmp_path: Path
 ) -> None:
     with pytest.raises(OptionError, match=r"option nameServer is '127.0.0.1:1'"):
@@ -204,7 +208,7 @@ def test_a_task_waits_for_a_broker_that_went_away_after_the_plan(
     assert len(pauses) == 1
 
 
-def test_a_broker_that_is_away_is_no_reason_to_end_a_stream_that_tells_its_progress(
+def test_a_stream_that_reports_its_progress_waits_for_an_unreachable_broker(
     filled: Cluster,
 ) -> None:
     options = parse({"nameServer": filled.address, "topic": TOPIC}, streaming=True)
@@ -220,7 +224,7 @@ def test_a_broker_that_is_away_is_no_reason_to_end_a_stream_that_tells_its_progr
     stream.stop()
 
 
-def test_a_stream_waits_for_a_name_server_that_is_away(
+def test_a_stream_waits_for_an_unreachable_name_server(
     filled: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = parse(
@@ -242,7 +246,7 @@ def test_a_stream_waits_for_a_name_server_that_is_away(
     assert next(addresses, None) is None
 
 
-def test_a_topic_whose_broker_is_down_is_not_just_not_there(filled: Cluster) -> None:
+def test_a_topic_of_a_stopped_broker_is_not_reported_as_missing(filled: Cluster) -> None:
     with pytest.raises(OptionError, match=r"'Nothing', .* Registered: broker-a; .* may be down"):
         reader(filled, "Nothing").partitions()
     filled.stop()
@@ -253,7 +257,7 @@ def test_a_topic_whose_broker_is_down_is_not_just_not_there(filled: Cluster) -> 
         filled.start()
 
 
-def test_a_broker_that_dies_in_the_middle_is_named_with_the_option(
+def test_the_error_for_a_broker_that_dies_during_a_read_names_the_option(
     filled: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(address: str, *arguments: Any, **options: Any) -> BulkReader:

@@ -61,7 +61,9 @@ def rows(root: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
-def test_what_was_acknowledged_is_read_whole_and_in_order(tmp_path: Path, backend: str) -> None:
+def test_acknowledged_messages_are_read_completely_and_in_order(
+    tmp_path: Path, backend: str
+) -> None:
     if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
         pytest.skip(refusal)
     writer = subprocess.Popen(

@@ -61,13 +61,15 @@ GOOD = {"storePath": "s", "topic": "T"}
         ),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value(wrong: dict[str, str | None], message: str) -> None:
+def test_the_error_for_an_invalid_option_gives_its_value(
+    wrong: dict[str, str | None], message: str
+) -> None:
     options = {name: value for name, value in {**GOOD, **wrong}.items() if value is not None}
     with pytest.raises(OptionError, match=message):
         parse(options)
 
 
-def test_names_come_in_any_case_as_spark_gives_them() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = parse({"STOREPATH": "s", "subscribe": "A, B,A", "subexpression": "x || y"})
     assert options.selection.topics == ("A", "B")
     assert options.filter.tags == ("x", "y")
@@ -89,7 +91,7 @@ def test_offsets_survive_a_checkpoint(offsets: dict[Queue, int]) -> None:
 @given(
     st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.integers(0, 20), st.integers(0, 300)
 )
-def test_pieces_hold_each_message_once(
+def test_partitions_hold_each_message_once(
     sizes: list[int], min_partitions: int, max_records: int
 ) -> None:
     ranges = [Range(Queue("T", "b", i), 7, 7 + size) for i, size in enumerate(sizes)]
@@ -109,7 +111,7 @@ def test_pieces_hold_each_message_once(
     st.integers(0, 40),
     st.integers(0, 300),
 )
-def test_few_tasks_of_like_size_hold_each_message_once(
+def test_few_tasks_of_similar_size_hold_each_message_once(
     sizes: list[int], most: int, least: int, max_records: int
 ) -> None:
     ranges = [Range(Queue("T", "b", i), 7, 7 + size) for i, size in enumerate(sizes)]

@@ -54,7 +54,7 @@ def test_every_column_of_a_row_arrives(spark: Any, cluster: Cluster) -> None:
     assert (bytes(two["body"]), two["tags"], two["keys"]) == (b"two", None, None)
 
 
-def test_a_delayed_row_is_parked_under_its_level(cluster: Cluster) -> None:
+def test_a_delayed_row_is_stored_under_its_level(cluster: Cluster) -> None:
     cluster.topic("delayed")
     batch = pa.RecordBatch.from_pylist([{"body": b"x", "delayLevel": 18, "topic": "delayed"}])
     options = sink_options({"nameServer": cluster.address})
@@ -67,7 +67,7 @@ def test_a_delayed_row_is_parked_under_its_level(cluster: Cluster) -> None:
     assert cluster.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 17) == 2
 
 
-def test_a_stream_of_rows_is_sent_once_where_nothing_fails(
+def test_a_stream_of_rows_is_sent_once_without_failures(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.topic("from")
@@ -95,7 +95,7 @@ def test_a_stream_of_rows_is_sent_once_where_nothing_fails(
     assert all(int(bytes(row["body"]).split()[0]) == int(row["n"]) for row in copies)
 
 
-def test_rows_arrive_at_least_once_though_their_broker_restarts(cluster: Cluster) -> None:
+def test_rows_arrive_at_least_once_over_a_restart_of_the_broker(cluster: Cluster) -> None:
     cluster.topic("restarted")
     options = sink_options({"nameServer": cluster.address, "topic": "restarted"})
     restarts = 0
@@ -120,7 +120,7 @@ def test_rows_arrive_at_least_once_though_their_broker_restarts(cluster: Cluster
     assert all(int(row["body"]) % 4 == row["queueId"] for row in rows)
 
 
-def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
+def test_the_error_for_an_invalid_row_names_it(cluster: Cluster) -> None:
     options = sink_options({"nameServer": cluster.address})
     for row, message in [
         ({"body": None, "topic": "out"}, "row 0 for topic out has no body"),
@@ -137,7 +137,7 @@ def test_a_row_that_is_no_message_is_named(cluster: Cluster) -> None:
             send_all(iter([pa.RecordBatch.from_pylist([row])]), options)
 
 
-def test_what_cannot_be_sent_is_an_error_before_tasks_start(spark: Any, cluster: Cluster) -> None:
+def test_an_unsendable_schema_is_an_error_before_tasks_start(spark: Any, cluster: Cluster) -> None:
     frame = spark.range(1)
     for columns, options, message in [
         ("id AS body", {"topic": "out"}, "column body is bigint"),

@@ -73,7 +73,7 @@ def test_a_store_of_4_9_4_reads_byte_for_byte(tmp_path: Path) -> None:
         assert row["_corrupt"] is None
 
 
-def test_all_queues_and_segments_come_once_and_in_order(store: Path) -> None:
+def test_all_queues_and_segments_are_read_once_and_in_order(store: Path) -> None:
     found = rows(reader(store))
     assert [(row["queueId"], row["queueOffset"]) for row in found] == [
         (queue, offset) for queue in range(4) for offset in range(250)
@@ -92,14 +92,14 @@ def test_a_schema_of_entries_never_opens_the_log(store: Path, tmp_path: Path) ->
     assert found[0].keys() == {"queueOffset", "storeSize", "tagsCode", "topic"}
 
 
-def test_metadata_columns_touch_no_body(store: Path) -> None:
+def test_metadata_columns_read_no_body(store: Path) -> None:
     bodies = sum(len(row["body"]) for row in rows(reader(store, columns="body")))
     everything = touched(reader(store))
     assert touched(reader(store, columns="metadata")) == everything - bodies
     assert touched(reader(store, columns="queueOffset,storeSize")) == 1000 * 20
 
 
-def test_one_tag_touches_entries_and_its_own_records(store: Path) -> None:
+def test_a_tag_filter_reads_only_entries_and_its_own_records(store: Path) -> None:
     found = rows(reader(store, tags="Tag3"))
     assert {row["tags"] for row in found} == {"Tag3"}
     assert len(found) == 100
@@ -120,7 +120,7 @@ def test_sql92_is_evaluated_over_the_files(store: Path) -> None:
     assert [row["queueOffset"] for row in places] == [row["queueOffset"] for row in found]
 
 
-def test_tags_with_equal_hashes_are_distinguished(tmp_path: Path) -> None:
+def test_a_tag_filter_distinguishes_tags_with_equal_hashes(tmp_path: Path) -> None:
     from congreve.records.message.message import Record
 
     with open_store(tmp_path) as written:
@@ -140,7 +140,7 @@ def test_a_time_window_is_found_by_binary_search(store: Path) -> None:
     assert touched(reader(store, **window)) < everything / 5
 
 
-def test_pushed_filters_leave_out_what_they_can(store: Path) -> None:
+def test_pushed_filters_exclude_ranges_before_reading(store: Path) -> None:
     moment = datetime.fromtimestamp((BEGIN_MS + 40_000) / 1000, UTC)
     pushed = reader(store, pushdown="true")
     assert isinstance(pushed, PushdownReader)
@@ -165,7 +165,7 @@ def test_pushed_filters_leave_out_what_they_can(store: Path) -> None:
     assert found == wanted != []
 
 
-def test_queues_and_offsets_that_are_not_asked_for_are_not_touched(store: Path) -> None:
+def test_queues_and_offsets_outside_of_the_options_are_not_read(store: Path) -> None:
     pushed = reader(store, pushdown="true")
     assert isinstance(pushed, PushdownReader)
     list(
@@ -210,7 +210,7 @@ def test_keys_that_the_index_lacks_are_found_by_reading(store: Path, tmp_path: P
         rows(reader(store, key="order-1"))
 
 
-def test_pieces_follow_the_options(store: Path) -> None:
+def test_partitions_follow_the_options(store: Path) -> None:
     assert len(reader(store).partitions()) == 4
     assert len(reader(store, minPartitions="10").partitions()) >= 10
     pieces = reader(store, maxRecordsPerPartition="60").partitions()
@@ -275,7 +275,7 @@ def test_offsets_say_where_to_begin_and_end(store: Path) -> None:
         ),
     ],
 )
-def test_impossible_options_are_errors_before_tasks_start(
+def test_invalid_options_are_errors_before_tasks_start(
     store: Path, options: dict[str, str | None], message: str
 ) -> None:
     given = {"storePath": str(store), "topic": "T", **options}
@@ -284,7 +284,7 @@ def test_impossible_options_are_errors_before_tasks_start(
         BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed)).partitions()
 
 
-def test_a_schema_that_cannot_be_given_is_refused() -> None:
+def test_an_unsupported_schema_is_refused() -> None:
     options = parse({"storePath": "s", "topic": "T"})
     with pytest.raises(SchemaError, match="column 'value' is unknown"):
         checked_schema(StructType([StructField("value", BinaryType())]), options)
@@ -292,7 +292,7 @@ def test_a_schema_that_cannot_be_given_is_refused() -> None:
         checked_schema(StructType([StructField("body", StringType())]), options)
 
 
-def test_a_missing_store_and_a_missing_log_are_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_store_or_log(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"option storePath is .*nowhere.*is not a store"):
         reader(tmp_path / "nowhere").partitions()
 
@@ -335,7 +335,7 @@ def test_a_damaged_body_is_reported_with_verify_crc(store: Path, tmp_path: Path)
         rows(reader(tmp_path / "s", verifyCrc="true", columns="body"))
 
 
-def test_foreign_files_are_passed_over_or_named(store: Path, tmp_path: Path) -> None:
+def test_foreign_files_are_skipped_or_reported(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     (tmp_path / "s" / "commitlog" / "notes.txt").write_text("x")
     (tmp_path / "s" / "consumequeue" / "T" / "0" / "notes.txt").write_text("x")
@@ -349,7 +349,7 @@ def test_foreign_files_are_passed_over_or_named(store: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content"), [("0" * 20, "no queue"), ("0" * 19 + "7", "x" * 1280), ("9" * 20, "x")]
 )
-def test_a_foreign_file_among_a_queues_own_is_named(
+def test_a_foreign_file_in_the_folder_of_a_queue_is_reported(
     store: Path, tmp_path: Path, name: str, content: str
 ) -> None:
     shutil.copytree(store / "consumequeue", tmp_path / "consumequeue")
@@ -359,7 +359,7 @@ def test_a_foreign_file_among_a_queues_own_is_named(
         reader(tmp_path).partitions()
 
 
-def test_expired_segments_are_an_error_or_passed_over(store: Path, tmp_path: Path) -> None:
+def test_expired_segments_are_an_error_or_skipped(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     partitions = reader(tmp_path / "s").partitions()
     min((tmp_path / "s" / "commitlog").iterdir()).unlink()
@@ -374,7 +374,7 @@ def test_expired_segments_are_an_error_or_passed_over(store: Path, tmp_path: Pat
     )
 
 
-def test_a_store_is_read_while_it_is_written(tmp_path: Path) -> None:
+def test_a_store_is_read_while_a_broker_writes_to_it(tmp_path: Path) -> None:
     with open_store(tmp_path) as written:
         for number in range(100):
             put(written, number)

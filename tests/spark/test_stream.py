@@ -67,7 +67,7 @@ def test_a_limit_of_rows_is_met_exactly_and_shared_by_the_queues(tmp_path: Path)
         assert len(rows(reader, offsets, end)) == 7
 
 
-def test_a_limit_of_bytes_is_never_exceeded_and_used_up(tmp_path: Path) -> None:
+def test_a_limit_of_bytes_is_used_up_and_never_exceeded(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(500):
             put(store, number)
@@ -109,7 +109,7 @@ def test_new_queues_and_topics_are_read_from_their_beginning(tmp_path: Path) -> 
         }
 
 
-def test_a_pattern_that_matches_nothing_yet_loses_nothing_of_the_first_topic(
+def test_a_pattern_without_a_match_yet_loses_no_message_of_the_first_topic(
     tmp_path: Path,
 ) -> None:
     with open_store(tmp_path) as store:
@@ -124,7 +124,7 @@ def test_a_pattern_that_matches_nothing_yet_loses_nothing_of_the_first_topic(
         assert len(rows(reader, start, noted) + rows(reader, noted, end)) == 20
 
 
-def test_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
+def test_available_now_ends_at_the_offsets_of_its_start(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(40):
             put(store, number)
@@ -138,7 +138,7 @@ def test_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
         assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
-def test_expired_messages_are_an_error_that_counts_them_or_passed_over(tmp_path: Path) -> None:
+def test_expired_messages_are_skipped_or_counted_in_an_error(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(1000):
             put(store, number)
@@ -155,7 +155,7 @@ def test_expired_messages_are_an_error_that_counts_them_or_passed_over(tmp_path:
     assert 0 < len(rows(lenient, start, end)) < 1000
 
 
-def test_a_topic_that_is_not_there_stops_a_stream_before_it_starts(tmp_path: Path) -> None:
+def test_a_missing_topic_stops_a_stream_before_it_starts(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         put(store, 0)
     with pytest.raises(OptionError, match="topic 'X'"):
@@ -164,7 +164,7 @@ def test_a_topic_that_is_not_there_stops_a_stream_before_it_starts(tmp_path: Pat
     assert stream_reader(tmp_path, subscribe="X,T").initialOffset() != {}
 
 
-def test_pieces_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
+def test_partitions_of_a_micro_batch_follow_the_options(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(40):
             put(store, number)
@@ -204,7 +204,7 @@ def test_new_queues_and_topics_of_a_cluster_are_read_from_their_beginning(
     }
 
 
-def test_messages_that_a_broker_expired_are_an_error_that_counts_them_or_passed_over(
+def test_messages_expired_by_a_broker_are_skipped_or_counted_in_an_error(
     cluster: Cluster,
 ) -> None:
     cluster.topic("expires")
@@ -268,7 +268,7 @@ def test_a_query_resumes_exactly_and_commits_its_group(
     assert sum(cluster.committed("spark-group", "resumed")) == 150
 
 
-def test_a_batch_that_was_cut_off_comes_again_as_it_was(spark: Any, tmp_path: Path) -> None:
+def test_an_interrupted_micro_batch_is_repeated_unchanged(spark: Any, tmp_path: Path) -> None:
     root, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
     taken: dict[int, list[list[int]]] = {}
 
@@ -300,7 +300,7 @@ def test_a_batch_that_was_cut_off_comes_again_as_it_was(spark: Any, tmp_path: Pa
     assert sum(len(batches[-1]) for batches in taken.values()) == 130
 
 
-def test_a_query_from_the_latest_offsets_reads_only_what_comes(
+def test_a_query_from_the_latest_offsets_reads_only_new_messages(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.topic("latest")
@@ -315,7 +315,9 @@ def test_a_query_from_the_latest_offsets_reads_only_what_comes(
     assert numbers(spark, tmp_path) == list(range(30, 50))
 
 
-def test_a_running_query_outlives_its_broker(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_running_query_survives_a_restart_of_its_broker(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.topic("outlived")
     cluster.send("outlived", range(20))
     running = query(spark, cluster, "outlived", tmp_path).start()
@@ -339,7 +341,7 @@ def test_a_running_query_outlives_its_broker(spark: Any, cluster: Cluster, tmp_p
         ({"endingTimestamp": "5"}, "a stream has no end"),
     ],
 )
-def test_a_stream_that_cannot_start_names_the_option(
+def test_the_error_of_a_stream_that_cannot_start_names_the_option(
     spark: Any, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException, match=message) as refused:

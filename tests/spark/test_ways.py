@@ -112,7 +112,7 @@ CASES: list[tuple[dict[str, str], list[int]]] = [
 
 
 @pytest.mark.parametrize(("options", "wanted"), CASES, ids=lambda case: str(case)[:60])
-def test_options_mean_the_same_in_batches_and_streams(
+def test_options_have_the_same_meaning_in_batches_and_streams(
     way: dict[str, str], options: dict[str, str], wanted: list[int]
 ) -> None:
     found = batch(way, **options)
@@ -124,7 +124,7 @@ def test_options_mean_the_same_in_batches_and_streams(
     assert sorted(again, key=place) == sorted(found, key=place)
 
 
-def test_ends_are_the_same_by_offset_by_time_and_by_queue(way: dict[str, str]) -> None:
+def test_both_ways_end_alike_by_offset_by_time_and_by_queue(way: dict[str, str]) -> None:
     everything = batch(way)
     times = [int(row["storeTimestamp"].timestamp() * 1000) for row in everything]
     middle = sorted(times)[len(times) // 2]
@@ -149,7 +149,7 @@ def test_ends_are_the_same_by_offset_by_time_and_by_queue(way: dict[str, str]) -
             read(way, startingOffsetsByTimestampStrategy="error", **late)
 
 
-def test_columns_and_forms_are_the_same(way: dict[str, str]) -> None:
+def test_both_ways_have_the_same_columns_and_forms(way: dict[str, str]) -> None:
     for read in (batch, streamed):
         rows = read(way, columns="tags,queueOffset", tags="Tag4")
         assert [row.keys() for row in rows] == [{"tags", "queueOffset"}] * (COUNT // 10)
@@ -158,7 +158,7 @@ def test_columns_and_forms_are_the_same(way: dict[str, str]) -> None:
         assert list(read(way, columns="rocketmq-spark")[0]) == list(row)[:9]
 
 
-def test_a_key_is_looked_up_in_batches_only(way: dict[str, str]) -> None:
+def test_a_key_is_looked_up_only_in_batches(way: dict[str, str]) -> None:
     (row,) = batch(way, key="order-77")
     assert batch(way, key=row["msgId"]) == [row]
     assert batch(way, key="order-77777") == []
@@ -168,7 +168,7 @@ def test_a_key_is_looked_up_in_batches_only(way: dict[str, str]) -> None:
         streamed(way, pushdown="true")
 
 
-def test_bytes_of_a_micro_batch_leave_no_room_for_one_message_more(way: dict[str, str]) -> None:
+def test_a_micro_batch_is_filled_up_to_its_limit_of_bytes(way: dict[str, str]) -> None:
     limit = 10_000
     sizes = {(row["queueId"], row["queueOffset"]): row["storeSize"] for row in batch(way)}
     reader = StreamReader(*options_of(way, {"maxBytesPerTrigger": str(limit),
@@ -188,7 +188,7 @@ def test_bytes_of_a_micro_batch_leave_no_room_for_one_message_more(way: dict[str
     assert taken == COUNT
 
 
-def test_a_broker_that_evaluates_no_sql92_is_named_before_tasks_start(filled: Cluster) -> None:
+def test_an_error_names_a_broker_without_sql92_before_tasks_start(filled: Cluster) -> None:
     way = {"nameServer": filled.address}
     sql = {"subExpression": "n > 3", "expressionType": "SQL92"}
     filled.broker.config.enable_property_filter = False

@@ -60,7 +60,7 @@ def test_the_readme_is_short_enough_to_be_read() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_have_a_target() -> None:
     wrong = [link for page in pages() for link in broken_links(page)]
     assert not wrong, wrong
 
@@ -156,7 +156,7 @@ def test_the_theme_draws_with_the_sites_own_library(offline: ModuleType) -> None
         ('<a href="https://example.org/">a link</a>', 0),
     ],
 )
-def test_parts_from_the_web_are_found(offline: ModuleType, page: str, count: int) -> None:
+def test_the_check_finds_parts_from_the_web(offline: ModuleType, page: str, count: int) -> None:
     assert len(offline.external_parts(page)) == count
 
 

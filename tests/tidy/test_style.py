@@ -50,7 +50,7 @@ def test_no_module_is_too_long_to_read() -> None:
     assert not wrong, wrong
 
 
-def test_no_folder_of_sources_holds_more_files_than_a_glance_takes_in() -> None:
+def test_no_source_folder_has_too_many_files() -> None:
     sizes = Counter(path.parent for path in files(SOURCES))
     assert len(sizes) > 50
     wrong = [f"{named(folder)}: {size}" for folder, size in sizes.items() if size > FOLDER_FILES]
@@ -152,7 +152,7 @@ def test_section_comments_of_another_style_are_found() -> None:
         assert wrong_sections(line), line
 
 
-def test_every_compiled_module_says_what_python_sees() -> None:
+def test_every_compiled_module_has_a_stub() -> None:
     wrong = [named(path) for path in files((".pyx",)) if not path.with_suffix(".pyi").is_file()]
     assert not wrong, f"no .pyi beside {wrong}"
 
@@ -168,7 +168,7 @@ def test_libraries_do_not_print() -> None:
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFT_OVER], ids=["machine path", "left over"])
-def test_nothing_of_one_machine_or_one_day_is_left_in(pattern: re.Pattern[str]) -> None:
+def test_no_file_names_a_machine_or_a_date(pattern: re.Pattern[str]) -> None:
     wrong = [
         f"{named(path, number)} {line.strip()[:60]}"
         for path in files(TEXTS)

@@ -73,5 +73,5 @@ def test_no_text_has_a_phrase_of_the_list() -> None:
         ("A send that finds no buffer requests a flush.", 0),
     ],
 )
-def test_phrases_are_found(text: str, count: int) -> None:
+def test_the_check_finds_phrases(text: str, count: int) -> None:
     assert len(phrases_in(text)) == count

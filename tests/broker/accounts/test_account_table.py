@@ -34,7 +34,7 @@ def sha1() -> Sha1:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=300))
-def test_hmac_is_that_of_python(secret: bytes, content: bytes) -> None:
+def test_the_hmac_equals_that_of_python(secret: bytes, content: bytes) -> None:
     import base64
     import hashlib
     import hmac
@@ -89,7 +89,7 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
 
 @settings(max_examples=400)
 @given(st.lists(accounts, min_size=1, max_size=3), st.lists(requests(), min_size=1, max_size=4))
-def test_compiled_code_says_yes_where_the_gate_does(
+def test_compiled_code_and_the_gate_allow_the_same_requests(
     made: list[Account], asked: list[RemotingCommand]
 ) -> None:
     import msgspec
@@ -108,7 +108,7 @@ def test_compiled_code_says_yes_where_the_gate_does(
         assert table.lets_pass(request.encode()) == (allowed and request.code != 14)
 
 
-async def test_sends_and_pulls_are_served_by_compiled_code(tmp_path: Path) -> None:
+async def test_compiled_code_serves_signed_sends_and_pulls(tmp_path: Path) -> None:
     for threads in (0, 1):
         folder = tmp_path / str(threads)
         folder.mkdir()
@@ -125,7 +125,7 @@ async def test_sends_and_pulls_are_served_by_compiled_code(tmp_path: Path) -> No
             assert broker.store.queues.get("T", 0).max == 20
 
 
-async def test_a_change_answers_pulls_that_wait_in_a_lane(tmp_path: Path) -> None:
+async def test_a_change_of_accounts_answers_pulls_that_wait_in_a_lane(tmp_path: Path) -> None:
     import asyncio
 
     from ..guarded import FILE
@@ -158,7 +158,7 @@ async def waiting(tool: Tool) -> RemotingCommand:
     return await tool.ask(11, PULL | {"queueOffset": "1"})
 
 
-async def test_a_pull_whose_time_is_over_is_answered(tmp_path: Path) -> None:
+async def test_an_expired_signed_pull_is_answered(tmp_path: Path) -> None:
     async with guarded(tmp_path, network_threads=1) as (_, tools):
         both = tools.of("both-of-T")
         await tools.of("administrator").create_topic("T")

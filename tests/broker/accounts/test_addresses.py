@@ -47,12 +47,12 @@ DOES_NOT_MATCH = [
 
 
 @pytest.mark.parametrize(("pattern", "address"), MATCHES)
-def test_a_pattern_matches(pattern: str, address: str) -> None:
+def test_a_pattern_matches_the_address(pattern: str, address: str) -> None:
     assert AddressPattern.parse(pattern).matches(address)
 
 
 @pytest.mark.parametrize(("pattern", "address"), DOES_NOT_MATCH)
-def test_a_pattern_does_not_match(pattern: str, address: str) -> None:
+def test_a_pattern_does_not_match_another_address(pattern: str, address: str) -> None:
     assert not AddressPattern.parse(pattern).matches(address)
 
 
@@ -76,7 +76,7 @@ def test_a_pattern_does_not_match(pattern: str, address: str) -> None:
         "-",
     ],
 )
-def test_no_pattern(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError, match="no pattern of addresses"):
         AddressPattern.parse(pattern)
 
@@ -90,6 +90,6 @@ def test_an_address_matches_itself_and_no_other(mine: int, other: int) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_pattern_or_refused(text: str) -> None:
+def test_any_text_is_accepted_as_a_pattern_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):
         AddressPattern.parse(text).matches("10.0.0.1")

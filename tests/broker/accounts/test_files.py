@@ -55,7 +55,7 @@ def group(name: str) -> Need:
     return Need(Kind.GROUP, name, Perm.SUB)
 
 
-def test_the_distributed_file(tmp_path: Path) -> None:
+def test_the_distributed_account_file_is_read(tmp_path: Path) -> None:
     accounts = files_in(tmp_path).load()
     assert accounts.is_white("10.10.103.7")
     assert not accounts.is_white("10.10.104.7")
@@ -73,7 +73,7 @@ def test_the_distributed_file(tmp_path: Path) -> None:
     assert one.lacks([topic("RMQ_SYS_TRACE_TOPIC", Perm.PUB), denied[0]]) == denied[0]
 
 
-def test_further_files_and_the_first_of_equal_keys(tmp_path: Path) -> None:
+def test_further_files_are_read_and_the_first_of_equal_keys_wins(tmp_path: Path) -> None:
     (tmp_path / "acl" / "deep").mkdir(parents=True)
     (tmp_path / "acl" / "..data").mkdir()
     (tmp_path / "acl" / "a.yml").write_text(
@@ -108,7 +108,7 @@ def test_further_files_and_the_first_of_equal_keys(tmp_path: Path) -> None:
         "[" * 5000,
     ],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str) -> None:
+def test_an_invalid_account_file_is_refused(tmp_path: Path, text: str) -> None:
     files = files_in(tmp_path)
     before = files.load()
     (tmp_path / "plain_acl.yml").write_text(text)
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str) -> None:
     assert before.by_key
 
 
-def test_changes_keep_what_is_not_named(tmp_path: Path) -> None:
+def test_changes_keep_the_fields_that_they_do_not_name(tmp_path: Path) -> None:
     (tmp_path / "plain_acl.yml").touch(0o644)
     files = files_in(tmp_path)
     files.load()
@@ -153,7 +153,7 @@ def test_changes_keep_what_is_not_named(tmp_path: Path) -> None:
         PlainAccessConfig(access_key="RocketMQ", white_remote_address="1.2.3"),
     ],
 )
-def test_changes_that_are_refused(tmp_path: Path, wanted: PlainAccessConfig) -> None:
+def test_invalid_changes_are_refused(tmp_path: Path, wanted: PlainAccessConfig) -> None:
     files = files_in(tmp_path)
     files.load()
     with pytest.raises(ConfigError):
@@ -165,7 +165,7 @@ def test_changes_that_are_refused(tmp_path: Path, wanted: PlainAccessConfig) -> 
     assert (tmp_path / "plain_acl.yml").read_text() == DISTRIBUTED
 
 
-def test_the_stamp_changes_with_files(tmp_path: Path) -> None:
+def test_the_data_version_changes_with_the_files(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     stamps = {files.stamp()}
     (tmp_path / "acl").mkdir()

@@ -65,7 +65,7 @@ async def test_retry_topics_belong_to_their_group(tmp_path: Path) -> None:
         assert refused(await tools.of("other-topic").ask(11, pull), "group:G")
 
 
-async def test_a_foreign_message_is_neither_sent_back_nor_shown(tmp_path: Path) -> None:
+async def test_a_message_of_another_account_is_neither_sent_back_nor_shown(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (broker, tools):
         admin = tools.of("administrator")
         await admin.create_topic("T")
@@ -80,7 +80,7 @@ async def test_a_foreign_message_is_neither_sent_back_nor_shown(tmp_path: Path) 
             assert refused(await other.ask(33, {"offset": nowhere}), "no message at offset")
 
 
-async def test_traces_may_be_sent_and_end_no_check(tmp_path: Path) -> None:
+async def test_traces_may_be_sent_without_a_permission_but_not_read(tmp_path: Path) -> None:
     async with guarded(tmp_path, trace_topic_enable=True) as (_, tools):
         sub = tools.of("sub-of-T")
         assert (await sub.send("RMQ_SYS_TRACE_TOPIC")).code == 0
@@ -88,7 +88,9 @@ async def test_traces_may_be_sent_and_end_no_check(tmp_path: Path) -> None:
         assert refused(await sub.ask(11, pull), "RMQ_SYS_TRACE_TOPIC")
 
 
-async def test_a_change_answers_the_pulls_that_may_not_wait_any_more(tmp_path: Path) -> None:
+async def test_a_change_of_accounts_answers_pulls_that_lost_their_permission(
+    tmp_path: Path,
+) -> None:
     async with guarded(tmp_path, network_threads=0) as (broker, tools):
         admin, sub, both = (tools.of(key) for key in ("administrator", "sub-of-T", "both-of-T"))
         await admin.create_topic("T")
@@ -111,7 +113,7 @@ async def test_a_change_answers_the_pulls_that_may_not_wait_any_more(tmp_path: P
         assert (await admin.send("T")).code == 0
 
 
-async def test_accounts_over_the_network(tmp_path: Path) -> None:
+async def test_accounts_are_changed_over_the_network(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (_, tools):
         admin = tools.of("administrator")
         await admin.create_topic("T")
@@ -227,7 +229,7 @@ def test_access_control_needs_a_folder() -> None:
         Broker(local_config(acl_enable=True))
 
 
-async def test_a_delayed_message_is_of_its_own_topic(tmp_path: Path) -> None:
+async def test_a_delayed_message_needs_the_permission_of_its_own_topic(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (broker, tools):
         admin = tools.of("administrator")
         await admin.create_topic("T")

@@ -69,7 +69,7 @@ def request(code: int, who: str) -> RemotingCommand:
     return made
 
 
-async def test_every_request_code_from_everyone(accounts: Path) -> None:
+async def test_every_request_code_is_allowed_or_refused_for_every_caller(accounts: Path) -> None:
     async with guarded(accounts) as (server, client):
         assert server.handlers().keys() == rules().keys()
         for code, rule in rules().items():
@@ -82,7 +82,9 @@ async def test_every_request_code_from_everyone(accounts: Path) -> None:
             assert passing == (set(WHO) if rule.open else expected), code
 
 
-async def test_a_stranger_registers_no_broker_and_takes_no_right_to_write(accounts: Path) -> None:
+async def test_an_unknown_caller_cannot_register_a_broker_or_remove_write_permission(
+    accounts: Path,
+) -> None:
     async with guarded(accounts) as (server, client):
         stranger = request(RequestCode.REGISTER_BROKER, "nobody")
         stranger.ext_fields |= {
@@ -130,7 +132,7 @@ async def test_a_broker_signs_its_registration(accounts: Path, tmp_path: Path) -
         assert not known()
 
 
-async def test_changed_accounts_are_read_again(accounts: Path) -> None:
+async def test_changed_accounts_are_loaded_again(accounts: Path) -> None:
     async with guarded(accounts) as (server, client):
         wanted = request(RequestCode.GET_NAMESRV_CONFIG, "service")
         assert (await client.invoke(server.address, wanted)).code == 1

@@ -8,7 +8,7 @@ from congreve.remoting.messages.codes import RequestCode
 from ..tool import config_of, running
 
 
-async def test_requests_that_come_together_get_the_same_figures(tmp_path, monkeypatch):
+async def test_simultaneous_requests_get_the_same_figures(tmp_path, monkeypatch):
     collected = []
     collect = RuntimeInfo._general
 

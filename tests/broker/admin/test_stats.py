@@ -49,7 +49,7 @@ def stats(clock, uptime, queues):
     return started
 
 
-def test_the_first_messages_of_a_new_topic_count(stats, uptime, queues):
+def test_the_first_messages_of_a_new_topic_are_counted(stats, uptime, queues):
     queues.append(Queue("new", 5))
     stats.pull_counter("g", "new").add(3, 300)
     uptime.advance(SAMPLE_INTERVAL_S * 1000)
@@ -60,7 +60,7 @@ def test_the_first_messages_of_a_new_topic_count(stats, uptime, queues):
     assert stats.group_get_tps("g", "new") == 0.3
 
 
-def test_what_a_topic_held_before_the_start_is_not_counted(stats, uptime, queues):
+def test_messages_from_before_the_start_are_not_counted(stats, uptime, queues):
     queues[0].max = 107
     uptime.advance(SAMPLE_INTERVAL_S * 1000)
     stats.sample()
@@ -69,7 +69,7 @@ def test_what_a_topic_held_before_the_start_is_not_counted(stats, uptime, queues
     assert (now - stats.put_today_morning, stats.put_yesterday_morning) == (7, 100)
 
 
-def test_a_new_day_begins_with_what_the_last_one_left(stats, clock, queues):
+def test_the_counts_of_a_new_day_begin_where_the_last_day_ended(stats, clock, queues):
     queues[0].max = 107
     clock.advance(DAY_MS)
     stats.sample()
@@ -80,7 +80,7 @@ def test_a_new_day_begins_with_what_the_last_one_left(stats, clock, queues):
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_is_set_changes_no_rate(stats, clock, uptime, queues, jump_ms):
+def test_setting_the_clock_changes_no_rate(stats, clock, uptime, queues, jump_ms):
     queues[0].max = 107
     clock.advance(jump_ms)
     uptime.advance(SAMPLE_INTERVAL_S * 1000)

@@ -28,7 +28,7 @@ def message(**properties: str) -> Record:
         ({"DELAY": "0", "TIMER_DELAY_MS": "7"}, NOW + 7),
     ],
 )
-def test_a_deliver_time_is_taken_from_the_first_property_of_three(properties, due):
+def test_the_first_of_three_properties_sets_the_deliver_time(properties, due):
     parked = park(message(**properties), CONFIG, NOW)
     assert (parked.topic, parked.queue_id) == ("rmq_sys_wheel_timer", 0)
     added = {"TIMER_OUT_MS": str(due), "REAL_TOPIC": "T", "REAL_QID": "3"}
@@ -45,11 +45,11 @@ def test_a_deliver_time_is_taken_from_the_first_property_of_three(properties, du
         {"TIMER_OUT_MS": str(NOW + 10)},
     ],
 )
-def test_a_time_that_has_passed_delivers_at_once(properties):
+def test_a_message_with_a_past_deliver_time_is_delivered_at_once(properties):
     assert park(message(**properties), CONFIG, NOW) == message()
 
 
-def test_a_delay_level_goes_before_a_time():
+def test_a_delay_level_takes_precedence_over_a_deliver_time():
     parked = park(message(DELAY="2", TIMER_DELAY_MS="7", TIMER_OUT_MS="8"), CONFIG, NOW)
     assert (parked.topic, parked.queue_id) == ("SCHEDULE_TOPIC_XXXX", 1)
     added = {"DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "3"}
@@ -66,13 +66,13 @@ def test_a_delay_level_goes_before_a_time():
         ({"TIMER_DELAY_MS": "9" * 19}, 13, "999"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused_and_named(properties, code, named):
+def test_an_invalid_deliver_time_is_refused_and_named(properties, code, named):
     with pytest.raises(RefusedError) as refused:
         park(message(**properties), CONFIG, NOW)
     assert refused.value.code == code and named in str(refused.value)
 
 
-def test_times_can_be_switched_off():
+def test_deliver_times_can_be_disabled():
     config = StoreConfig(root_dir="unused", timer_wheel_enable=False)
     with pytest.raises(RefusedError, match="timerWheelEnable is false") as refused:
         park(message(TIMER_DELAY_MS="7"), config, NOW)

@@ -162,7 +162,7 @@ async def test_a_restart_continues_at_the_saved_offsets(bench):
 
 
 @pytest.mark.parametrize("saved", ["before", "never"])
-async def test_d23_what_was_delivered_after_the_last_save_is_not_delivered_again(bench, saved):
+async def test_d23_messages_delivered_after_the_last_save_are_not_delivered_again(bench, saved):
     bench.service.start()
     bench.park(1, 5)
     bench.clock.advance(1_000)
@@ -208,7 +208,7 @@ async def test_only_deliveries_that_the_log_has_count(bench, kept):
     assert bench.delivered() == list(range(30))
 
 
-async def test_offsets_for_a_log_that_lost_its_end_are_not_used(bench):
+async def test_offsets_beyond_the_end_of_the_log_are_not_used(bench):
     bench.service.start()
     bench.park(1, 3)
     bench.clock.advance(1_000)
@@ -245,7 +245,7 @@ async def test_offsets_written_by_the_reference_are_used(bench):
         '{"offsetTable":{2:1}}',
     ],
 )
-async def test_the_log_gives_the_offset_of_a_level_that_the_file_does_not_name(bench, text):
+async def test_the_offset_of_a_level_missing_in_the_file_comes_from_the_log(bench, text):
     bench.service.start()
     bench.park(1, 20)
     bench.park(2)
@@ -263,7 +263,7 @@ async def test_the_log_gives_the_offset_of_a_level_that_the_file_does_not_name(b
 
 
 @pytest.mark.parametrize("text", ['{"offsetTable":{}}', '{"offsetTable":{2:1}}'])
-async def test_a_broker_starts_with_a_level_whose_messages_expired(bench, text):
+async def test_a_broker_starts_with_a_level_of_expired_messages(bench, text):
     bench.park(1, 2)
     for _ in range(200):
         bench.store.put(Record(topic="Other", body=bytes(1_000)))
@@ -278,7 +278,7 @@ async def test_a_broker_starts_with_a_level_whose_messages_expired(bench, text):
     assert bench.service.offset_table[1] == 2
 
 
-async def test_the_file_is_written_again_before_a_start_would_read_much(bench, monkeypatch):
+async def test_the_offset_file_is_rewritten_before_a_start_would_read_too_much(bench, monkeypatch):
     bench.service.start()
     bench.save()
     assert not bench.service.dirty
@@ -297,7 +297,7 @@ async def test_an_offset_outside_of_the_queue_is_corrected(bench, offset):
     assert bench.service.offset_table == {1: 3 if offset > 0 else 0, 7: 4}
 
 
-async def test_a_shorter_table_delivers_at_once_what_was_parked_for_longer(bench):
+async def test_shorter_delay_levels_deliver_overdue_messages_at_once(bench):
     bench.park(3, 2)
     bench.close()
     bench.config.message_delay_level = "1s 2s 3s"
@@ -307,7 +307,7 @@ async def test_a_shorter_table_delivers_at_once_what_was_parked_for_longer(bench
     assert bench.delivered() == [0, 1]
 
 
-async def test_messages_of_a_removed_level_wait_until_it_is_back(bench):
+async def test_messages_of_a_removed_level_wait_until_it_is_restored(bench):
     bench.park(3)
     bench.clock.advance(60_000)
     bench.close()
@@ -351,7 +351,7 @@ async def test_no_message_is_lost_on_a_full_disk(bench, caplog):
 
 
 @pytest.mark.parametrize("damaged", [0, 3, 9])
-async def test_a_delayed_message_behind_a_damaged_entry_is_not_lost(bench, damaged):
+async def test_a_delayed_message_after_a_damaged_entry_is_not_lost(bench, damaged):
     bench.park(1, 10)
     queue = bench.store.queues.get(SCHEDULE, 0)
     with open(queue.files[0], "r+b") as file:
@@ -365,7 +365,7 @@ async def test_a_delayed_message_behind_a_damaged_entry_is_not_lost(bench, damag
 
 
 @pytest.mark.parametrize("leads_to", [2, 7])
-async def test_an_entry_with_the_position_of_another_record_delivers_nothing_twice(bench, leads_to):
+async def test_an_entry_with_a_wrong_position_delivers_no_message_twice(bench, leads_to):
     bench.park(1, 10)
     queue = bench.store.queues.get(SCHEDULE, 0)
     with open(queue.files[0], "r+b") as file:

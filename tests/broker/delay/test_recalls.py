@@ -118,7 +118,7 @@ async def test_a_recalled_message_is_not_delivered(bench):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-async def test_a_message_is_taken_back_once_and_in_time(bench, number):
+async def test_a_message_is_recalled_once_and_only_in_time(bench, number):
     await bench.open()
     park_ten(bench)
     await bench.take_back(number)
@@ -171,7 +171,7 @@ async def test_recalls_survive_a_kill_before_and_after_the_delivery(bench, tmp_p
     await bench.close()
 
 
-async def test_recalls_of_the_past_are_forgotten(bench):
+async def test_recalls_of_past_times_are_removed(bench):
     await bench.open()
     park_ten(bench)
     await bench.take_back(0, 1)
@@ -191,7 +191,7 @@ async def counts(bench: Bench) -> dict[tuple[int, int], int]:
     return {((row.hour_ms - NOW) // HOUR, row.level): row.count for row in body.counts}
 
 
-async def test_what_is_due_is_counted_and_listed(bench):
+async def test_pending_messages_are_counted_and_listed(bench):
     await bench.open()
     hour = NOW % HOUR  # a due time in hour n from now is n hours less this
     park_ten(bench)

@@ -77,7 +77,7 @@ def rounds(bench: Bench) -> float | None:
     return wait
 
 
-async def test_messages_come_in_the_order_of_their_times_and_not_early(bench):
+async def test_timed_messages_are_delivered_in_order_and_not_early(bench):
     await bench.open()
     bench.send(300, 100, 200, 0)
     assert rounds(bench) == 0.1
@@ -108,7 +108,7 @@ async def test_a_restart_delivers_the_remaining_messages_once(bench):
     await bench.close()
 
 
-async def test_a_far_time_outlives_the_segments_that_expire_meanwhile(bench):
+async def test_a_message_for_a_far_time_survives_the_expiry_of_its_segment(bench):
     await bench.open()
     bench.send(100 * HOUR)
     for hours in (36, 72, 100):
@@ -124,7 +124,7 @@ async def test_a_far_time_outlives_the_segments_that_expire_meanwhile(bench):
     await bench.close()
 
 
-async def test_a_timed_message_is_not_written_anew_without_end(bench):
+async def test_a_timed_message_is_not_rewritten_endlessly(bench):
     bench.config.file_reserved_time = 0
     await bench.open()
     bench.send(100 * HOUR)
@@ -182,7 +182,7 @@ async def test_the_timer_starts_delivery(tmp_path):
     [(0, 1 << 56), (0, 0), (12, NOW + 1), (12, 1 << 62)],
     ids=["beyond the log", "a neighbour's", "early", "late"],
 )
-async def test_a_timed_message_behind_a_damaged_entry_comes_once_and_in_time(
+async def test_a_timed_message_after_a_damaged_entry_is_delivered_once_and_in_time(
     bench, at: int, value: int, restart: bool
 ):
     """The other due messages do not wait for its repair."""

@@ -12,7 +12,7 @@ LATER_S = 3600.0
 
 
 @pytest.mark.parametrize("loop", list(LOOPS))
-def test_an_earlier_wish_wins_and_a_later_one_changes_nothing(loop: str) -> None:
+def test_an_earlier_time_replaces_a_later_one(loop: str) -> None:
     rang = asyncio.Event()
 
     async def ring() -> None:

@@ -38,7 +38,7 @@ def candidate(member: int, epoch: int) -> Master:
     return Master(member, epoch, f"127.0.0.1:{10 * member}", f"127.0.0.1:{10 * member + 1}")
 
 
-async def test_the_first_election_of_a_group(service: Service) -> None:
+async def test_the_first_election_of_a_group_succeeds(service: Service) -> None:
     async with service() as make:
         mine, other = make("g"), make("g")
         assert await mine.read() == GroupState(None, 0, frozenset(), (await mine.read()).guard)
@@ -111,7 +111,7 @@ async def test_a_change_ends_the_wait_for_one(service: Service) -> None:
         assert await other.changed(grown, 0.01) == grown
 
 
-async def test_no_server_and_a_paused_one_are_different_errors(tmp_path: Path) -> None:
+async def test_an_absent_and_a_paused_server_are_different_errors(tmp_path: Path) -> None:
     nothing = f"http://127.0.0.1:{free_port()}"
     absent = EtcdCoordinator([nothing], "c", "g", timeout_s=5)
     with pytest.raises(CoordinatorError) as refused:
@@ -149,6 +149,6 @@ async def test_a_lost_answer_of_kubernetes_is_an_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:2379", "ftp://x", "http://", "http://x/path"])
-def test_a_bad_address_is_named(url: str) -> None:
+def test_the_error_for_an_invalid_address_names_it(url: str) -> None:
     with pytest.raises(ConfigError, match="is not an address"):
         JsonHttp(url)

@@ -47,21 +47,23 @@ master_frames = st.one_of(st.builds(MasterHandshake, offsets, numbers, epoch_lis
 
 
 @given(slave_frames, st.binary(max_size=40))
-def test_a_slaves_frame_reads_back(frame: SlaveHandshake | Report, rest: bytes) -> None:
+def test_a_frame_of_a_slave_is_read_as_written(frame: SlaveHandshake | Report, rest: bytes) -> None:
     data = frame.encode()
     assert from_slave(data + rest) == (frame, len(data))
     assert all(from_slave(data[:cut]) is None for cut in range(len(data)))
 
 
 @given(master_frames, st.binary(max_size=40))
-def test_a_masters_frame_reads_back(frame: MasterHandshake | Transfer, rest: bytes) -> None:
+def test_a_frame_of_a_master_is_read_as_written(
+    frame: MasterHandshake | Transfer, rest: bytes
+) -> None:
     data = frame.encode()
     assert from_master(data + rest) == (frame, len(data))
     assert all(from_master(data[:cut]) is None for cut in range(len(data)))
 
 
 @given(st.binary(max_size=80))
-def test_other_bytes_are_refused_or_incomplete(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused_or_incomplete(data: bytes) -> None:
     for read in (from_slave, from_master):
         try:
             found = read(data)
@@ -70,7 +72,7 @@ def test_other_bytes_are_refused_or_incomplete(data: bytes) -> None:
         assert found is None or found[0].encode() == data[: found[1]] or read is from_slave
 
 
-def test_the_bytes_are_those_of_rocketmq() -> None:
+def test_the_bytes_of_a_frame_equal_those_of_rocketmq() -> None:
     """The headers as AutoSwitchHAClient and AutoSwitchHAConnection of 5.3 write them."""
     assert SlaveHandshake(5, True, False).encode() == struct.pack(">ihhq", 1, 1, 0, 5)
     assert Report(9).encode() == struct.pack(">iq", 2, 9)
@@ -93,7 +95,7 @@ def test_the_bytes_are_those_of_rocketmq() -> None:
         struct.pack(">i", 4),
     ],
 )
-def test_a_wrong_header_of_a_master_is_refused(data: bytes) -> None:
+def test_an_invalid_header_of_a_master_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError):
         from_master(data)
 

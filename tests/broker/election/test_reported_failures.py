@@ -35,7 +35,7 @@ def term(*members: int) -> InSyncSet:
     return InSyncSet(GroupState(MASTER, 4, frozenset(members), (1,)), patience_s=10)
 
 
-def test_6662_an_isolated_master_with_one_slave_acknowledges_nothing() -> None:
+def test_6662_an_isolated_master_with_one_slave_acknowledges_no_message() -> None:
     mine = term(1, 2, 3)
     for member in (2, 3):
         mine.connected(member, 0)
@@ -44,7 +44,7 @@ def test_6662_an_isolated_master_with_one_slave_acknowledges_nothing() -> None:
     assert mine.confirmed(200) == 100
 
 
-def test_9897_two_slaves_that_are_lost_at_once_leave_in_one_change() -> None:
+def test_9897_two_slaves_that_are_lost_together_leave_in_one_change() -> None:
     mine = term(1, 2, 3)
     for member in (2, 3):
         mine.connected(member, 0)
@@ -83,7 +83,7 @@ def test_a_slave_that_begins_behind_enters_when_it_has_caught_up() -> None:
     assert mine.wanted(200, 1) == {1, 2}
 
 
-def test_5009_8380_9717_10875_a_failed_election_is_tried_again() -> None:
+def test_5009_8380_9717_10875_a_failed_election_is_repeated() -> None:
     member = ElectionMember(1, "a", "h", MasterLease(3, 0.5))
     known = Knowledge(newest_epoch=4, claimed=0, has_messages=True)
     free = GroupState(None, 4, frozenset({1, 2}), (7,))
@@ -137,7 +137,9 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         SlaveHandshake(2).encode() + Report(1 << 40).encode(),
     ],
 )
-def test_10956_a_stranger_on_the_port_is_cut(store: MessageStore, stranger: bytes) -> None:
+def test_10956_an_unknown_peer_on_the_port_is_disconnected(
+    store: MessageStore, stranger: bytes
+) -> None:
     confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
     lease = MasterLease(1000, 1)
     lease.renewed(lease.now())
@@ -154,7 +156,7 @@ def test_10956_a_stranger_on_the_port_is_cut(store: MessageStore, stranger: byte
     assert fence.term.required == {1}
 
 
-async def test_7689_9689_9804_7923_what_the_old_master_had_goes_on(
+async def test_7689_9689_9804_7923_the_new_master_continues_the_data_of_the_old_one(
     tmp_path: Path, etcd: Etcd
 ) -> None:
     """Queue offsets, a log with several epochs of one master, topics, and messages due later."""

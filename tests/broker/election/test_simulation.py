@@ -170,7 +170,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("wipes", [False, True])
-def test_random_walks_lose_nothing(wipes: bool) -> None:
+def test_random_walks_lose_no_message(wipes: bool) -> None:
     acknowledged = terms = 0
     for seed in range(WALKS):
         group = Walk(seed, wipes=wipes).run(STEPS)
@@ -182,7 +182,7 @@ def test_random_walks_lose_nothing(wipes: bool) -> None:
 
 
 @pytest.mark.crash
-def test_many_random_walks_lose_nothing(
+def test_many_random_walks_lose_no_message(
     kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     walks = 4 * kill_rounds

@@ -165,7 +165,7 @@ async def send_both_ways(ports: Ports, name: str, serialize_type: SerializeType)
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.parametrize("lanes", [0, 1])
-async def test_both_store_and_answer_the_same(
+async def test_compiled_code_and_python_store_and_answer_the_same(
     lanes: int, flush: str, serialize_type: SerializeType, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path, flush, lanes)
@@ -182,7 +182,7 @@ async def test_both_store_and_answer_the_same(
         await client.close()
 
 
-async def test_a_chunk_of_sends_to_new_queues_leaves_turns_to_others(tmp_path: Path) -> None:
+async def test_a_chunk_of_sends_to_new_queues_lets_other_callbacks_run(tmp_path: Path) -> None:
     many = 500
     stream = b"".join(
         RemotingCommand(code=310, opaque=i, ext_fields=SHORT | {"e": str(i)}, body=b"x").encode()
@@ -206,7 +206,7 @@ async def test_a_chunk_of_sends_to_new_queues_leaves_turns_to_others(tmp_path: P
     assert max(now - before for before, now in pairwise(at_turn)) <= 16
 
 
-async def test_limits_of_deliver_times_count_as_soon_as_they_change(tmp_path: Path) -> None:
+async def test_changed_limits_of_deliver_times_take_effect_at_once(tmp_path: Path) -> None:
     async with Broker(config_of(tmp_path)) as broker:
         client = RemotingClient()
         ports = Ports(broker, client)
@@ -219,7 +219,7 @@ async def test_limits_of_deliver_times_count_as_soon_as_they_change(tmp_path: Pa
         await client.close()
 
 
-async def test_a_new_table_of_delay_levels_waits_for_the_next_start(tmp_path: Path) -> None:
+async def test_new_delay_levels_take_effect_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("messageDelayLevel=1s 1m\n")
     config = config_of(tmp_path / "store")
@@ -236,7 +236,7 @@ async def test_a_new_table_of_delay_levels_waits_for_the_next_start(tmp_path: Pa
     assert load_config(path).config.store.message_delay_level == "1s 1m 1h"
 
 
-async def test_pulls_of_any_size_come_back_as_they_were_sent(tmp_path: Path) -> None:
+async def test_pulls_of_any_size_return_the_messages_as_sent(tmp_path: Path) -> None:
     async with Broker(config_of(tmp_path)) as broker:
         client = RemotingClient()
         ports = Ports(broker, client)
@@ -278,7 +278,7 @@ async def pull_all(ports: Ports, expression: str) -> list[bytes]:
         offset = int(answer.ext_fields["nextBeginOffset"])
 
 
-async def test_a_rule_that_changes_ends_what_was_kept_of_a_pull(tmp_path: Path) -> None:
+async def test_a_changed_rule_invalidates_a_validated_pull(tmp_path: Path) -> None:
     async with Broker(config_of(tmp_path)) as broker:
         client = RemotingClient()
         ports = Ports(broker, client)
@@ -312,7 +312,7 @@ async def next_answer(reader: asyncio.StreamReader) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-async def test_sends_behind_many_queues_with_held_pulls_do_not_wait_for_more_bytes(
+async def test_sends_that_wake_many_waiting_pulls_do_not_wait_for_more_bytes(
     flush: str, tmp_path: Path
 ) -> None:
     async with Broker(config_of(tmp_path, flush)) as broker:

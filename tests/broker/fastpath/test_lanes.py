@@ -143,7 +143,7 @@ class Work:
         ("SYNC_FLUSH", "uring"),
     ],
 )
-def test_four_lanes_and_the_loop_append_without_gap_or_double(
+def test_four_lanes_and_the_loop_append_without_gaps_or_duplicates(
     flush: str, io_backend: str, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path, flush, LANES)
@@ -197,7 +197,7 @@ def test_a_blocked_event_loop_delays_no_send(flush: str, tmp_path: Path) -> None
             ended.set()
 
 
-def test_pulls_see_what_lanes_store_and_held_ones_wake(tmp_path: Path) -> None:
+def test_pulls_find_messages_of_lanes_and_waiting_pulls_wake(tmp_path: Path) -> None:
     with running(config_of(tmp_path, lanes=2)) as (broker, _):
         create(broker, "T")
         with Wire(broker.address) as consumer, Wire(broker.address) as producer:
@@ -223,7 +223,7 @@ def test_pulls_see_what_lanes_store_and_held_ones_wake(tmp_path: Path) -> None:
                 assert decode_record(answer.body).body == b"%d" % offset
 
 
-def test_pulls_in_lanes_are_right_while_topics_come_and_go(tmp_path: Path) -> None:
+def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(tmp_path: Path) -> None:
     """A lane must not read a queue that the loop has removed."""
     fields = {
         "consumerGroup": "G",
@@ -296,7 +296,7 @@ def test_a_large_chunk_is_appended_in_pieces(lanes: int, tmp_path: Path) -> None
         assert path.holds - before > sends * frame // piece
 
 
-def test_connections_that_come_one_by_one_are_spread_over_the_lanes(tmp_path: Path) -> None:
+def test_connections_are_spread_over_the_lanes(tmp_path: Path) -> None:
     with running(config_of(tmp_path, lanes=2)) as (broker, _):
         create(broker, "T")
         assert broker._paths is not None

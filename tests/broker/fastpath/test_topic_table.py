@@ -10,7 +10,7 @@ names = st.text(alphabet="abcT_%", min_size=1, max_size=20)
 
 
 @given(st.lists(st.tuples(st.booleans(), names)))
-def test_table_holds_what_a_set_would_hold(operations: list[tuple[bool, str]]) -> None:
+def test_the_table_holds_the_same_names_as_a_set(operations: list[tuple[bool, str]]) -> None:
     table, model = TopicTable(AppendLock()), set()
     for add, name in operations:
         if add:

@@ -26,7 +26,7 @@ GROUP = ConsumerData(
 
 
 @pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
-async def test_setting_the_clock_neither_keeps_a_lock_nor_removes_a_member(
+async def test_setting_the_clock_neither_extends_a_lock_nor_removes_a_member(
     tmp_path: Path, connection: Any, another_connection: Any, jump_ms: int
 ) -> None:
     wall, uptime = ManualClock(NOW_MS), ManualClock(7_000)

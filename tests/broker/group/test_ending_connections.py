@@ -19,7 +19,7 @@ def config_of(root: Path) -> BrokerConfig:
     return local_config(store=store)
 
 
-async def test_connections_that_end_together_are_forgotten_a_piece_a_turn(
+async def test_connections_that_end_together_are_removed_in_several_turns(
     tmp_path: Path, connection: Any, turn: Any
 ) -> None:
     async with Broker(config_of(tmp_path)) as broker:
@@ -38,7 +38,7 @@ async def test_connections_that_end_together_are_forgotten_a_piece_a_turn(
             await turn()
 
 
-async def test_an_error_in_one_step_leaves_no_other_connection_behind(
+async def test_an_error_for_one_connection_does_not_keep_the_others(
     tmp_path: Path, connection: Any, turn: Any, caplog: Any, monkeypatch: Any
 ) -> None:
     async with Broker(config_of(tmp_path)) as broker:

@@ -66,7 +66,7 @@ STEP = st.tuples(
 
 
 @given(steps=st.lists(STEP, max_size=20))
-def test_every_answered_change_of_a_topic_is_there_after_any_kill(
+def test_every_confirmed_change_of_a_topic_survives_any_kill(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("topics")
@@ -102,7 +102,7 @@ async def lived(folder: Path) -> Path:
     return folder / "o" / "topics.journal"
 
 
-async def test_a_change_does_not_write_the_whole_file_but_once(
+async def test_many_changes_write_the_whole_file_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
@@ -127,7 +127,7 @@ async def test_a_change_does_not_write_the_whole_file_but_once(
     table.file.close()
 
 
-async def test_a_torn_journal_loses_unanswered_changes_only(
+async def test_a_torn_journal_loses_only_unconfirmed_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = await lived(tmp_path)
@@ -136,7 +136,7 @@ async def test_a_torn_journal_loses_unanswered_changes_only(
     assert not caplog.messages
 
 
-async def test_a_damaged_line_is_logged_and_the_others_count(
+async def test_a_damaged_line_is_logged_and_the_others_are_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = await lived(tmp_path)
@@ -150,12 +150,12 @@ async def test_a_damaged_line_is_logged_and_the_others_count(
     assert caplog.messages == [f"{journal} is damaged: ignoring 2 of its lines"]
 
 
-async def test_without_its_journal_the_file_says_what_it_holds(tmp_path: Path) -> None:
+async def test_the_file_is_used_alone_without_its_journal(tmp_path: Path) -> None:
     (await lived(tmp_path)).unlink()
     assert Table(tmp_path).own() == {"a": 1}
 
 
-async def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
+async def test_a_journal_of_another_file_is_ignored(tmp_path: Path) -> None:
     """A Java broker has used the store since: the file that it wrote is newer."""
     await lived(tmp_path)
     path = tmp_path / "topics.json"
@@ -165,13 +165,13 @@ async def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
     assert Table(tmp_path).own() == {"a": 1, "d": 4}
 
 
-async def test_a_journal_beside_a_damaged_file_counts(tmp_path: Path) -> None:
+async def test_a_journal_beside_a_damaged_file_is_used(tmp_path: Path) -> None:
     await lived(tmp_path)
     (tmp_path / "topics.json").write_text("{")
     assert Table(tmp_path).own() == {"b": 2, "c": 3}
 
 
-async def test_the_first_change_after_a_start_writes_the_file_again(tmp_path: Path) -> None:
+async def test_the_first_change_after_a_start_rewrites_the_file(tmp_path: Path) -> None:
     journal = await lived(tmp_path)
     table = Table(tmp_path)
     await table.make("d")
@@ -182,7 +182,7 @@ async def test_the_first_change_after_a_start_writes_the_file_again(tmp_path: Pa
     table.file.close()
 
 
-async def test_changes_go_to_the_whole_file_where_the_journal_cannot_be_written(
+async def test_changes_are_written_to_the_whole_file_if_the_journal_cannot_be_written(
     tmp_path: Path,
 ) -> None:
     table = Table(tmp_path)
@@ -195,7 +195,7 @@ async def test_changes_go_to_the_whole_file_where_the_journal_cannot_be_written(
     table.file.close()
 
 
-async def test_a_file_that_cannot_be_folded_refuses_the_next_change_and_loses_none(
+async def test_changes_are_refused_and_not_lost_while_the_file_cannot_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(file: StateFile, text: str) -> None:

@@ -83,7 +83,7 @@ def test_a_deletion_is_on_disk_before_anything_is_deleted(
 
 
 @pytest.mark.parametrize("messages", [0, 1])
-def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a_new_one(
+def test_offsets_of_an_interrupted_deletion_do_not_apply_to_a_new_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int
 ) -> None:
     """Otherwise a group would begin after the first messages of the new topic."""
@@ -116,14 +116,14 @@ def test_offsets_of_a_topic_whose_deletion_a_kill_interrupted_are_not_those_of_a
         assert wire.call(QUERY_CONSUMER_OFFSET, offset).fields.get("offset") != "9360"
 
 
-def test_a_topic_without_messages_is_not_noted_for_ever(tmp_path: Path) -> None:
+def test_the_note_of_a_deleted_topic_without_messages_is_removed(tmp_path: Path) -> None:
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         for _ in range(3):
             assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
     assert noted(tmp_path) == []
 
 
-def test_messages_that_recovery_found_of_a_deleted_topic_are_not_in_a_new_one(
+def test_recovered_messages_of_a_deleted_topic_are_not_in_a_new_one(
     tmp_path: Path,
 ) -> None:
     topics_file = tmp_path / "config" / "topics.json"
@@ -153,7 +153,7 @@ def write_noted(root: Path, text: bytes) -> None:
     (root / "congreve" / "deletedTopics.json").write_text(seal(text))
 
 
-def test_messages_of_a_deleted_topic_are_not_in_a_new_one_when_its_queues_are_made_anew(
+def test_rebuilt_queues_of_a_new_topic_hold_no_message_of_the_deleted_one(
     tmp_path: Path,
 ) -> None:
     """The log shows the deletion only for queues that also have messages of the new topic."""
@@ -172,7 +172,7 @@ def test_messages_of_a_deleted_topic_are_not_in_a_new_one_when_its_queues_are_ma
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_cleaned_topic_does_not_come_back_when_queues_are_made_anew(
+def test_a_cleaned_topic_does_not_return_when_queues_are_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     known: list[list[str]] = []
@@ -205,7 +205,7 @@ def test_a_cleaned_topic_does_not_come_back_when_queues_are_made_anew(
         b'{"topics":{"T":1099511627776}}',
     ],
 )
-def test_no_note_of_a_deletion_hides_messages_that_came_later(tmp_path: Path, known: bytes) -> None:
+def test_the_note_of_a_deletion_hides_no_later_message(tmp_path: Path, known: bytes) -> None:
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
         assert send(wire, 0) == 0
@@ -215,7 +215,7 @@ def test_no_note_of_a_deletion_hides_messages_that_came_later(tmp_path: Path, kn
         assert ends(wire) == [1, 0]
 
 
-def test_no_changed_number_in_the_note_of_a_deletion_hides_messages(tmp_path: Path) -> None:
+def test_a_changed_number_in_the_note_of_a_deletion_hides_no_message(tmp_path: Path) -> None:
     """A larger end would make messages of a recreated topic messages of the old one."""
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
@@ -245,7 +245,7 @@ def ends(wire: Wire) -> list[int]:
     return [int(answer.fields["offset"]) for answer in answers]
 
 
-def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_or_none_of_it(
+def test_a_kill_at_any_step_of_a_deletion_leaves_the_whole_topic_or_no_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offset = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0"}
@@ -309,7 +309,7 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_or_none_of_it(
     assert not any(found[answered - 1 :])
 
 
-def test_a_topic_is_not_made_while_it_is_being_deleted(
+def test_a_topic_is_not_created_while_it_is_being_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its first messages would be deleted with the old ones."""
@@ -339,7 +339,7 @@ def test_a_topic_is_not_made_while_it_is_being_deleted(
         assert end.fields["offset"] == "1"
 
 
-async def test_deleting_a_topic_of_thousands_of_queues_holds_the_loop_for_no_5_ms(
+async def test_deleting_a_topic_of_thousands_of_queues_blocks_the_loop_for_less_than_5_ms(
     tmp_path: Path, holds: Any
 ) -> None:
     longest = []

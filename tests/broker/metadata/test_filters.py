@@ -40,7 +40,7 @@ async def test_the_file_is_written_as_the_reference_writes_it() -> None:
     assert filters.file_text().strip() == STORED.strip()
 
 
-async def test_a_stored_filter_is_dead_until_its_group_is_heard_of() -> None:
+async def test_a_stored_filter_is_inactive_until_a_heartbeat_of_its_group() -> None:
     filters, _ = manager(1_700_000_100_000)
     filters.load(STORED)
     stored = filters.find("TopicTest", "groupA")
@@ -51,7 +51,7 @@ async def test_a_stored_filter_is_dead_until_its_group_is_heard_of() -> None:
 
 
 @pytest.mark.parametrize("name", ["{x}", "{}", "$ref", '{"topic":"T"}'])
-async def test_a_filter_of_an_odd_name_does_not_spoil_the_file(name: str) -> None:
+async def test_a_filter_with_an_odd_name_does_not_damage_the_file(name: str) -> None:
     filters, _ = manager()
     await filters.register(name, [wanted("a > 5", 1, topic=name)])
     again, _ = manager()
@@ -73,7 +73,7 @@ async def test_only_a_newer_version_replaces_an_expression() -> None:
     assert filters.find("TopicTest", "g") is None
 
 
-async def test_filters_of_left_topics_and_gone_groups_die_and_are_dropped_after_a_day() -> None:
+async def test_filters_without_a_subscription_become_inactive_and_are_removed_after_a_day() -> None:
     filters, clock = manager()
     await filters.register("g", [wanted("a > 5", 1), wanted("a > 5", 1, "other")])
     await filters.register("g", [wanted("a > 5", 1)])
@@ -87,7 +87,7 @@ async def test_filters_of_left_topics_and_gone_groups_die_and_are_dropped_after_
     assert fastjson.loads(filters.file_text()) == {"filterDataByTopic": {}}
 
 
-async def test_programs_of_long_filters_are_forgotten_by_their_size(monkeypatch) -> None:
+async def test_compiled_filters_are_evicted_by_their_size(monkeypatch) -> None:
     monkeypatch.setattr("congreve.broker.metadata.filters._PROGRAMS_BYTES_MAX", 1_000_000)
     filters, _ = manager()
     for number in range(20):
@@ -100,14 +100,14 @@ async def test_programs_of_long_filters_are_forgotten_by_their_size(monkeypatch)
     assert sum(program.size + len(text) for text, program in kept.items()) <= 1_000_000
 
 
-async def test_a_filter_of_4_mb_is_refused_and_the_heartbeat_served() -> None:
+async def test_a_filter_of_4_mb_is_refused_and_the_heartbeat_is_answered() -> None:
     filters, _ = manager()
     await filters.register("g", [wanted("(" * 4_000_000, 1), wanted("a > 5", 1, "other")])
     assert filters.find("TopicTest", "g") is None
     assert filters.find("other", "g") is not None
 
 
-async def test_filters_of_gone_groups_are_evicted_and_live_ones_are_kept() -> None:
+async def test_filters_of_removed_groups_are_evicted_and_active_ones_are_kept() -> None:
     config = BrokerConfig(max_filter_bytes=20_000)
     filters, _ = manager(config=config)
     for number in range(20):
@@ -135,7 +135,7 @@ async def test_filters_of_gone_groups_are_evicted_and_live_ones_are_kept() -> No
     assert len(filters._dead) == sum(map(len, filters.table.values()))
 
 
-async def test_ten_thousand_groups_leave_without_each_looking_at_all_topics() -> None:
+async def test_removing_ten_thousand_groups_scans_no_topic_for_each_of_them() -> None:
     """The time to remove a closed connection's groups must not grow with all other groups."""
     filters, _ = manager()
     for number in range(10_000):

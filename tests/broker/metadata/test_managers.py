@@ -75,7 +75,7 @@ def test_files_are_text_equal_to_the_reference(name, config, clock):
     assert manager.file_text(*version) == FILES[name]
 
 
-def test_loaded_topics_stand_beside_the_built_in_ones(topics):
+def test_loaded_topics_are_added_to_the_built_in_ones(topics):
     topics.load(FILES["topics.json"])
     assert topics.get("TopicTest").read_queue_nums == 8
     assert topics.get("TBW102").perm == 7
@@ -107,7 +107,7 @@ def test_built_in_topics_are_those_of_the_reference(topics):
     }
 
 
-def test_a_topic_is_made_from_its_template(topics, clock):
+def test_a_topic_is_created_from_its_template(topics, clock):
     clock.advance(10)
     made = topics.create_on_send("T", "TBW102", 4)
     assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (4, 4, 6)
@@ -117,7 +117,7 @@ def test_a_topic_is_made_from_its_template(topics, clock):
     assert topics.data_version.timestamp == 1_700_000_000_466
 
 
-def test_no_topic_comes_from_a_template_that_forbids_it(topics, config):
+def test_no_topic_is_created_from_a_template_without_inheritance(topics, config):
     assert topics.create_on_send("T", "nowhere", 4) is None
     assert topics.create_on_send("T", "SELF_TEST_TOPIC", 4) is None
     config.auto_create_topic_enable = False
@@ -125,7 +125,7 @@ def test_no_topic_comes_from_a_template_that_forbids_it(topics, config):
     assert "T" not in topics.table
 
 
-def test_listeners_hear_of_every_topic_that_comes_changes_and_goes(topics):
+def test_listeners_are_notified_of_every_new_changed_and_deleted_topic(topics):
     heard: list[tuple[str, TopicConfig | None]] = []
     topics.listen(lambda name, config: heard.append((name, config)))
     assert {name for name, _ in heard} == topics.table.keys()
@@ -138,7 +138,7 @@ def test_listeners_hear_of_every_topic_that_comes_changes_and_goes(topics):
     assert ordered.order and not made.order
 
 
-def test_every_change_asks_to_be_saved(topics):
+def test_every_change_requests_a_save(topics):
     saves: list[int] = []
     topics.file = MemoryOnly()
     topics.file.changed = lambda: saves.append(1) or 0
@@ -151,7 +151,7 @@ def test_every_change_asks_to_be_saved(topics):
 
 
 @pytest.mark.parametrize("name", ["a", "%RETRY%g-1_x|y", "A" * 127])
-def test_good_topic_names_pass(name):
+def test_valid_topic_names_are_accepted(name):
     assert topic_name_fault(name) is None
 
 
@@ -166,7 +166,7 @@ def test_good_topic_names_pass(name):
         ("%LMQ%1", "light message queue"),
     ],
 )
-def test_bad_topic_names_are_named(name, says):
+def test_the_error_for_an_invalid_topic_name_names_it(name, says):
     assert says in topic_name_fault(name)
 
 
@@ -179,14 +179,14 @@ def test_ordinary_topics_may_be_served_by_compiled_code(topics, topic):
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%G", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"])
-def test_topics_with_rules_of_their_own_may_not(topics, topic):
+def test_topics_with_special_rules_are_not_served_by_compiled_code(topics, topic):
     assert not topics.takes_ordinary_sends(topics.create_internal(topic, 1))
 
 
 # --- groups
 
 
-def test_a_group_is_made_on_first_sight_only_where_allowed(groups, config):
+def test_a_group_is_created_automatically_only_if_allowed(groups, config):
     assert groups.find("G") == SubscriptionGroupConfig(group_name="G")
     config.auto_create_subscription_group = False
     assert groups.find("H") is None
@@ -195,14 +195,14 @@ def test_a_group_is_made_on_first_sight_only_where_allowed(groups, config):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "G" * 256])
-def test_a_group_with_an_impossible_name_is_not_made(groups, name):
+def test_a_group_with_an_invalid_name_is_not_created(groups, name):
     assert groups.find(name) is None
 
 
 # --- offsets
 
 
-def test_the_last_offset_wins_and_none_is_minus_one():
+def test_the_last_offset_wins_and_a_missing_one_is_minus_one():
     offsets = ConsumerOffsetManager(BrokerConfig())
     assert offsets.query("G", "T", 0) == -1
     offsets.commit("G", "T", 0, 9)
@@ -212,7 +212,7 @@ def test_the_last_offset_wins_and_none_is_minus_one():
     assert offsets.dirty
 
 
-def test_offsets_know_groups_and_topics():
+def test_offsets_are_listed_by_group_and_by_topic():
     offsets = ConsumerOffsetManager(BrokerConfig())
     for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
         offsets.commit(group, topic, 0, 1)
@@ -249,7 +249,7 @@ def test_a_client_that_was_refused_a_queue_is_notified_when_it_is_free(clock, se
     assert not locks._groups and not locks._refused
 
 
-def test_a_refused_client_is_forgotten_after_a_while(clock, seconds):
+def test_a_refused_client_is_removed_after_a_while(clock, seconds):
     told = []
     locks = RebalanceLockManager(freed=lambda *of: told.append(of), monotonic=seconds)
     locks.lock("G", [queue(0)], "c1")
@@ -303,7 +303,7 @@ def heartbeat(**topics: int) -> ConsumerData:
     )
 
 
-def test_all_members_hear_of_comings_goings_and_new_topics(connection, another_connection):
+def test_all_members_are_notified_of_joins_leaves_and_new_topics(connection, another_connection):
     told: list[list[object]] = []
     consumers = ConsumerManager(
         BrokerConfig(), lambda name: told.append([*consumers.groups[name].channels])
@@ -338,7 +338,9 @@ def test_an_older_subscription_does_not_replace_a_newer_one(connection):
     assert consumers.find_subscription("G", "T").sub_version == 5
 
 
-def test_clients_that_fell_silent_are_found(clock, seconds, connection, another_connection):
+def test_clients_without_a_recent_heartbeat_are_found(
+    clock, seconds, connection, another_connection
+):
     consumers = ConsumerManager(BrokerConfig(), lambda *_: None, monotonic=seconds)
     producers = ProducerManager(BrokerConfig(), clock, seconds)
     consumers.register(heartbeat(T=1), client(connection), notify=True)
@@ -351,7 +353,7 @@ def test_clients_that_fell_silent_are_found(clock, seconds, connection, another_
     assert producers.groups == {}
 
 
-def test_a_file_is_json_of_the_dialect_that_java_reads(topics):
+def test_a_file_has_the_json_dialect_that_java_reads(topics):
     assert (
         fastjson.loads(at_once(topics.body().encode_steps()))["topicConfigTable"]["b"]["perm"] == 7
     )

@@ -36,7 +36,7 @@ def acknowledge(file: OffsetFile, offsets: ConsumerOffsetManager, key: str, offs
         max_size=30,
     )
 )
-def test_acknowledged_offsets_are_there_after_any_kill(
+def test_acknowledged_offsets_survive_any_kill(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("offsets")
@@ -71,7 +71,7 @@ def test_acknowledged_offsets_are_there_after_any_kill(
     file.close()
 
 
-def test_a_damaged_journal_of_offsets_is_logged_and_its_other_lines_count(
+def test_a_damaged_offset_journal_is_logged_and_its_other_lines_are_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, offsets = offset_file(tmp_path)
@@ -91,7 +91,7 @@ def test_a_damaged_journal_of_offsets_is_logged_and_its_other_lines_count(
     file.close()
 
 
-def test_a_torn_end_of_the_journal_of_offsets_is_no_damage(
+def test_a_torn_end_of_the_offset_journal_is_not_reported_as_damage(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, offsets = offset_file(tmp_path)
@@ -106,7 +106,7 @@ def test_a_torn_end_of_the_journal_of_offsets_is_no_damage(
     file.close()
 
 
-def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
+def test_a_journal_of_another_file_is_ignored(tmp_path: Path) -> None:
     """A Java broker has used the store since: the file that it wrote is newer."""
     file, offsets = offset_file(tmp_path)
     acknowledge(file, offsets, "G", 1)
@@ -119,7 +119,7 @@ def test_a_journal_of_another_file_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [2, 5, 30])
-def test_a_torn_journal_loses_unanswered_changes_only(tmp_path: Path, cut: int) -> None:
+def test_a_torn_journal_loses_only_unconfirmed_changes(tmp_path: Path, cut: int) -> None:
     file, offsets = offset_file(tmp_path)
     for offset in (1, 2, 3):
         acknowledge(file, offsets, "G", offset)
@@ -133,7 +133,9 @@ def test_a_torn_journal_loses_unanswered_changes_only(tmp_path: Path, cut: int) 
     assert offset_file(tmp_path)[1].query("G", "T", 0) == 4
 
 
-def test_offsets_go_to_the_whole_file_where_the_journal_cannot_be_written(tmp_path: Path) -> None:
+def test_offsets_are_written_to_the_whole_file_if_the_journal_cannot_be_written(
+    tmp_path: Path,
+) -> None:
     file, offsets = offset_file(tmp_path)
     (tmp_path / "o").write_text("no folder")
     offsets.commit("G", "T", 0, 5)

@@ -40,7 +40,7 @@ PROMISES: dict[str, tuple[str, int, dict[str, str], bytes]] = {
 
 
 @pytest.mark.parametrize("what", list(PROMISES))
-async def test_no_answer_promises_what_is_only_in_memory(
+async def test_no_response_confirms_a_change_that_is_only_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     name, code, fields, body = PROMISES[what]
@@ -54,7 +54,7 @@ async def test_no_answer_promises_what_is_only_in_memory(
             assert (await asked).code in (0, 19)
 
 
-async def test_the_second_send_to_a_new_topic_does_not_overtake_its_file(
+async def test_the_second_send_to_a_new_topic_waits_for_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as tool:
@@ -72,7 +72,9 @@ async def test_the_second_send_to_a_new_topic_does_not_overtake_its_file(
         ]
 
 
-async def test_an_acknowledged_offset_is_on_disk_and_a_one_way_one_soon(tmp_path: Path) -> None:
+async def test_a_confirmed_offset_is_on_disk_and_a_one_way_offset_soon_after(
+    tmp_path: Path,
+) -> None:
     journal = tmp_path / "congreve" / "consumerOffset.journal"
     async with running(tmp_path, flush_consumer_offset_interval=60_000) as tool:
         await tool.ask(17, CREATE)
@@ -86,7 +88,7 @@ async def test_an_acknowledged_offset_is_on_disk_and_a_one_way_one_soon(tmp_path
 
 
 @pytest.mark.parametrize("what", list(PROMISES))
-async def test_what_cannot_be_written_is_refused_and_written_when_there_is_room(
+async def test_a_change_is_refused_on_a_full_disk_and_written_when_space_is_free(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -124,7 +126,7 @@ async def test_what_cannot_be_written_is_refused_and_written_when_there_is_room(
         assert ("New" in groups) == (code in (11, 34))
 
 
-async def test_changes_that_failed_are_tried_again_by_themselves(
+async def test_failed_writes_of_changes_are_repeated_automatically(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("congreve.broker.metadata.state_writer.RETRY_FIRST_S", 0.01)
@@ -164,7 +166,7 @@ async def test_waiters_for_one_file_resume_in_order() -> None:
     assert order[-1] == -50
 
 
-async def test_a_clean_stop_saves_all_when_a_full_disk_has_room_again(
+async def test_a_clean_stop_saves_all_changes_after_a_full_disk_has_free_space(
     small_disk: Callable[[int], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = small_disk(8 << 20)

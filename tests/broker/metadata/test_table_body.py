@@ -24,7 +24,7 @@ def body_of(table: Table) -> TableBody[str, dict[int, int]]:
 
 
 @given(tables, st.lists(st.tuples(names, st.none() | queues), max_size=8))
-def test_after_each_change_the_body_is_that_of_the_plain_encoding(
+def test_after_each_change_the_kept_body_equals_the_plain_encoding(
     table: Table, changes: list[tuple[str, dict[int, int] | None]]
 ) -> None:
     body = body_of(table)
@@ -37,7 +37,7 @@ def test_after_each_change_the_body_is_that_of_the_plain_encoding(
         assert fastjson.loads(at_once(body.encode_steps())) == fastjson.loads(plain)
 
 
-def test_only_what_has_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_entries_are_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[object] = []
     dumps = table_text.fastjson.dumps
     monkeypatch.setattr(table_text.fastjson, "dumps", counting(encoded, dumps))

@@ -23,20 +23,20 @@ def config(root, **settings):
     return config_of(root, **{"metrics_port": 0} | settings)
 
 
-async def test_there_is_no_port_unless_it_is_set(tmp_path):
+async def test_metrics_have_no_port_by_default(tmp_path):
     async with running(config_of(tmp_path)) as (_, broker):
         assert broker.config.metrics_port == -1
     assert config_of(tmp_path).metrics_address == "127.0.0.1"
 
 
-async def test_the_port_listens_on_loopback_alone(tmp_path):
+async def test_the_metrics_port_listens_only_on_loopback(tmp_path):
     async with running(config(tmp_path)) as (_, broker):
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.2", broker.config.metrics_port)
 
 
 @pytest.mark.parametrize("open_metrics", [False, True])
-async def test_the_prometheus_parser_reads_all_of_it(tmp_path, open_metrics):
+async def test_the_prometheus_parser_reads_all_metrics(tmp_path, open_metrics):
     async with running(config(tmp_path)) as (tool, broker):
         await tool.create_topic('T-"')
         await tool.create_topic("T")
@@ -48,7 +48,7 @@ async def test_the_prometheus_parser_reads_all_of_it(tmp_path, open_metrics):
     assert of(series, "rocketmq_consumer_connections", consumer_group="G") == 1
 
 
-async def test_all_names_of_the_exporter_are_there(tmp_path):
+async def test_all_metric_names_of_the_exporter_exist(tmp_path):
     async with running(config(tmp_path)) as (_, broker):
         _, text = await get(broker.config.metrics_port, "/metrics")
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
@@ -58,7 +58,7 @@ async def test_all_names_of_the_exporter_are_there(tmp_path):
     )
 
 
-async def test_figures_after_sends_and_commits(tmp_path):
+async def test_metrics_count_sends_and_commits(tmp_path):
     async with running(config(tmp_path)) as (tool, broker):
         await tool.create_topic("T")
         for _ in range(5):
@@ -112,7 +112,7 @@ async def test_a_deleted_topic_has_no_series(tmp_path):
     assert not [labels for _, labels in series if ("topic", "T") in labels]
 
 
-async def test_topics_beyond_the_limit_are_one_row(tmp_path):
+async def test_topics_beyond_the_limit_share_one_series(tmp_path):
     async with running(config(tmp_path, metrics_max_series=1_000)) as (tool, broker):
         for number in range(40):
             await tool.create_topic(f"T{number}")
@@ -180,7 +180,7 @@ async def test_probes_follow_the_state_of_the_broker(tmp_path, monkeypatch):
         await get(port, "/healthz")
 
 
-async def test_a_port_in_use_is_named(tmp_path):
+async def test_the_error_for_a_metrics_port_in_use_names_it(tmp_path):
     async with running(config(tmp_path / "one")) as (_, broker):
         used = broker.config.metrics_port
         with pytest.raises(BrokerError, match=rf"127.0.0.1:{used} \(metricsPort\)"):

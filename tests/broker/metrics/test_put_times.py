@@ -16,7 +16,7 @@ def counted(**messages_by_ms: int) -> PutLatency:
     return PutLatency(lambda: [times, PutTimes()])
 
 
-def test_rocketmqs_buckets_are_sums_of_ours():
+def test_the_buckets_of_rocketmq_are_sums_of_ours():
     assert {bound for bound, _ in PUT_TIMES} - {None} <= set(BOUNDS_US)
     latency = counted(ms30=7, ms1500=2, ms20000=1)
     names = dict(zip((name for _, name in PUT_TIMES), latency.distribution(), strict=True))
@@ -29,7 +29,7 @@ def test_rocketmqs_buckets_are_sums_of_ours():
     assert sum(latency.counts()) == 10
 
 
-def test_quantiles_are_ends_of_buckets():
+def test_quantiles_are_upper_bounds_of_buckets():
     latency = counted(ms30=98, ms1500=1, ms20000=1)
     assert latency.quantile_ms(0.5) == 50
     assert latency.quantile_ms(0.99) == 2_000

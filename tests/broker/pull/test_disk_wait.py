@@ -64,7 +64,7 @@ async def test_pulls_of_the_same_place_wait_for_one_read(connection, turn):
     assert len(disk.pulls) == 1
 
 
-async def test_a_place_that_the_log_no_longer_has_is_not_waited_for(connection):
+async def test_a_pull_does_not_wait_for_a_deleted_part_of_the_log(connection):
     disk = Disk()
     assert not disk.pulls.suspend(Pull(connection), -1)
     assert len(disk.pulls) == 0
@@ -133,7 +133,7 @@ CREATE = {
     ("expression_type", "expression", "first", "step"),
     [("TAG", "*", 0, 1), ("TAG", "odd", 1, 2), ("SQL92", "TAGS = 'odd'", 1, 2)],
 )
-async def test_old_messages_come_whole_and_are_read_by_a_thread(
+async def test_old_messages_are_read_completely_by_a_thread(
     cold_store: StoreConfig,
     monkeypatch: pytest.MonkeyPatch,
     expression_type: str,

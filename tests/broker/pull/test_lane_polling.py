@@ -90,7 +90,7 @@ def test_messages_of_lanes_and_of_the_loop_wake_pulls_in_each_lane(broker: Broke
         wire.close()
 
 
-def test_a_pull_whose_time_is_over_is_answered_as_by_the_loop(broker: Broker) -> None:
+def test_an_expired_pull_of_a_lane_is_answered_as_by_the_loop(broker: Broker) -> None:
     create(broker, "E")
     with Wire(broker.address) as wire:
         by_loop = first_pull(wire, "E")
@@ -161,7 +161,7 @@ def test_pulls_of_a_closed_connection_are_dropped(broker: Broker) -> None:
         send(sender, "C", 0, b"x")
 
 
-def test_a_pull_of_a_topic_that_may_not_be_read_any_more_is_refused(broker: Broker) -> None:
+def test_a_waiting_pull_is_refused_when_its_topic_loses_read_permission(broker: Broker) -> None:
     create(broker, "P")
     with Wire(broker.address) as wire, Wire(broker.address) as other:
         first_pull(wire, "P")
@@ -172,7 +172,7 @@ def test_a_pull_of_a_topic_that_may_not_be_read_any_more_is_refused(broker: Brok
         assert wire.receive().code == NO_PERMISSION
 
 
-def test_a_pull_of_a_deleted_topic_ends_with_its_time(broker: Broker) -> None:
+def test_a_waiting_pull_of_a_deleted_topic_times_out(broker: Broker) -> None:
     create(broker, "D")
     with Wire(broker.address) as wire, Wire(broker.address) as other:
         first_pull(wire, "D")
@@ -182,7 +182,7 @@ def test_a_pull_of_a_deleted_topic_ends_with_its_time(broker: Broker) -> None:
         assert wire.receive().code == TOPIC_NOT_EXIST
 
 
-def test_a_peer_that_does_not_read_gets_its_answers_when_it_reads_on(broker: Broker) -> None:
+def test_a_peer_that_pauses_reading_gets_its_answers_later(broker: Broker) -> None:
     create(broker, "S")
     pulls, size = 5000, 4000
     with Wire(broker.address) as wire, Wire(broker.address) as sender:
@@ -272,7 +272,7 @@ def by_loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=STEPS)
-def test_pulls_end_as_those_of_the_event_loop(
+def test_pulls_of_lanes_end_like_those_of_the_event_loop(
     broker: Broker, by_loop: Broker, steps: list[tuple[str, str, int]]
 ) -> None:
     """The same requests to both brokers have the same answers, in any order."""

@@ -85,7 +85,7 @@ def pull_in_lane(broker: Broker, wire: Wire, **fields: object) -> Answer:
         st.sampled_from(EXPRESSIONS).map(lambda expression: ("SQL92", expression)),
     ),
 )
-def test_a_lane_answers_as_the_loop_does(
+def test_a_lane_answers_like_the_event_loop(
     broker: Broker, offset: int, most: int, subscription: tuple[str, str]
 ) -> None:
     with Wire(broker.address) as wire:
@@ -109,7 +109,7 @@ def test_a_lane_answers_as_the_loop_does(
         assert answered(broker) == before + (by_loop.code == 0)
 
 
-def test_an_offset_that_a_lane_took_is_known_to_the_next_request(broker: Broker) -> None:
+def test_the_next_request_sees_an_offset_that_a_lane_committed(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         flags = COMMIT | SUBSCRIPTION
         for offset in range(1, 200):
@@ -121,7 +121,7 @@ def test_an_offset_that_a_lane_took_is_known_to_the_next_request(broker: Broker)
         assert wire.call(QUERY_OFFSET, FIELDS).fields["offset"] == "7"
 
 
-def test_counts_of_lanes_reach_the_statistics(broker: Broker) -> None:
+def test_the_statistics_include_the_counts_of_lanes(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         counter = broker.managers.stats.pull_counter("G", "T")
         wire.call(QUERY_OFFSET, FIELDS)  # the loop collects before it
@@ -138,7 +138,7 @@ def topic(wire: Wire, name: str, perm: int) -> None:
     assert wire.call(UPDATE_TOPIC, CREATE | {"topic": name, "perm": str(perm)}).code == 0
 
 
-def test_a_topic_that_may_not_be_read_any_more_is_refused(broker: Broker) -> None:
+def test_a_lane_refuses_pulls_after_the_topic_loses_read_permission(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         create(broker, "P")
         send(wire, "P", 0, b"x")
@@ -149,7 +149,7 @@ def test_a_topic_that_may_not_be_read_any_more_is_refused(broker: Broker) -> Non
         assert pull_in_lane(broker, wire, topic="P").code == 0
 
 
-def test_a_topic_that_was_made_again_has_no_message_of_the_old_one(broker: Broker) -> None:
+def test_a_recreated_topic_has_no_message_of_the_deleted_one(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         for body in (b"first", b"second"):
             create(broker, "D")
@@ -160,7 +160,7 @@ def test_a_topic_that_was_made_again_has_no_message_of_the_old_one(broker: Broke
             assert pull(wire, topic="D").code == TOPIC_NOT_EXIST
 
 
-def test_a_group_that_may_not_consume_any_more_is_refused(broker: Broker) -> None:
+def test_a_lane_refuses_pulls_after_the_group_is_disabled(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         assert pull(wire, consumerGroup="H").code == 0  # makes the group
         assert pull_in_lane(broker, wire, consumerGroup="H").code == 0
@@ -170,7 +170,7 @@ def test_a_group_that_may_not_consume_any_more_is_refused(broker: Broker) -> Non
             assert pull(wire, consumerGroup="H").code == code
 
 
-def test_a_broker_that_may_not_be_read_any_more_refuses(broker: Broker) -> None:
+def test_a_lane_refuses_pulls_after_the_broker_loses_read_permission(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         assert pull_in_lane(broker, wire).code == 0
         assert wire.call(UPDATE_CONFIG, {}, b"brokerPermission=2").code == 0
@@ -179,7 +179,7 @@ def test_a_broker_that_may_not_be_read_any_more_refuses(broker: Broker) -> None:
         assert pull_in_lane(broker, wire).code == 0
 
 
-def test_a_filter_that_the_broker_does_not_allow_any_more_is_refused(broker: Broker) -> None:
+def test_a_lane_refuses_filters_after_the_broker_disables_them(broker: Broker) -> None:
     request = {"expressionType": "SQL92", "subscription": "n >= 0", "subVersion": next(VERSIONS)}
     with Wire(broker.address) as wire:
         assert pull_in_lane(broker, wire, **request).code == 0
@@ -189,7 +189,7 @@ def test_a_filter_that_the_broker_does_not_allow_any_more_is_refused(broker: Bro
         assert pull_in_lane(broker, wire, **request).code == 0
 
 
-def test_a_filter_that_takes_long_leaves_the_lane_to_others(broker: Broker) -> None:
+def test_a_slow_filter_does_not_block_its_lane(broker: Broker) -> None:
     count = 200
     expression = f"{'n < 0 OR ' * 50} n = {count - 1}"
     request = {"topic": "C", "expressionType": "SQL92", "subscription": expression}
@@ -225,7 +225,7 @@ def test_a_new_subscription_of_a_group_takes_effect_at_once(broker: Broker) -> N
         assert len(set(sizes)) == 3
 
 
-def test_a_group_whose_last_member_left_is_refused(broker: Broker) -> None:
+def test_a_lane_refuses_pulls_after_the_last_member_of_the_group_left(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         with Wire(broker.address) as member:
             assert member.call(HEART_BEAT, {}, heartbeat("T", "L")).code == 0

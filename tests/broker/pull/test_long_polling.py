@@ -90,7 +90,7 @@ async def test_a_message_wakes_only_the_pulls_of_its_queue(
     watch.long_polling.stop()
 
 
-async def test_a_pull_without_match_stays_held(watch, connection, queue, turn):
+async def test_a_pull_without_a_match_keeps_waiting(watch, connection, queue, turn):
     held = pull(connection, queue)
     watch.long_polling.suspend(held, 60, 0)
     watch.long_polling.arrived(queue)
@@ -111,7 +111,7 @@ async def test_an_expired_pull_is_answered_once(watch, connection, queue, turn):
     assert len(watch.long_polling) == 0
 
 
-async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, queue):
+async def test_a_later_pull_with_an_earlier_deadline_is_answered_in_time(watch, connection, queue):
     long, short = pull(connection, queue), pull(connection, queue)
     watch.long_polling.suspend(long, 60, 0)
     watch.long_polling.suspend(short, 0.02, 0)
@@ -120,7 +120,7 @@ async def test_a_later_pull_with_an_earlier_end_is_not_late(watch, connection, q
     watch.long_polling.stop()
 
 
-def test_pulls_that_end_now_are_held_on_uvloop_too(watch, connection, queue):
+def test_pulls_with_a_deadline_of_now_may_wait_on_uvloop_too(watch, connection, queue):
     """uvloop's handle of a timer that is due at once has no time."""
 
     async def hold() -> None:
@@ -144,7 +144,7 @@ async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, que
     assert watch.resumed == []
 
 
-async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_on(
+async def test_a_client_that_pauses_reading_gets_its_answers_later(
     watch, connection, another_connection, queue, turn
 ):
     slow, slow_too = pull(connection, queue), pull(connection, queue)
@@ -163,7 +163,7 @@ async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_on(
     watch.long_polling.stop()
 
 
-async def test_each_answer_is_given_only_while_the_client_reads(watch, connection, queue, turn):
+async def test_each_answer_is_written_only_while_the_client_reads(watch, connection, queue, turn):
     watch.matching = {pull(connection, queue) for _ in range(3)}
     connection.reads.clear()
     for held in watch.matching:
@@ -179,7 +179,9 @@ async def test_each_answer_is_given_only_while_the_client_reads(watch, connectio
     watch.long_polling.stop()
 
 
-async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, turn, monkeypatch):
+async def test_a_client_that_never_reads_again_is_dropped(
+    watch, connection, queue, turn, monkeypatch
+):
     monkeypatch.setattr(hold_module, "_UNREAD_MAX_S", 0.01)
     held = pull(connection, queue)
     watch.matching = {held}
@@ -191,7 +193,7 @@ async def test_a_client_that_never_reads_on_is_let_go(watch, connection, queue, 
     watch.long_polling.stop()
 
 
-async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, queue, turn):
+async def test_a_stop_answers_all_waiting_pulls_and_accepts_no_more(watch, connection, queue, turn):
     waiting = [pull(connection, queue) for _ in range(3)]
     for held in waiting:
         watch.long_polling.suspend(held, 60, 0)
@@ -203,7 +205,7 @@ async def test_at_the_end_all_are_dismissed_and_none_is_held(watch, connection, 
     assert len(watch.long_polling) == 0 and watch.resumed == []
 
 
-async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, monkeypatch):
+async def test_pulls_beyond_the_limit_do_not_wait(watch, connection, queue, monkeypatch):
     monkeypatch.setattr(hold_module, "HELD_MAX", 2)
     assert [watch.long_polling.suspend(pull(connection, queue), 60, 0) for _ in range(3)] == [
         True,
@@ -213,7 +215,7 @@ async def test_more_pulls_than_the_limit_are_not_held(watch, connection, queue, 
     watch.long_polling.stop()
 
 
-async def test_pulls_that_were_answered_early_do_not_pile_up(watch, connection, queue, turn):
+async def test_pulls_that_were_answered_early_do_not_accumulate(watch, connection, queue, turn):
     for _ in range(2_000):
         held = pull(connection, queue)
         watch.matching = {held}
@@ -225,7 +227,7 @@ async def test_pulls_that_were_answered_early_do_not_pile_up(watch, connection, 
     assert len(watch.long_polling._by_deadline) < 200
 
 
-async def test_ten_thousand_held_pulls_fit_into_50_mib(watch, connection, queue):
+async def test_ten_thousand_waiting_pulls_fit_into_50_mib(watch, connection, queue):
     frame = RemotingCommand(
         code=11,
         ext_fields={

@@ -70,14 +70,14 @@ def test_tags_are_filtered_by_hash(bench):
         ({"sys_flag": 0}, 24, "[G]"),
     ],
 )
-def test_a_bad_pull_is_refused_by_name(bench, fields, code, says):
+def test_an_invalid_pull_is_refused_with_the_name_of_its_field(bench, fields, code, says):
     bench.send()
     answer = bench.pull(**fields)
     assert answer.code == code
     assert says in answer.remark
 
 
-def test_permissions_of_broker_topic_and_group_are_asked(bench):
+def test_a_pull_needs_the_permissions_of_broker_topic_and_group(bench):
     bench.send()
     bench.groups.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
     assert bench.pull().code == 16
@@ -108,7 +108,7 @@ def test_a_pull_does_not_commit_a_negative_offset(bench):
 # --- long polling
 
 
-async def test_a_held_pull_is_answered_by_the_next_message(bench, connection, turn):
+async def test_a_waiting_pull_is_answered_with_the_next_message(bench, connection, turn):
     bench.send()
     held = {"sys_flag": 4 | 2, "queue_offset": 1, "suspend_timeout_millis": 60_000}
     assert bench.pull(**held) is None
@@ -123,7 +123,7 @@ async def test_a_held_pull_is_answered_by_the_next_message(bench, connection, tu
     assert [record.body for record in decode_records(answer.body)] == [b"next"]
 
 
-async def test_a_held_pull_waits_for_its_own_tag(bench, connection, turn):
+async def test_a_waiting_pull_ignores_messages_with_other_tags(bench, connection, turn):
     bench.send()
     held = {"sys_flag": 6, "queue_offset": 1, "suspend_timeout_millis": 60_000}
     assert bench.pull(subscription="b", **held) is None
@@ -135,7 +135,7 @@ async def test_a_held_pull_waits_for_its_own_tag(bench, connection, turn):
     assert [r.body for r in decode_records(connection.answers[0].body)] == [b"yes"]
 
 
-async def test_a_held_pull_ends_with_nothing(bench, connection):
+async def test_a_waiting_pull_times_out_without_a_message(bench, connection):
     import asyncio
 
     bench.send()

@@ -32,7 +32,7 @@ def test_a_table_without_limits_accepts_everything() -> None:
     assert passed(table, 100, BEGIN) == 100
 
 
-def test_a_bucket_holds_one_second_and_fills_again() -> None:
+def test_a_bucket_holds_the_quota_of_one_second_and_refills() -> None:
     table = table_of(TOPIC, b"T", send_messages=10)
     assert table
     assert passed(table, 100, BEGIN) == 10
@@ -43,7 +43,7 @@ def test_a_bucket_holds_one_second_and_fills_again() -> None:
     assert table.limited(GROUP) == (0, 0, 0)
 
 
-def test_the_wait_is_as_long_as_the_debt() -> None:
+def test_the_wait_is_proportional_to_the_debt() -> None:
     table = table_of(GROUP, b"G", pull_bytes=1000)
     who = names()
     assert table.take_for(who, Use.PULLS, 0, 0, BEGIN) == 0
@@ -53,7 +53,7 @@ def test_the_wait_is_as_long_as_the_debt() -> None:
     assert table.take_for(who, Use.PULLS, 0, 0, BEGIN + wait) == 0
 
 
-def test_a_refused_request_is_charged_nowhere() -> None:
+def test_a_refused_request_is_not_charged() -> None:
     table = table_of(TOPIC, b"T", send_messages=1)
     table.set_rates(GROUP, b"G", Limits(send_messages=5).rates)
     assert passed(table, 10, BEGIN) == 1
@@ -67,7 +67,7 @@ def test_accounts_and_addresses_have_quotas() -> None:
     assert passed(table, 10, BEGIN) == 1
 
 
-def test_defaults_are_for_names_without_their_own() -> None:
+def test_defaults_apply_to_names_without_a_quota() -> None:
     table = QuotaTable()
     table.set_default(TOPIC, Limits(send_messages=3).rates)
     table.set_rates(TOPIC, b"T", Limits(send_messages=5).rates)
@@ -80,14 +80,14 @@ def test_defaults_are_for_names_without_their_own() -> None:
     assert passed(table, 10, BEGIN) == 10
 
 
-def test_new_limits_do_not_pay_the_debt() -> None:
+def test_new_limits_keep_the_debt() -> None:
     table = table_of(TOPIC, b"T", send_bytes=10)
     assert table.take_for(names(), Use.SENDS, 1, 1000, BEGIN) == 0
     table.set_rates(TOPIC, b"T", Limits(send_bytes=100).rates)
     assert table.take_for(names(), Use.SENDS, 1, 1, BEGIN) > 9 * SECOND
 
 
-def test_names_without_room_share_one_bucket() -> None:
+def test_names_beyond_the_limit_share_one_bucket() -> None:
     table = QuotaTable(names_max=2)
     table.set_default(GROUP, Limits(send_messages=3).rates)
     counts = [passed(table, 10, BEGIN, names(group=group)) for group in "abcd"]

@@ -82,7 +82,7 @@ async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) 
         assert (shown, counts) == (quota, (codes[BUSY], 0, 0))
 
 
-async def test_refused_connections_are_read_again_after_a_rest(tmp_path: Path) -> None:
+async def test_refused_connections_are_read_again_after_a_pause(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(send_messages=1))
     async with broker_with(tmp_path, 1, quota) as (_, tool):
         tasks = [tool.send(topic) for topic in ("T", "U") * 30]
@@ -219,7 +219,7 @@ async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
 
 
 @lanes_and_loop
-async def test_refused_senders_take_few_turns_from_others(threads: int, tmp_path: Path) -> None:
+async def test_refused_senders_delay_others_little(threads: int, tmp_path: Path) -> None:
     """A flood beyond its quota is read once in REST_S, however fast its client sends again."""
     quota = Quota(Kind.TOPIC, "T", Limits(send_messages=10))
     async with broker_with(tmp_path, threads, quota) as (broker, tool):

@@ -59,7 +59,7 @@ class Proxy:
             await writer.drain()
 
 
-async def test_acknowledged_messages_are_at_the_slave_whatever_is_cut(tmp_path: Path) -> None:
+async def test_the_slave_has_all_acknowledged_messages_after_any_cut(tmp_path: Path) -> None:
     chance = random.Random(7)
     settings = {"brokerRole": "SYNC_MASTER", "flushDiskType": "SYNC_FLUSH", "slaveTimeout": "500"}
     async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
@@ -137,7 +137,7 @@ async def test_a_slave_with_another_log_is_refused(tmp_path: Path) -> None:
     assert "is another one in the log" in await refusal_of(tmp_path)
 
 
-async def test_a_slave_goes_on_after_its_own_restart(tmp_path: Path) -> None:
+async def test_a_slave_continues_after_its_own_restart(tmp_path: Path) -> None:
     async with running_pair(tmp_path, with_slave=False) as pair:
         config = broker_config(
             tmp_path / "again", pair.name_server, brokerRole="SLAVE", brokerId="1"
@@ -150,7 +150,7 @@ async def test_a_slave_goes_on_after_its_own_restart(tmp_path: Path) -> None:
                     await eventually(have_equal_logs(both))
 
 
-async def test_a_new_slave_begins_where_an_old_master_begins(tmp_path: Path) -> None:
+async def test_a_new_slave_begins_at_the_first_offset_of_an_old_master(tmp_path: Path) -> None:
     async with running_pair(tmp_path, with_slave=False) as pair:
         store = pair.master.store
         for number in range(400):
@@ -164,7 +164,7 @@ async def test_a_new_slave_begins_where_an_old_master_begins(tmp_path: Path) -> 
             assert slave.store.max_offset("T", 0) == 400
 
 
-async def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
+async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_path: Path) -> None:
     async with NameServer(host="127.0.0.1", port=0) as name_server:
         slave_config = broker_config(
             tmp_path / "slave", name_server, brokerRole="SLAVE", brokerId="1"

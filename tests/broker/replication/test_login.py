@@ -60,7 +60,7 @@ def test_a_changed_login_is_refused(change: dict[str, object]) -> None:
         login_of(ADMIN).check(msgspec.json.encode(sent))
 
 
-def test_others_old_logins_and_nonsense_are_refused() -> None:
+def test_repeated_foreign_and_invalid_logins_are_refused() -> None:
     master = login_of(ADMIN)
     with pytest.raises(ReplicationError, match="no administrator"):
         master.check(content(login_of(SERVICE).frame()))
@@ -97,7 +97,7 @@ def broker(folder: Path, name: str, namesrv: str, **settings: str) -> Broker:
     return Broker(BrokerConfig().changed(texts))
 
 
-async def test_a_slave_with_accounts_follows_and_a_stranger_gets_no_message(
+async def test_a_slave_with_accounts_follows_and_an_unknown_peer_gets_no_message(
     tmp_path: Path,
 ) -> None:
     async with NameServer(port=0) as names:

@@ -84,7 +84,7 @@ def test_the_first_report_is_checked(
     assert not connection.started
 
 
-def test_a_slave_ahead_of_its_master_is_told_so(
+def test_a_slave_ahead_of_its_master_gets_an_error(
     ends: tuple[socket.socket, socket.socket], store: MessageStore
 ) -> None:
     slave, connection = connected(ends, store)
@@ -94,7 +94,7 @@ def test_a_slave_ahead_of_its_master_is_told_so(
             pass
 
 
-def test_no_report_confirms_what_was_not_sent(
+def test_a_report_beyond_the_sent_bytes_is_refused(
     ends: tuple[socket.socket, socket.socket], store: MessageStore
 ) -> None:
     slave, connection = connected(ends, store)
@@ -105,7 +105,7 @@ def test_no_report_confirms_what_was_not_sent(
             pass
 
 
-def test_no_report_goes_back(
+def test_a_report_never_decreases_the_confirmed_offset(
     ends: tuple[socket.socket, socket.socket], store: MessageStore
 ) -> None:
     slave, connection = connected(ends, store)
@@ -117,7 +117,9 @@ def test_no_report_goes_back(
     assert connection.acknowledged == 500
 
 
-def test_reports_in_pieces(ends: tuple[socket.socket, socket.socket], store: MessageStore) -> None:
+def test_reports_are_read_in_pieces(
+    ends: tuple[socket.socket, socket.socket], store: MessageStore
+) -> None:
     slave, connection = connected(ends, store)
     for byte in REPORT.pack(700):
         slave.sendall(bytes((byte,)))

@@ -30,7 +30,7 @@ def has_same_tables(pair: Pair) -> Callable[[], bool]:
     return same
 
 
-async def test_tables_follow_the_master(tmp_path: Path) -> None:
+async def test_the_tables_of_a_slave_follow_the_master(tmp_path: Path) -> None:
     async with running_pair(tmp_path) as pair:
         master = pair.master.managers.metadata
         master.topics.update(TopicConfig(topic_name="orders", read_queue_nums=3))
@@ -54,7 +54,7 @@ def offsets() -> ConsumerOffsetManager:
     return ConsumerOffsetManager(BrokerConfig())
 
 
-def test_a_slave_keeps_what_consumers_told_it_while_the_master_was_away(
+def test_a_slave_keeps_offsets_that_it_received_while_the_master_was_away(
     offsets: ConsumerOffsetManager,
 ) -> None:
     old = {"T@g": {0: 5, 1: 5}}
@@ -66,13 +66,13 @@ def test_a_slave_keeps_what_consumers_told_it_while_the_master_was_away(
     assert [offsets.query("g", "T", queue) for queue in (0, 1)] == [6, 4]
 
 
-def test_the_first_table_of_a_master_moves_no_offset_back(offsets: ConsumerOffsetManager) -> None:
+def test_the_first_table_of_a_master_decreases_no_offset(offsets: ConsumerOffsetManager) -> None:
     offsets.commit("g", "T", 0, 9)
     offsets.follow_master({"T@g": {0: 5, 1: 5}}, None)
     assert [offsets.query("g", "T", queue) for queue in (0, 1)] == [9, 5]
 
 
-async def test_a_topic_that_the_master_made_just_before_it_died_is_served(tmp_path: Path) -> None:
+async def test_a_topic_created_just_before_the_master_died_is_served(tmp_path: Path) -> None:
     async with running_pair(tmp_path) as pair:
         metadata = pair.slave.managers.metadata
         pair.master.managers.metadata.topics.update(TopicConfig(topic_name="deleted"))
@@ -90,7 +90,7 @@ async def test_a_topic_that_the_master_made_just_before_it_died_is_served(tmp_pa
         assert metadata.topics.get("deleted") is None
 
 
-async def test_delay_progress_is_taken_when_the_log_has_the_deliveries(tmp_path: Path) -> None:
+async def test_delay_progress_is_copied_after_the_log_has_the_deliveries(tmp_path: Path) -> None:
     settings = {"messageDelayLevel": "1s 1s"}
     async with running_pair(tmp_path, master=settings, slave=settings) as pair:
         async with Producer(pair.name_server.address, group="p") as producer:

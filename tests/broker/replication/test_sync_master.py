@@ -57,7 +57,7 @@ async def test_sends_wait_for_the_slave(tmp_path: Path, flush: str, lanes: str) 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.parametrize("lanes", ["0", "1"])
-async def test_sends_without_a_slave_are_stored_and_told_so(
+async def test_sends_without_a_slave_are_stored_and_answered_with_slave_not_available(
     tmp_path: Path, flush: str, lanes: str
 ) -> None:
     settings = {**SYNC, "flushDiskType": flush, "networkThreads": lanes}
@@ -73,7 +73,9 @@ async def test_sends_without_a_slave_are_stored_and_told_so(
 
 
 @pytest.mark.parametrize("lanes", ["0", "1"])
-async def test_a_slave_that_confirms_nothing_is_late(tmp_path: Path, lanes: str) -> None:
+async def test_a_slave_that_confirms_no_byte_causes_a_flush_timeout(
+    tmp_path: Path, lanes: str
+) -> None:
     settings = {**SYNC, "networkThreads": lanes, "slaveTimeout": "300"}
     async with (
         running_pair(tmp_path, with_slave=False, master=settings) as pair,
@@ -88,7 +90,7 @@ async def test_a_slave_that_confirms_nothing_is_late(tmp_path: Path, lanes: str)
         assert await send(producer, 5) == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
-async def test_eight_bytes_of_a_stranger_confirm_nothing(tmp_path: Path) -> None:
+async def test_an_invalid_report_confirms_no_byte(tmp_path: Path) -> None:
     """4.9.4's master then answers every send as if a slave had its message (RocketMQ #3015)."""
     async with (
         running_pair(tmp_path, with_slave=False, master=SYNC) as pair,
@@ -103,7 +105,7 @@ async def test_eight_bytes_of_a_stranger_confirm_nothing(tmp_path: Path) -> None
         assert pair.master.replication.confirm.confirmed_offset == 0
 
 
-async def test_a_slave_too_far_behind_is_not_waited_for(tmp_path: Path) -> None:
+async def test_sends_do_not_wait_for_a_slave_that_is_too_far_behind(tmp_path: Path) -> None:
     settings = {**SYNC, "haSlaveFallbehindMax": "5000"}
     async with (
         running_pair(tmp_path, with_slave=False, master=settings) as pair,
@@ -117,7 +119,7 @@ async def test_a_slave_too_far_behind_is_not_waited_for(tmp_path: Path) -> None:
             assert await send(producer, 5) == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
-async def test_a_stranger_is_refused_by_its_address(tmp_path: Path) -> None:
+async def test_a_slave_with_an_unknown_address_is_refused(tmp_path: Path) -> None:
     settings = {**SYNC, "haAllowedAddresses": "10.9.8.*"}
     async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
         host, _, port = pair.master.replication.ha_address.rpartition(":")
@@ -126,7 +128,7 @@ async def test_a_stranger_is_refused_by_its_address(tmp_path: Path) -> None:
             assert await asyncio.to_thread(stranger.recv, 1) == b""
 
 
-async def test_a_silent_connection_is_cut(tmp_path: Path) -> None:
+async def test_a_silent_slave_connection_is_closed(tmp_path: Path) -> None:
     settings = {**SYNC, "haHousekeepingInterval": "200"}
     async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
         host, _, port = pair.master.replication.ha_address.rpartition(":")

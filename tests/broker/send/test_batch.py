@@ -40,7 +40,9 @@ def refused(bench: Bench, body: bytes, **fields) -> RemotingCommand:
 
 @pytest.mark.parametrize("forbidden", FORBIDDEN)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_member_with_a_delay_or_a_transaction_spoils_its_batch(bench, forbidden, place) -> None:
+def test_a_batch_is_refused_if_a_message_has_a_delay_or_a_transaction(
+    bench, forbidden, place
+) -> None:
     members = [(b"body", b"TAGS\x01a")] * 3
     members[place] = (b"spoilt", b"TAGS\x01a\x02" + encode_properties(forbidden))
     body = batch_body(*members)
@@ -54,7 +56,7 @@ def test_a_member_with_a_delay_or_a_transaction_spoils_its_batch(bench, forbidde
 @pytest.mark.parametrize(
     "flags", [["true", "false"], ["false", "true"], ["false", None], [None, "FALSE"]]
 )
-def test_members_that_wait_for_the_disk_and_members_that_do_not_make_no_batch(bench, flags) -> None:
+def test_a_batch_with_different_wait_properties_is_refused(bench, flags) -> None:
     body = batch_body(
         *(
             (b"body", b"TAGS\x01a" + (b"\x02WAIT\x01" + flag.encode() if flag else b""))
@@ -67,7 +69,7 @@ def test_members_that_wait_for_the_disk_and_members_that_do_not_make_no_batch(be
 
 
 @pytest.mark.parametrize("flags", [[b"true", b"TRUE"], [b"false", b"no"], [b"false\x02k\x01v"] * 2])
-def test_members_of_one_mind_about_waiting_make_a_batch(bench, flags) -> None:
+def test_a_batch_with_equal_wait_properties_is_accepted(bench, flags) -> None:
     body = batch_body(*((b"body", b"WAIT\x01" + flag) for flag in flags))
     assert is_ordinary(body)
     assert bench.send(body, code=320, batch=True).code == 0
@@ -109,12 +111,12 @@ def test_a_batch_over_the_size_limit_is_refused(bench) -> None:
         lambda body: body[:-5] + b"\xff\xff" + body[-3:],
     ],
 )
-def test_nothing_is_stored_of_a_malformed_batch(bench, damage) -> None:
+def test_no_message_of_a_malformed_batch_is_stored(bench, damage) -> None:
     body = batch_body((b"one", b"TAGS\x01a"), (b"two", b"k\x01v"))
     assert refused(bench, damage(body)).code == 13
 
 
-def test_a_dead_letters_delay_of_zero_is_no_delay(bench) -> None:
+def test_a_delay_of_zero_in_a_dead_letter_does_not_count_as_a_delay(bench) -> None:
     body = batch_body((b"one", b"DELAY\x010"), (b"two", b"TRAN_MSG\x01false"))
     assert not is_ordinary(body)
     assert bench.send(body, code=320, batch=True).code == 0
@@ -125,7 +127,7 @@ names = st.sampled_from(["TAGS", "KEYS", "DELA", "DELAYS", "TRAN_MSGS", "TIMER",
 
 
 @given(st.lists(st.dictionaries(names, st.sampled_from(["1", "true", "v"]), max_size=4)))
-def test_members_with_ordinary_properties_are_ordinary(members) -> None:
+def test_messages_with_ordinary_properties_make_an_ordinary_batch(members) -> None:
     body = batch_body(*[(b"body", encode_properties(one)) for one in members])
     assert is_ordinary(body)
     assert [decode_properties(one) for one in member_properties(body)] == members
@@ -133,6 +135,6 @@ def test_members_with_ordinary_properties_are_ordinary(members) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_can_be_looked_at(body: bytes) -> None:
+def test_arbitrary_bytes_can_be_inspected(body: bytes) -> None:
     is_ordinary(body)
     member_properties(body)

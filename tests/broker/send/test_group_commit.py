@@ -33,7 +33,7 @@ def started(group_commit: GroupCommit) -> GroupCommit:
     return group_commit
 
 
-async def test_answers_wait_for_the_disk_and_leave_together(connection, fake_backend, turn):
+async def test_responses_wait_for_the_disk_and_are_sent_together(connection, fake_backend, turn):
     group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1), 100)
     group_commit.send_when_durable(connection, answers(2, 3), 200)
@@ -48,7 +48,7 @@ async def test_answers_wait_for_the_disk_and_leave_together(connection, fake_bac
     group_commit.stop()
 
 
-async def test_what_is_durable_already_does_not_wait(connection, fake_backend):
+async def test_durable_messages_are_answered_without_waiting(connection, fake_backend):
     fake_backend.durable_offset = 500
     group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1), 500)
@@ -83,7 +83,7 @@ async def test_a_lone_sender_is_answered_at_once(
     group_commit.stop()
 
 
-async def test_the_event_loop_is_not_blocked_again(connection, fake_backend):
+async def test_the_event_loop_is_blocked_at_most_once_for_a_lone_sender(connection, fake_backend):
     now = [0.0]
     group_commit = started(GroupCommit(fake_backend, PATIENT, clock=lambda: now[0]))
     fake_backend.writes_through = True
@@ -178,7 +178,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
     group_commit.stop()
 
 
-async def test_a_failed_disk_turns_every_yes_into_a_no(connection, fake_backend):
+async def test_a_failed_disk_turns_every_success_into_an_error(connection, fake_backend):
     group_commit = started(GroupCommit(fake_backend, PATIENT))
     group_commit.send_when_durable(connection, answers(1, 2), 100)
     fake_backend.fails(errno.EIO)
@@ -200,7 +200,7 @@ async def test_a_flush_timeout_has_its_own_code(connection, fake_backend):
     group_commit.stop()
 
 
-async def test_a_closed_connection_does_not_hold_up_the_others(
+async def test_a_closed_connection_does_not_delay_the_others(
     connection, another_connection, fake_backend
 ):
     group_commit = started(GroupCommit(fake_backend, PATIENT))
@@ -214,7 +214,7 @@ async def test_a_closed_connection_does_not_hold_up_the_others(
     group_commit.stop()
 
 
-def test_a_no_stays_the_no_that_it_was():
+def test_an_error_response_is_not_changed_by_group_commit():
     refused = RemotingCommand(code=10, opaque=7).reply(ResponseCode.NO_PERMISSION, "no").encode()
     assert recode(refused, ResponseCode.FLUSH_DISK_TIMEOUT, "late") == refused
 

@@ -24,7 +24,7 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces))
-def test_it_keeps_what_the_codec_keeps_but_wait(parts: list[str]) -> None:
+def test_compiled_properties_equal_those_of_the_codec_without_wait(parts: list[str]) -> None:
     text = "\x02".join(parts).encode()
     expected = {k: v for k, v in decode_properties(text).items() if k != "WAIT"}
     found = stored(text)
@@ -36,7 +36,7 @@ def test_it_keeps_what_the_codec_keeps_but_wait(parts: list[str]) -> None:
 @pytest.mark.parametrize(
     "special", ["DELAY\x013", "TRAN_MSG\x01true", "CLUSTER\x01c", "TIMER_DELAY_SEC\x019"]
 )
-def test_messages_with_a_rule_of_their_own_are_left_to_python(special: str) -> None:
+def test_python_handles_messages_with_special_properties(special: str) -> None:
     assert stored(f"KEYS\x01k\x02{special}\x02TAGS\x01t".encode()) is None
 
 
@@ -45,6 +45,6 @@ def test_a_send_without_wait_does_not_wait_for_the_group() -> None:
     assert stored(b"WAIT\x01false") == (b"", 0)
 
 
-def test_a_batch_keeps_wait_and_too_long_properties_are_left_to_python() -> None:
+def test_a_batch_keeps_wait_and_python_handles_too_long_properties() -> None:
     assert stored(b"WAIT\x01true", batch=True) == (b"WAIT\x01true", 0)
     assert stored(b"k\x01" + b"v" * 32_766) is None

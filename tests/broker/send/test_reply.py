@@ -126,7 +126,7 @@ def test_a_reply_reaches_the_requester_and_is_stored(bench, another_connection, 
     assert (record.sys_flag, record.properties) == (1, REPLY)
 
 
-def test_a_reply_to_a_gone_requester_is_stored_and_its_sender_gets_a_remark(bench) -> None:
+def test_a_reply_to_an_absent_requester_is_stored_and_its_sender_gets_a_remark(bench) -> None:
     answer = bench.reply()
     assert (answer.code, answer.remark) == (
         1,
@@ -150,7 +150,7 @@ def test_a_reply_without_a_requester_is_stored_and_its_sender_gets_a_remark(benc
     assert bench.stored() == [b"the reply"]
 
 
-def test_a_requester_may_refuse_or_be_silent(bench, another_connection) -> None:
+def test_a_requester_may_refuse_or_not_answer(bench, another_connection) -> None:
     bench.asker(another_connection)
     another_connection.answer = lambda request: request.reply(1, "not mine")
     assert bench.reply().remark == "push reply message to asker fail. not mine"
@@ -163,7 +163,7 @@ def test_a_requester_may_refuse_or_be_silent(bench, another_connection) -> None:
     assert len(bench.stored()) == 2
 
 
-def test_replies_are_not_stored_where_the_broker_keeps_none(
+def test_replies_are_not_stored_if_storing_is_disabled(
     tmp_path, connection, another_connection
 ) -> None:
     bench = Bench(tmp_path, connection, store_reply_message_enable=False)
@@ -184,7 +184,9 @@ def test_replies_are_not_stored_where_the_broker_keeps_none(
         ({"queue_id": 1}, 1),
     ],
 )
-def test_a_bad_reply_is_refused_and_not_pushed(bench, another_connection, fields, code) -> None:
+def test_an_invalid_reply_is_refused_and_not_pushed(
+    bench, another_connection, fields, code
+) -> None:
     bench.asker(another_connection)
     assert bench.reply(**fields).code == code
     assert another_connection.asked == []

@@ -24,7 +24,7 @@ def test_a_retry_with_attempts_left_stays_in_its_topic(bench):
     assert bench.stored("%RETRY%G").reconsume_times == 3
 
 
-def test_a_retry_without_attempts_left_is_a_dead_letter(bench):
+def test_a_retry_without_attempts_left_becomes_a_dead_letter(bench):
     bench.send(topic="%RETRY%G", reconsume_times=4, max_reconsume_times=4)
     assert bench.stored("%DLQ%G").reconsume_times == 4
     assert bench.topics.get("%DLQ%G").perm == 6
@@ -50,7 +50,7 @@ def back(bench, **fields) -> RemotingCommand:
     return bench.ask(RemotingCommand(code=36, ext_fields=header.fields()))
 
 
-def test_a_message_sent_back_waits_for_its_retry(bench):
+def test_a_message_that_is_sent_back_waits_for_its_retry(bench):
     sent = bench.send().ext_fields["msgId"]
     assert back(bench).code == 0
     record = bench.stored("SCHEDULE_TOPIC_XXXX", 2)
@@ -69,13 +69,13 @@ def test_a_message_sent_back_waits_for_its_retry(bench):
 
 
 @pytest.mark.parametrize("fields", [{"max_reconsume_times": 0}, {"delay_level": -1}])
-def test_a_message_that_used_its_attempts_is_a_dead_letter(bench, fields):
+def test_a_message_without_attempts_left_becomes_a_dead_letter(bench, fields):
     bench.send()
     assert back(bench, **fields).code == 0
     assert bench.stored("%DLQ%G").properties["DELAY"] == "0"
 
 
-def test_a_group_without_retry_queues_drops_what_comes_back(bench):
+def test_messages_sent_back_to_a_group_without_retry_queues_are_dropped(bench):
     bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=0))
     bench.send()
     end = bench.store.log.max_offset
@@ -116,7 +116,7 @@ def test_a_record_forged_inside_a_body_is_not_viewed(bench, topic):
     assert decode_record(answer.body).body == b"hello"
 
 
-def test_sending_back_what_is_not_there_is_refused(bench):
+def test_a_send_back_of_a_missing_message_is_refused(bench):
     bench.send()
     answer = back(bench, offset=12_345_678)
     assert answer.code == 1 and "12345678" in answer.remark

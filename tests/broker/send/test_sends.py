@@ -25,11 +25,11 @@ def test_a_send_is_stored_as_it_was_sent(bench, code):
     assert int(fields["msgId"][16:], 16) == record.physical_offset
 
 
-def test_a_negative_queue_id_is_any_queue(bench):
+def test_a_negative_queue_id_selects_any_queue(bench):
     assert bench.send(queue_id=-1).ext_fields["queueId"] == "3"
 
 
-def test_an_unknown_topic_gets_the_wanted_queues(bench):
+def test_a_new_topic_gets_the_requested_number_of_queues(bench):
     bench.send(topic="New", default_topic_queue_nums=3)
     assert bench.topics.get("New").write_queue_nums == 3
 
@@ -72,7 +72,7 @@ def batch_of(*bodies: bytes) -> bytes:
         ({"properties": "a\x01" + "x" * 32_760}, 13, "32767"),
     ],
 )
-def test_a_bad_send_is_refused_by_name(bench, fields, code, says):
+def test_an_invalid_send_is_refused_with_the_name_of_its_field(bench, fields, code, says):
     answer = bench.send(**fields)
     assert answer.code == code
     assert says in answer.remark
@@ -80,7 +80,7 @@ def test_a_bad_send_is_refused_by_name(bench, fields, code, says):
     assert bench.store.log.max_offset == bench.store.log.min_offset
 
 
-def test_a_body_over_the_limit_is_illegal_and_one_at_the_limit_is_not(bench):
+def test_a_body_over_the_limit_is_refused_and_one_at_the_limit_is_accepted(bench):
     limit = bench.config.store.max_message_size
     assert bench.send(bytes(limit)).code == 0
     answer = bench.send(bytes(limit + 1))
@@ -88,7 +88,7 @@ def test_a_body_over_the_limit_is_illegal_and_one_at_the_limit_is_not(bench):
     assert str(limit + 1) in answer.remark and str(limit) in answer.remark
 
 
-def test_a_field_that_is_missing_is_named(bench):
+def test_the_error_for_a_missing_field_names_it(bench):
     request = send_request()
     del request.ext_fields["e"]
     answer = bench.ask(request)
@@ -96,12 +96,12 @@ def test_a_field_that_is_missing_is_named(bench):
     assert "MSG_REGION" in answer.ext_fields
 
 
-def test_a_broken_batch_is_illegal(bench):
+def test_a_malformed_batch_is_refused(bench):
     answer = bench.send(batch_of(b"one")[:-1], code=320, batch=True)
     assert answer.code == 13
 
 
-def test_a_broker_that_opens_later_says_when(bench):
+def test_a_broker_before_its_start_time_refuses_sends_with_that_time(bench):
     bench.config.start_accept_send_request_time_stamp = 1_700_000_000_001
     answer = bench.send()
     assert answer.code == 1 and "1700000000001" in answer.remark
@@ -114,7 +114,7 @@ def test_an_order_topic_is_refused_while_the_broker_is_not_writable(bench):
     assert answer.code == 16 and "brokerPermission 4" in answer.remark
 
 
-def test_a_delayed_message_is_parked_out_of_sight(bench):
+def test_a_delayed_message_is_not_visible_before_its_delivery(bench):
     bench.send(properties=text(TAGS="a", DELAY="99"), queue_id=1)
     record = bench.stored("SCHEDULE_TOPIC_XXXX", 17)
     assert record.properties["REAL_TOPIC"] == "T" and record.properties["REAL_QID"] == "1"

@@ -16,7 +16,7 @@ from congreve.remoting.messages.headers import ResumeCheckHalfMessageRequestHead
 MINUTE = 60_000
 
 
-def test_a_young_half_message_is_not_asked_for_and_an_old_one_is(bench) -> None:
+def test_an_old_half_message_is_checked_and_a_young_one_is_not(bench) -> None:
     bench.producer(bench.connection)
     half = bench.send_half(b"one")
     bench.clock.advance(5_999)
@@ -45,7 +45,7 @@ def test_a_young_half_message_is_not_asked_for_and_an_old_one_is(bench) -> None:
     assert bench.check() == []
 
 
-def test_a_message_from_the_future_is_asked_for_at_once(bench) -> None:
+def test_a_half_message_from_the_future_is_checked_at_once(bench) -> None:
     bench.producer(bench.connection)
     bench.send_half(born=BORN + MINUTE)
     bench.clock.advance(1)
@@ -53,7 +53,9 @@ def test_a_message_from_the_future_is_asked_for_at_once(bench) -> None:
 
 
 @pytest.mark.parametrize(("immunity", "wait"), [("30", 30_000), ("1", 1_000), ("-1", 6_000)])
-def test_a_message_is_immune_for_as_long_as_it_says(bench, immunity: str, wait: int) -> None:
+def test_a_half_message_is_not_checked_during_its_own_immunity_time(
+    bench, immunity: str, wait: int
+) -> None:
     bench.producer(bench.connection)
     bench.send_half(CHECK_IMMUNITY_TIME_IN_SECONDS=immunity)
     bench.clock.advance(wait - 1)
@@ -86,7 +88,7 @@ def test_d21_a_check_does_not_write_the_half_message_again(bench) -> None:
     assert bench.store.log.max_offset == end
 
 
-def test_a_half_message_without_an_end_is_kept_aside_after_so_many_checks(bench) -> None:
+def test_a_half_message_without_an_end_is_discarded_after_the_maximum_of_checks(bench) -> None:
     bench.producer(bench.connection)
     bench.send_half(b"stuck")
     bench.send_half(b"fine")
@@ -122,7 +124,7 @@ def test_the_count_of_checks_survives_a_restart(bench) -> None:
     assert len(bench.records(GIVEN_UP_TOPIC)) == 1
 
 
-def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(bench) -> None:
+def test_a_half_message_older_than_the_retention_is_discarded_without_a_check(bench) -> None:
     bench.producer(bench.connection)
     bench.send_half(CHECK_IMMUNITY_TIME_IN_SECONDS=str(100 * 3600))
     bench.clock.advance(72 * 60 * MINUTE)
@@ -133,7 +135,7 @@ def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(bench) -> None
     assert len(bench.records(GIVEN_UP_TOPIC)) == 1
 
 
-def test_an_operator_takes_a_given_up_message_back(bench) -> None:
+def test_an_operator_resumes_checks_of_a_discarded_half_message(bench) -> None:
     bench.send_half()
     bench.clock.advance(73 * 60 * MINUTE)
     bench.check()
@@ -153,7 +155,7 @@ def test_an_operator_takes_a_given_up_message_back(bench) -> None:
     assert (again.code, GIVEN_UP_TOPIC in again.remark) == (1, True)
 
 
-def test_producers_that_died_are_passed_over(bench, another_connection) -> None:
+def test_dead_producers_are_skipped(bench, another_connection) -> None:
     bench.producer(bench.connection)
     bench.producer(another_connection)
     another_connection.closed = True
@@ -164,7 +166,7 @@ def test_producers_that_died_are_passed_over(bench, another_connection) -> None:
     assert another_connection.asked == []
 
 
-def test_living_producers_are_asked_in_turn(bench, another_connection) -> None:
+def test_live_producers_are_checked_in_turn(bench, another_connection) -> None:
     bench.producer(bench.connection)
     bench.producer(another_connection)
     bench.send_half()
@@ -174,7 +176,7 @@ def test_living_producers_are_asked_in_turn(bench, another_connection) -> None:
     assert len(bench.connection.asked) == len(another_connection.asked) == 2
 
 
-def test_a_producer_of_another_group_is_not_asked(bench) -> None:
+def test_a_producer_of_another_group_gets_no_check(bench) -> None:
     bench.producer(bench.connection, group="Q")
     bench.send_half()
     bench.clock.advance(MINUTE)

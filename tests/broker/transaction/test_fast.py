@@ -128,7 +128,7 @@ def told(answer: RemotingCommand) -> tuple[object, ...]:
 @LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-async def test_half_messages_are_the_same_by_both_ways(
+async def test_compiled_code_and_python_store_equal_half_messages(
     flush: str, serialize_type: SerializeType, lanes: int, tmp_path: Path
 ) -> None:
     async with Broker(config_of(tmp_path, flush, lanes)) as broker:
@@ -148,7 +148,7 @@ async def test_half_messages_are_the_same_by_both_ways(
 
 @LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
-async def test_ends_are_the_same_by_both_ways(
+async def test_compiled_code_and_python_end_transactions_alike(
     serialize_type: SerializeType, lanes: int, tmp_path: Path
 ) -> None:
     async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
@@ -169,7 +169,9 @@ async def test_ends_are_the_same_by_both_ways(
 
 
 @LANES
-async def test_a_committed_delay_and_a_copy_are_for_python(lanes: int, tmp_path: Path) -> None:
+async def test_python_handles_commits_of_delayed_and_copied_half_messages(
+    lanes: int, tmp_path: Path
+) -> None:
     async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
         ports, client = await opened(broker)
         for more in ("\x02DELAY\x012", "\x02TRANSACTION_CHECK_TIMES\x013"):
@@ -217,7 +219,7 @@ async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(
 
 
 @LANES
-async def test_ordinary_transactions_need_no_python(
+async def test_compiled_code_handles_ordinary_transactions_alone(
     lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Broker(config_of(tmp_path, lanes=lanes)) as broker:

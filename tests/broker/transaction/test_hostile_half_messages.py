@@ -19,7 +19,7 @@ MINUTE = 60_000
     ],
     ids=lambda poison: next(iter(poison)),
 )
-def test_a_half_message_with_impossible_numbers_stops_no_checks_of_others(
+def test_a_half_message_with_invalid_numbers_does_not_stop_checks_of_others(
     bench, connection, poison
 ) -> None:
     bench.producer(connection)
@@ -32,7 +32,7 @@ def test_a_half_message_with_impossible_numbers_stops_no_checks_of_others(
 @pytest.mark.parametrize(
     "forged", [{"TRANSACTION_CHECK_TIMES": "1"}, {"TRAN_PREPARED_QUEUE_OFFSET": "0"}], ids=str
 )
-def test_a_forged_copy_of_a_half_message_does_not_take_its_place(bench, connection, forged) -> None:
+def test_a_forged_copy_of_a_half_message_does_not_replace_it(bench, connection, forged) -> None:
     bench.producer(connection)
     bench.send_half(b"good")
     bench.send_half(b"forged", UNIQ_KEY="key-b'good'", **forged)
@@ -64,7 +64,7 @@ def test_no_client_moves_the_offsets_of_transactions(bench, attack: str) -> None
 
 
 @pytest.mark.parametrize("place", [1 << 56, 0], ids=["beyond the log", "a neighbour's"])
-def test_a_half_message_behind_a_damaged_entry_is_not_lost(bench, connection, place: int) -> None:
+def test_a_half_message_after_a_damaged_entry_is_not_lost(bench, connection, place: int) -> None:
     bench.producer(connection)
     for body in (b"one", b"two"):
         bench.send_half(body)

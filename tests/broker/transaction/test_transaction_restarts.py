@@ -32,7 +32,7 @@ def test_open_transactions_survive_a_restart(bench) -> None:
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_a_kill_forgets_and_doubles_nothing(bench, forget: bool) -> None:
+def test_a_kill_loses_and_repeats_no_transaction(bench, forget: bool) -> None:
     halves = [bench.send_half(b"%d" % i) for i in range(6)]
     bench.end(halves[0])
     bench.transactions.save()
@@ -63,7 +63,7 @@ def test_a_commit_whose_op_record_was_lost_is_not_repeated(bench) -> None:
     assert bench.visible() == [b"one"]
 
 
-def test_a_delayed_commit_that_ends_the_log_settles_no_other_half_message(bench) -> None:
+def test_a_delayed_commit_at_the_end_of_the_log_ends_no_other_half_message(bench) -> None:
     """As in the reference it names the record at 0, which may be an open half message."""
     first = bench.send_half(b"first")
     delayed = bench.send_half(b"delayed", DELAY="1")
@@ -80,7 +80,7 @@ def test_a_delayed_commit_that_ends_the_log_settles_no_other_half_message(bench)
     assert bench.end(first).code == 0
 
 
-def test_offsets_ahead_of_a_log_that_lost_its_tail_forget_no_new_half_message(bench) -> None:
+def test_offsets_beyond_the_end_of_the_log_hide_no_new_half_message(bench) -> None:
     bench.end(bench.send_half())
     bench.offsets.commit("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0, 50)
     bench.offsets.commit("CID_RMQ_SYS_TRANS", OP_TOPIC, 0, 50)
@@ -112,7 +112,7 @@ def test_a_java_broker_continues_from_the_saved_progress(bench) -> None:
     assert (progress(HALF_TOPIC), progress(OP_TOPIC)) == (5, 5)
 
 
-def test_progress_promises_nothing_that_is_not_on_disk(bench, fake_backend) -> None:
+def test_saved_progress_covers_only_durable_records(bench, fake_backend) -> None:
     service = bench.transactions.service
     bench.end(bench.send_half())
     bench.store.backend, real = fake_backend, bench.store.backend
@@ -124,7 +124,7 @@ def test_progress_promises_nothing_that_is_not_on_disk(bench, fake_backend) -> N
     bench.store.backend = real
 
 
-def test_op_records_that_say_something_else_settle_nothing(bench) -> None:
+def test_invalid_op_records_end_no_transaction(bench) -> None:
     bench.send_half(b"one")
     for body, tags in (
         *((b"0", "x"), (b"0", None), (b"-0", "d"), (b"", "d"), (b"0.", "d"), (b"7", "d")),

@@ -48,7 +48,7 @@ def test_a_rolled_back_message_is_never_visible(bench) -> None:
 
 
 @pytest.mark.parametrize("how", [UNKNOWN, 4, 16])
-def test_an_end_that_is_not_known_gets_no_answer_and_changes_nothing(bench, how: int) -> None:
+def test_an_unknown_end_gets_no_answer_and_has_no_effect(bench, how: int) -> None:
     half = bench.send_half()
     assert bench.end(half, how) is None
     assert bench.records(OP_TOPIC) == []
@@ -67,7 +67,9 @@ def test_an_end_that_is_not_known_gets_no_answer_and_changes_nothing(bench, how:
     ],
 )
 @pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
-def test_an_end_for_something_else_is_refused_by_name(bench, how: int, fields, says) -> None:
+def test_an_end_for_another_message_is_refused_with_the_field_that_differs(
+    bench, how: int, fields, says
+) -> None:
     half = bench.send_half()
     answer = bench.end(half, how, **fields)
     assert answer.code == 1
@@ -139,7 +141,7 @@ def test_d22_an_end_that_names_an_older_copy_ends_the_transaction(tmp_path, conn
     bench.close()
 
 
-def test_d22_of_copies_without_an_op_record_the_newest_counts(bench) -> None:
+def test_d22_the_newest_of_copies_without_an_op_record_counts(bench) -> None:
     """A Java broker leaves such copies if it is killed before it saves its offsets."""
     first = bench.send_half(b"one")
     (half,) = bench.records(HALF_TOPIC)
@@ -153,7 +155,7 @@ def test_d22_of_copies_without_an_op_record_the_newest_counts(bench) -> None:
     assert bench.transactions.service.open_offsets() == []
 
 
-def test_two_transactions_with_one_message_id_are_two(bench) -> None:
+def test_two_transactions_with_one_message_id_are_independent(bench) -> None:
     """A program may send the same message object again, id included."""
     first, second = (bench.send_half(body, UNIQ_KEY="same") for body in (b"one", b"two"))
     bench.restart()
@@ -162,7 +164,7 @@ def test_two_transactions_with_one_message_id_are_two(bench) -> None:
     assert bench.visible() == [b"two", b"one"]
 
 
-def test_a_committed_message_keeps_all_that_its_half_message_says(bench) -> None:
+def test_a_committed_message_keeps_all_fields_of_its_half_message(bench) -> None:
     bench.end(bench.send_half(WAIT="true"))
     (half,) = bench.records(HALF_TOPIC)
     (received,) = bench.records("T", 2)
@@ -170,7 +172,7 @@ def test_a_committed_message_keeps_all_that_its_half_message_says(bench) -> None
     assert received.properties.keys() >= {"PGROUP", "REAL_TOPIC", "REAL_QID", "WAIT", "TRAN_MSG"}
 
 
-def test_a_message_of_no_producer_group_starts_no_transaction(bench) -> None:
+def test_a_message_without_a_producer_group_starts_no_transaction(bench) -> None:
     answer = bench.send_half(b"alone", PGROUP=None)
     assert answer.code == 0
     assert bench.visible() == [b"alone"]

@@ -11,7 +11,9 @@ from congreve.engine.log.append_lock import AppendLock
     st.integers(0, 40),
     st.lists(st.integers(0, 120), max_size=150),
 )
-def test_it_is_a_set_with_a_settled_beginning(base: int, settled: list[int]) -> None:
+def test_the_window_behaves_like_a_set_with_a_completed_prefix(
+    base: int, settled: list[int]
+) -> None:
     window, model = HalfWindow(AppendLock(), base), set(range(base))
     for offset in settled:
         window.add(offset)
@@ -21,7 +23,7 @@ def test_it_is_a_set_with_a_settled_beginning(base: int, settled: list[int]) -> 
     assert window.open_offsets(130) == [i for i in range(130) if i not in model]
 
 
-def test_it_slides_along_a_long_queue_and_remembers_what_is_open() -> None:
+def test_the_window_moves_along_a_long_queue_and_keeps_open_offsets() -> None:
     window = HalfWindow(AppendLock())
     for begin in range(0, 400_000, 50_000):
         for offset in range(begin + 49_999, begin, -1):
@@ -32,7 +34,7 @@ def test_it_slides_along_a_long_queue_and_remembers_what_is_open() -> None:
         assert not window.contains(begin + 50_000)
 
 
-def test_it_grows_behind_one_that_stays_open() -> None:
+def test_the_window_grows_while_an_offset_stays_open() -> None:
     window = HalfWindow(AppendLock(), 7)
     for offset in range(8, 300_000):
         window.add(offset)
@@ -41,7 +43,7 @@ def test_it_grows_behind_one_that_stays_open() -> None:
     assert window.base == 300_000
 
 
-def test_a_new_beginning_forgets_what_was() -> None:
+def test_a_reset_clears_the_window() -> None:
     window = HalfWindow(AppendLock())
     window.add(5)
     window.start_at(3)

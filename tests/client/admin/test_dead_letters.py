@@ -35,7 +35,9 @@ async def test_letters_are_listed_newest_first_and_counted(node: congreve.Node) 
         assert [(one.group, one.count) for one in backlog] == [(GROUP, 300)]
 
 
-async def test_letters_are_chosen_by_the_time_of_their_death(node: congreve.Node) -> None:
+async def test_letters_are_selected_by_the_time_at_which_they_were_stored(
+    node: congreve.Node,
+) -> None:
     async with AdminClient(node.address) as admin:
         await make_letters(admin, 3)
         (last,) = await admin.dead_letters.newest(GROUP, count=1)
@@ -50,7 +52,7 @@ async def test_letters_are_chosen_by_the_time_of_their_death(node: congreve.Node
             await admin.dead_letters.newest("unknown")
 
 
-async def test_a_repeated_resend_sends_none_twice(node: congreve.Node) -> None:
+async def test_a_repeated_resend_sends_no_letter_twice(node: congreve.Node) -> None:
     async with AdminClient(node.address) as admin:
         await make_letters(admin, 5_000)
         chosen = [LetterPosition("broker-a", 0, offset) for offset in (7, 8, 4_000)]
@@ -68,7 +70,9 @@ async def test_a_repeated_resend_sends_none_twice(node: congreve.Node) -> None:
         assert row.resent == 5_000
 
 
-async def test_large_letters_and_an_unknown_topic(node: congreve.Node) -> None:
+async def test_large_letters_are_resent_and_an_unknown_topic_is_an_error(
+    node: congreve.Node,
+) -> None:
     async with AdminClient(node.address) as admin:
         await make_letters(admin, 3, size=300_000)
         assert (await admin.dead_letters.resend(GROUP)).sent == 3
@@ -88,7 +92,7 @@ def _to_orders(message: Message) -> Message:
     return message
 
 
-async def test_a_second_process_is_refused(node: congreve.Node) -> None:
+async def test_a_second_process_that_resends_is_refused(node: congreve.Node) -> None:
     async with AdminClient(node.address, timeout_s=1.0) as admin:
         await make_letters(admin, 10)
         (letter,) = await admin.dead_letters.newest(GROUP, count=1)
@@ -109,7 +113,7 @@ async def test_a_second_process_is_refused(node: congreve.Node) -> None:
         ]
 
 
-def test_a_letter_of_a_consumer_goes_back_to_its_group_only(node: congreve.Node) -> None:
+def test_a_letter_is_resent_only_to_its_own_group(node: congreve.Node) -> None:
     with SyncAdminClient(node.address) as admin:
         admin.create_topic(TOPIC, queues=1)
         with SyncProducer(node.address, group="p") as producer:

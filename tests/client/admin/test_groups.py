@@ -23,7 +23,7 @@ async def _messages(node: congreve.Node, admin: AdminClient, count: int) -> Mess
     return MessageQueue(topic="T", broker_name=name, queue_id=0)
 
 
-async def test_lag_in_messages_and_time(node: congreve.Node) -> None:
+async def test_lag_is_reported_in_messages_and_time(node: congreve.Node) -> None:
     async with AdminClient(node.address) as admin, PullConsumer(node.address, group="g") as group:
         queue = await _messages(node, admin, 5)
         await group.commit(queue, 2)
@@ -42,7 +42,7 @@ async def test_lag_in_messages_and_time(node: congreve.Node) -> None:
         assert "g" not in await admin.groups.names()
 
 
-async def test_a_reset_shows_first_what_it_changes(node: congreve.Node) -> None:
+async def test_a_preview_shows_the_changes_of_a_reset(node: congreve.Node) -> None:
     async with AdminClient(node.address) as admin, PullConsumer(node.address, group="g") as group:
         queue = await _messages(node, admin, 5)
         await group.commit(queue, 2)

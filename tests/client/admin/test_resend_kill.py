@@ -30,7 +30,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 @pytest.mark.crash
-async def test_none_is_sent_twice_after_a_kill(node: congreve.Node) -> None:
+async def test_a_resend_after_a_kill_sends_no_letter_twice(node: congreve.Node) -> None:
     async with AdminClient(node.address, timeout_s=1.0) as admin:
         await make_letters(admin, LETTERS)
         for stored in (1, 8_500):

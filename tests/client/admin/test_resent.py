@@ -18,7 +18,7 @@ def test_ranges_hold_the_offsets(offsets: set[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9))))
-def test_a_set_of_ranges_is_a_set(added: list[tuple[int, int]]) -> None:
+def test_a_set_of_ranges_behaves_like_a_set(added: list[tuple[int, int]]) -> None:
     ranges, plain = OffsetSet(), set[int]()
     for first, more in added:
         ranges.add(first, first + more)

@@ -20,7 +20,7 @@ from congreve.records.message.properties import TIMER_DEL_UNIQUE_KEY
 HOUR_MS = 3_600_000
 
 
-async def test_what_is_due_and_what_is_taken_back(node: congreve.Node) -> None:
+async def test_pending_messages_are_listed_and_recalled(node: congreve.Node) -> None:
     async with AdminClient(node.address) as admin, Producer(node.address, group="p") as producer:
         await admin.create_topic("T", queues=1)
         due = int(time.time() * 1000) + 10 * HOUR_MS
@@ -44,7 +44,7 @@ async def test_what_is_due_and_what_is_taken_back(node: congreve.Node) -> None:
             await admin.timers.recall("nonsense")
 
 
-async def test_a_message_with_the_property_takes_another_one_back(node: congreve.Node) -> None:
+async def test_a_message_with_the_recall_property_recalls_another_one(node: congreve.Node) -> None:
     async with AdminClient(node.address) as admin, Producer(node.address, group="p") as producer:
         await admin.create_topic("T", queues=1)
         due = int(time.time() * 1000) + HOUR_MS
@@ -61,7 +61,7 @@ async def test_a_message_with_the_property_takes_another_one_back(node: congreve
 
 
 @pytest.mark.crash
-async def test_no_recall_is_lost_in_a_kill(tmp_path: Path) -> None:
+async def test_a_kill_loses_no_recall(tmp_path: Path) -> None:
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     broker = servers.broker(
         *("congreve", tmp_path / "broker", namesrv.address),

@@ -32,7 +32,7 @@ async def pull_of(body: bytes, expression: str = "*") -> list[object]:
             return (await consumer.pull(QUEUE, 0, expression=expression)).messages
 
 
-async def test_request_names_what_is_wanted() -> None:
+async def test_a_pull_request_names_queue_offset_and_filter() -> None:
     async with FakeCluster("a") as cluster, PullConsumer(cluster.address, group="cg") as consumer:
         cluster.brokers["a"].answers[PULL] = pulled(19, 5)
         result = await consumer.pull(QUEUE, 5, 7, expression="A||B", wait_s=2.5)
@@ -72,7 +72,9 @@ async def test_compressed_bodies_of_all_clients_are_read(sys_flag: int) -> None:
 
 
 @pytest.mark.parametrize(("sys_flag", "named"), [(0x401, "compressor 4"), (0x1, "decompressed")])
-async def test_bodies_that_cannot_be_decompressed_are_named(sys_flag: int, named: str) -> None:
+async def test_errors_for_bodies_that_cannot_be_decompressed_name_them(
+    sys_flag: int, named: str
+) -> None:
     (message,) = await pull_of(record(0, b"junk", sys_flag=sys_flag))
     with pytest.raises(ClientError, match=named):
         assert message.body
@@ -91,7 +93,7 @@ async def test_damaged_record_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 16, 17, 24, 26])
-async def test_refused_pull_says_why(code: int) -> None:
+async def test_the_error_of_a_refused_pull_gives_the_reason(code: int) -> None:
     async with FakeCluster("a") as cluster, PullConsumer(cluster.address, group="cg") as consumer:
         cluster.brokers["a"].answers[PULL] = refused(code)
         with pytest.raises(BrokerError, match="as told") as caught:
@@ -99,7 +101,7 @@ async def test_refused_pull_says_why(code: int) -> None:
         assert caught.value.code == code
 
 
-async def test_pull_goes_where_the_broker_suggested() -> None:
+async def test_a_pull_follows_the_suggestion_of_the_broker() -> None:
     def suggest_slave(request: RemotingCommand) -> RemotingCommand:
         answer = pulled(19, 0)(request)
         answer.ext_fields["suggestWhichBrokerId"] = "1"
@@ -118,7 +120,7 @@ async def test_pull_goes_where_the_broker_suggested() -> None:
         assert (len(master.asked(PULL)), len(slave.asked(PULL))) == (2, 1)
 
 
-async def test_offsets_of_queue_and_group() -> None:
+async def test_offsets_of_queues_and_groups_are_read() -> None:
     async with FakeCluster("a") as cluster, PullConsumer(cluster.address, group="cg") as consumer:
         answers = cluster.brokers["a"].answers
         answers |= {MAX_OFFSET: offset(12), QUERY_OFFSET: refused(22)}
@@ -140,7 +142,7 @@ async def test_offsets_of_queue_and_group() -> None:
         assert not request.is_oneway
 
 
-async def test_unknown_topics_and_brokers_are_named() -> None:
+async def test_errors_for_unknown_topics_and_brokers_name_them() -> None:
     async with FakeCluster("a") as cluster, PullConsumer(cluster.address, group="cg") as consumer:
         with pytest.raises(RouteNotFoundError, match="nowhere"):
             await consumer.queues("nowhere")
@@ -151,7 +153,7 @@ async def test_unknown_topics_and_brokers_are_named() -> None:
             await consumer.pull(stranger, 0)
 
 
-async def test_sync_consumer_does_the_same() -> None:
+async def test_the_sync_consumer_behaves_like_the_async_one() -> None:
     def work(address: str) -> None:
         with SyncPullConsumer(address, group="cg") as consumer:
             assert [queue.queue_id for queue in consumer.queues("T")] == [0, 1]

@@ -45,7 +45,7 @@ class Seen:
 
 @pytest.mark.parametrize("way", ["work", "work_async"])
 @pytest.mark.parametrize("orderly", [False, True])
-async def test_each_message_comes_once_and_is_committed(way: str, orderly: bool) -> None:
+async def test_each_message_is_delivered_once_and_committed(way: str, orderly: bool) -> None:
     group, seen = Group(), Seen()
     group.fill(0, range(500))
     async with member(group, listener=getattr(seen, way), orderly=orderly):
@@ -56,7 +56,7 @@ async def test_each_message_comes_once_and_is_committed(way: str, orderly: bool)
     assert in_threads == (way == "work")
 
 
-async def test_slow_listeners_work_beside_each_other() -> None:
+async def test_slow_listeners_run_concurrently() -> None:
     group, at_work, most = Group(), 0, 0
 
     async def listener(message: ReceivedMessage) -> None:
@@ -76,7 +76,7 @@ async def test_slow_listeners_work_beside_each_other() -> None:
     ("wish", "level"),
     [("raise", "0"), ("return", "0"), ("level", "4")],
 )
-async def test_what_failed_is_sent_back_and_done_with_here(wish: str, level: str) -> None:
+async def test_a_failed_message_is_sent_back_and_counts_as_done(wish: str, level: str) -> None:
     def then(message: ReceivedMessage) -> ConsumeResult | None:
         if message.queue_offset != 3:
             return None
@@ -96,7 +96,7 @@ async def test_what_failed_is_sent_back_and_done_with_here(wish: str, level: str
     assert group.committed[0] == 6
 
 
-async def test_what_cannot_be_sent_back_is_sent_anew_or_comes_again_here() -> None:
+async def test_a_message_that_cannot_be_sent_back_is_sent_again_or_redelivered_locally() -> None:
     def then(message: ReceivedMessage) -> None:
         raise RuntimeError("work failed")
 
@@ -124,7 +124,7 @@ async def test_what_cannot_be_sent_back_is_sent_anew_or_comes_again_here() -> No
     assert group.committed[0] == 1
 
 
-async def test_a_committed_message_that_is_sent_anew_is_no_half_message() -> None:
+async def test_a_committed_message_that_is_sent_again_is_not_a_half_message() -> None:
     """No producer would end it, so it would be lost. The Java client removes TRAN_MSG, too."""
 
     def then(message: ReceivedMessage) -> None:
@@ -142,7 +142,7 @@ async def test_a_committed_message_that_is_sent_anew_is_no_half_message() -> Non
     assert "TRAN_MSG" not in properties
 
 
-async def test_stopping_waits_for_listeners_and_commits_what_they_did() -> None:
+async def test_a_stop_waits_for_listeners_and_commits_their_messages() -> None:
     group, began = Group(), asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
@@ -182,7 +182,7 @@ async def test_the_message_of_a_listener_that_takes_too_long_is_sent_back() -> N
     assert group.committed[0] == 1
 
 
-async def test_batches_hold_no_more_than_was_asked_for() -> None:
+async def test_batches_hold_no_more_messages_than_requested() -> None:
     group, sizes = Group(), list[int]()
 
     async def listener(messages: list[ReceivedMessage]) -> None:
@@ -197,7 +197,7 @@ async def test_batches_hold_no_more_than_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-async def test_of_a_batch_only_what_is_named_comes_again(orderly: bool) -> None:
+async def test_only_the_named_messages_of_a_batch_are_redelivered(orderly: bool) -> None:
     group, came = Group(), list[int]()
 
     async def listener(messages: list[ReceivedMessage]) -> None:
@@ -221,7 +221,7 @@ def sent_back(group: Group) -> bool:
     return len(group.asked(SEND_BACK)) == 2
 
 
-async def test_topic_limits_are_shared_out_when_queues_come() -> None:
+async def test_topic_limits_are_divided_when_queues_are_assigned() -> None:
     group, go_on = Group(), asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
@@ -238,7 +238,7 @@ async def test_topic_limits_are_shared_out_when_queues_come() -> None:
         await eventually(lambda: queue.commit_offset == 500)
 
 
-async def test_context_variables_of_the_starter_are_seen_in_listeners() -> None:
+async def test_listeners_see_the_context_variables_of_the_starting_task() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     variable.set("mine")
     for way in ("work", "work_async"):
@@ -288,7 +288,7 @@ async def test_an_orderly_message_that_fails_too_often_goes_to_the_retry_topic()
     assert group.committed[0] == 3
 
 
-async def test_orderly_queues_are_locked_first_and_unlocked_at_the_end() -> None:
+async def test_orderly_queues_are_locked_before_use_and_unlocked_at_the_end() -> None:
     group, seen = Group(), Seen()
     group.fill(0, range(2))
     grant = group.answers.pop(LOCK)
@@ -306,7 +306,7 @@ async def test_orderly_queues_are_locked_first_and_unlocked_at_the_end() -> None
     assert group.asked(UNLOCK)
 
 
-async def test_what_fails_in_broadcasting_is_dropped(tmp_path: object) -> None:
+async def test_a_failed_message_of_a_broadcasting_consumer_is_dropped(tmp_path: object) -> None:
     group, seen = Group(), Seen(lambda message: ConsumeResult.LATER)
     group.fill(0, range(3))
     group.fill(1, range(2))
@@ -320,7 +320,7 @@ async def test_what_fails_in_broadcasting_is_dropped(tmp_path: object) -> None:
     assert group.committed == {}
 
 
-async def test_prometheus_counts_what_was_pulled_and_consumed() -> None:
+async def test_prometheus_counts_pulled_and_consumed_messages() -> None:
     registry, group = CollectorRegistry(), Group()
     seen = Seen(lambda message: ConsumeResult.LATER if message.queue_offset == 2 else None)
     group.fill(0, range(5))
@@ -337,7 +337,7 @@ async def test_prometheus_counts_what_was_pulled_and_consumed() -> None:
     assert sample("pull_seconds_count") == 1
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ClientStateError, match="needs a listener"):
         PushConsumer("127.0.0.1:1", group="g", topics={"T": "*"}, orderly=True)
     with pytest.raises(ClientStateError, match="one listener"):

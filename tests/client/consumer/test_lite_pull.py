@@ -28,7 +28,7 @@ async def poller(group: Group, **settings: Any) -> AsyncIterator[LitePullConsume
         yield consumer
 
 
-async def test_polls_give_each_message_once_and_commit_what_the_next_one_follows() -> None:
+async def test_polls_return_each_message_once_and_commit_those_of_the_poll_before() -> None:
     group = Group()
     group.fill(0, range(25))
     async with poller(group, topics={"T": "*"}) as consumer:
@@ -41,7 +41,7 @@ async def test_polls_give_each_message_once_and_commit_what_the_next_one_follows
     assert group.committed[0] == 25
 
 
-async def test_an_offset_that_the_broker_lost_is_committed_again() -> None:
+async def test_an_offset_lost_by_the_broker_is_committed_again() -> None:
     """RocketMQ 4.9.4 loses one of a new group's first two offsets if both arrive at once."""
     group = Group()
     group.fill(0, range(5))
@@ -63,7 +63,7 @@ async def test_messages_of_the_last_poll_are_not_committed() -> None:
     assert group.committed[0] == 10
 
 
-async def test_without_auto_commit_only_the_program_commits() -> None:
+async def test_without_auto_commit_only_explicit_commits_are_sent() -> None:
     group = Group()
     group.fill(0, range(25))
     async with poller(group, topics={"T": "*"}, auto_commit=False) as consumer:
@@ -76,7 +76,7 @@ async def test_without_auto_commit_only_the_program_commits() -> None:
     assert group.committed[0] == 20
 
 
-async def test_assigned_queues_are_read_whatever_the_group_does() -> None:
+async def test_assigned_queues_are_read_independently_of_the_group() -> None:
     group = Group()
     group.others = ["000"]
     group.fill(0, range(3))
@@ -91,7 +91,7 @@ async def test_assigned_queues_are_read_whatever_the_group_does() -> None:
         assert consumer.assigned == []
 
 
-async def test_seeking_forgets_what_was_pulled() -> None:
+async def test_a_seek_discards_pulled_messages() -> None:
     group = Group()
     group.fill(0, range(30))
     group.answers[30] = lambda request: request.reply(0, ext_fields={"offset": "30"})
@@ -108,7 +108,7 @@ async def test_seeking_forgets_what_was_pulled() -> None:
             await consumer.seek(QUEUE, 31)
 
 
-async def test_paused_queues_give_nothing() -> None:
+async def test_paused_queues_return_no_message() -> None:
     group = Group()
     group.fill(0, range(5))
     async with poller(group) as consumer:
@@ -122,7 +122,7 @@ async def test_paused_queues_give_nothing() -> None:
         assert [each.queue_offset for each in await polling] == [1, 2, 3, 4]
 
 
-async def test_what_makes_no_sense_is_refused() -> None:
+async def test_invalid_arguments_are_refused() -> None:
     async with poller(Group(), topics={"T": "*"}) as consumer:
         with pytest.raises(ClientStateError, match="not available"):
             await consumer.assign([QUEUE])

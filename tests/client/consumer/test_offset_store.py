@@ -31,7 +31,7 @@ async def test_an_older_offset_never_overtakes_a_newer_one() -> None:
     assert await store.read(QUEUE) == 5
 
 
-async def test_a_file_is_written_by_one_at_a_time(tmp_path: Path) -> None:
+async def test_one_thread_at_a_time_writes_the_file(tmp_path: Path) -> None:
     store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
     await asyncio.gather(*(store.write({QUEUE: offset}) for offset in range(50)))
     assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == 49
@@ -83,7 +83,7 @@ async def test_a_kill_between_two_renames_leaves_offsets_that_can_be_read(
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0\0", b"{"])
-async def test_a_damaged_offsets_file_does_not_push_a_good_backup_away(
+async def test_a_damaged_offsets_file_does_not_replace_a_good_backup(
     tmp_path: Path, damage: bytes
 ) -> None:
     store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")

@@ -25,7 +25,7 @@ def taken(queue: ProcessQueue, *offsets: int) -> list[ReceivedMessage]:
 
 
 @given(st.permutations(range(10)), st.integers(1, 9))
-def test_commit_offset_is_the_first_that_is_not_done(order: list[int], cut: int) -> None:
+def test_the_commit_offset_is_the_first_unfinished_one(order: list[int], cut: int) -> None:
     queue = ProcessQueue(QUEUE, 5)
     assert queue.commit_offset == 5
     messages = taken(queue, *range(5, 5 + cut)) + taken(queue, *range(5 + cut, 15))
@@ -38,7 +38,7 @@ def test_commit_offset_is_the_first_that_is_not_done(order: list[int], cut: int)
     assert queue.cached_bytes == len(queue) == 0
 
 
-def test_offsets_without_matching_messages_are_passed_over() -> None:
+def test_offsets_without_matching_messages_are_skipped() -> None:
     queue = ProcessQueue(QUEUE, 0)
     queue.take(None, 40)
     assert queue.commit_offset == 40
@@ -51,7 +51,7 @@ def test_offsets_without_matching_messages_are_passed_over() -> None:
     assert len(queue) == 0
 
 
-def test_a_message_of_another_queue_changes_nothing() -> None:
+def test_a_message_of_another_queue_has_no_effect() -> None:
     queue, other = ProcessQueue(QUEUE, 0), ProcessQueue(QUEUE, 0)
     (message,) = taken(queue, 0)
     taken(other, 0)
@@ -105,7 +105,7 @@ async def test_a_paused_queue_is_not_pulled() -> None:
     await waiting
 
 
-def test_a_change_of_the_wall_clock_makes_no_queue_silent(
+def test_a_change_of_the_wall_clock_stops_no_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = 0.0

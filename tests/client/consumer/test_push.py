@@ -27,7 +27,7 @@ from congreve.client.errors import (
 from congreve.remoting.messages.bodies import HeartbeatData
 
 
-async def test_messages_come_in_order_and_are_committed_at_the_end() -> None:
+async def test_messages_arrive_in_order_and_are_committed_at_the_end() -> None:
     group = Group()
     group.fill(0, range(100))
     async with member(group) as consumer:
@@ -35,7 +35,7 @@ async def test_messages_come_in_order_and_are_committed_at_the_end() -> None:
     assert group.committed[0] == 100
 
 
-async def test_message_in_work_is_not_committed() -> None:
+async def test_a_message_in_progress_is_not_committed() -> None:
     group = Group()
     group.fill(0, range(10))
     async with member(group) as consumer:
@@ -45,7 +45,7 @@ async def test_message_in_work_is_not_committed() -> None:
     assert group.committed[0] == 4
 
 
-async def test_message_whose_work_failed_is_not_committed() -> None:
+async def test_a_failed_message_is_not_committed() -> None:
     group = Group()
     group.fill(0, range(10))
 
@@ -75,7 +75,7 @@ async def test_new_group_begins_at_the_end_by_default() -> None:
         assert await take(consumer, 3) == [b"5", b"6", b"7"]
 
 
-async def test_joining_and_leaving_are_reported_to_the_broker() -> None:
+async def test_a_consumer_reports_its_start_and_stop_to_the_broker() -> None:
     group = Group()
     async with member(group, tags="A || B") as consumer:
         data = HeartbeatData.decode(group.asked(HEART_BEAT)[0].body)
@@ -95,7 +95,7 @@ async def test_joining_and_leaving_are_reported_to_the_broker() -> None:
     assert request.ext_fields == {"clientID": client_id, "consumerGroup": "cg"}
 
 
-async def test_notification_makes_room_for_a_new_member_at_once() -> None:
+async def test_a_notification_starts_a_rebalance_at_once() -> None:
     group = Group()
     group.fill(1, range(3))
     async with member(group) as consumer:
@@ -110,7 +110,7 @@ async def test_notification_makes_room_for_a_new_member_at_once() -> None:
         assert group.committed[1] == 3
 
 
-async def test_messages_of_a_lost_queue_are_not_handed_out() -> None:
+async def test_messages_of_a_lost_queue_are_not_delivered() -> None:
     group = Group()
     group.fill(0, range(5))
     async with member(group) as consumer:
@@ -145,7 +145,7 @@ async def test_offset_beyond_the_end_is_corrected() -> None:
     assert group.committed[0] == 3
 
 
-async def test_sent_back_message_is_done_with_here() -> None:
+async def test_a_message_that_was_sent_back_counts_as_done() -> None:
     group = Group()
     group.fill(0, range(2))
     async with member(group) as consumer:
@@ -190,7 +190,7 @@ async def test_unreachable_member_list_keeps_the_queues() -> None:
         assert len(consumer.assigned) == 2
 
 
-async def test_bad_beginnings_leave_nothing_running() -> None:
+async def test_a_failed_start_leaves_no_task_running() -> None:
     with pytest.raises(InvalidSubscriptionError, match="no topics"):
         PushConsumer("127.0.0.1:1", group="cg", topics={})
     with pytest.raises(InvalidNameError):
@@ -202,7 +202,7 @@ async def test_bad_beginnings_leave_nothing_running() -> None:
         await consumer.queues("T")
 
 
-async def test_topic_that_comes_later_is_taken_up() -> None:
+async def test_a_topic_created_later_is_consumed() -> None:
     settings = ConsumerSettings(rebalance_s=0.02)
     group = Group()
     async with (
@@ -215,7 +215,7 @@ async def test_topic_that_comes_later_is_taken_up() -> None:
         assert group.asked(HEART_BEAT)
 
 
-async def test_what_a_cancelled_task_had_comes_again_and_nothing_else() -> None:
+async def test_only_the_messages_of_a_cancelled_task_are_redelivered() -> None:
     group = Group()
     group.fill(0, range(4))
     had = asyncio.Event()

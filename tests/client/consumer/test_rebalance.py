@@ -20,7 +20,7 @@ def reference(n: int, c: int, i: int) -> list[int]:
 
 
 @given(st.integers(0, len(QUEUES)), st.integers(1, 30))
-def test_shares_are_those_of_the_description(n: int, c: int) -> None:
+def test_shares_equal_the_documented_examples(n: int, c: int) -> None:
     members = [f"10.0.0.{i:03}@1" for i in range(c)]
     for i, member in enumerate(members):
         share = share_of(averagely, member, QUEUES[:n], members)
@@ -41,6 +41,6 @@ def test_shares_are_disjoint_complete_and_independent_of_order(
     assert sorted(taken) == sorted(QUEUES[:n])
 
 
-def test_stranger_gets_nothing() -> None:
+def test_a_client_outside_of_the_group_gets_no_queue() -> None:
     assert share_of(averagely, "x", QUEUES, ["a", "b"]) == []
     assert share_of(averagely, "x", QUEUES, []) == []

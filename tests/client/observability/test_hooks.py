@@ -99,7 +99,7 @@ async def test_a_hook_that_forbids_a_send_ends_it() -> None:
         assert cluster.brokers["a"].asked(310) == []
 
 
-async def test_a_cancelled_send_is_seen_too() -> None:
+async def test_hooks_see_a_cancelled_send() -> None:
     notes = Notes()
     async with FakeCluster("a") as cluster:
         cluster.brokers["a"].answers[310] = silence
@@ -119,7 +119,7 @@ def test_trace_records_are_written_as_java_writes_them() -> None:
     )
 
 
-async def test_traces_are_messages_with_the_ids_as_keys_and_failures_are_not_traced() -> None:
+async def test_traces_have_message_ids_as_keys_and_omit_failures() -> None:
     async with FakeCluster("a", topics=("T", TRACE_TOPIC)) as cluster:
         broker = cluster.brokers["a"]
         broker.answers[310] = stored
@@ -142,14 +142,14 @@ async def test_traces_are_messages_with_the_ids_as_keys_and_failures_are_not_tra
         assert fields[11:] == ["0", sent.offset_message_id, "true"]
 
 
-async def test_unsent_traces_are_dropped_and_not_kept() -> None:
+async def test_unsent_traces_are_dropped() -> None:
     dispatcher = TraceDispatcher("127.0.0.1:1", "pg", "PRODUCE")
     for number in range(1500):
         dispatcher.add(f"{number}", ())
     assert dispatcher.dropped == 1500 - 1024
 
 
-async def test_metrics_count_what_was_stored_and_what_failed() -> None:
+async def test_metrics_count_stored_and_failed_messages() -> None:
     registry = CollectorRegistry()
     async with FakeCluster("a") as cluster:
         broker = cluster.brokers["a"]
@@ -222,7 +222,7 @@ async def test_hooks_see_each_call_of_a_listener(in_threads: bool) -> None:
     assert {context.group for context in calls.contexts} == {"cg"}
 
 
-async def test_a_hook_that_forbids_has_the_message_come_again() -> None:
+async def test_a_message_that_a_hook_forbids_is_redelivered() -> None:
     class Forbids(ConsumeHook):
         def before_consume(self, context: ConsumeContext) -> None:
             raise ClientError("not this one")

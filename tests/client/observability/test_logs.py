@@ -38,7 +38,9 @@ def test_tracebacks_come_with_exceptions(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.records[0].exc_info is not None
 
 
-async def test_a_repeated_send_says_what_was_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_a_repeated_send_names_the_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[310] = refused(14)
         cluster.brokers["b"].answers[310] = stored

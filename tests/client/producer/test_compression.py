@@ -19,7 +19,7 @@ def quickly_packed(body: bytes, kind: CompressionType) -> bytes:
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))
-def test_every_kind_comes_back_and_names_itself(kind: CompressionType) -> None:
+def test_every_compression_type_is_decompressed_by_its_flag(kind: CompressionType) -> None:
     packed = compress(BODY, kind)
     assert len(packed) < len(BODY)
     assert kind.sys_flag == {1: 0x101, 2: 0x201, 3: 0x301}[kind]
@@ -28,13 +28,13 @@ def test_every_kind_comes_back_and_names_itself(kind: CompressionType) -> None:
 
 @pytest.mark.parametrize("kind", list(CompressionType))
 @pytest.mark.parametrize("cut", [slice(0, -5), slice(3, None), slice(0, 0)])
-def test_damaged_bodies_are_an_error_of_ours(kind: CompressionType, cut: slice) -> None:
+def test_damaged_compressed_bodies_raise_our_own_error(kind: CompressionType, cut: slice) -> None:
     with pytest.raises(ClientError, match=r"decompressed|too early"):
         decompress(compress(BODY, kind)[cut], kind.sys_flag)
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))
-def test_what_would_fill_the_memory_is_not_unpacked(kind: CompressionType) -> None:
+def test_a_body_that_would_fill_the_memory_is_not_decompressed(kind: CompressionType) -> None:
     bomb = quickly_packed(bytes(2 * INFLATED_MAX), kind)
     tracemalloc.start()
     try:
@@ -46,26 +46,26 @@ def test_what_would_fill_the_memory_is_not_unpacked(kind: CompressionType) -> No
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))
-def test_the_longest_body_is_unpacked(kind: CompressionType) -> None:
+def test_the_longest_allowed_body_is_decompressed(kind: CompressionType) -> None:
     body = bytes(INFLATED_MAX)
     assert decompress(quickly_packed(body, kind), kind.sys_flag) == body
 
 
-def test_a_body_that_asks_to_look_back_too_far_is_refused() -> None:
+def test_a_body_with_a_too_large_window_is_refused() -> None:
     settings = zstandard.ZstdCompressionParameters.from_level(5, window_log=27, write_checksum=1)
     packed = zstandard.ZstdCompressor(compression_params=settings).compressobj()
     with pytest.raises(ClientError, match="decompressed"):
         decompress(packed.compress(BODY) + packed.flush(), CompressionType.ZSTD.sys_flag)
 
 
-def test_flags_of_old_clients_and_of_plain_bodies() -> None:
+def test_flags_of_old_clients_and_plain_bodies_are_read() -> None:
     assert decompress(zlib.compress(BODY), 0x1) == BODY
     assert decompress(b"plain", 0x300) == b"plain"
     with pytest.raises(ClientError, match="compressor 5"):
         decompress(BODY, 0x501)
 
 
-def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_library_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(compression._MODULES, CompressionType.LZ4, "no_such_module")
     with pytest.raises(ClientError, match=r"congreve\[lz4\]"):
         compression.check_available(CompressionType.LZ4)

@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ClaimStore:
     return SqliteClaims(tmp_path / "claims.db")
 
 
-async def test_work_is_done_once_for_each_key(store: ClaimStore) -> None:
+async def test_work_runs_once_for_each_key(store: ClaimStore) -> None:
     done: list[str] = []
 
     async def work() -> str:
@@ -47,7 +47,7 @@ async def test_work_is_done_once_for_each_key(store: ClaimStore) -> None:
     assert len(done) == 2
 
 
-async def test_work_that_failed_or_was_cancelled_may_be_tried_again(store: ClaimStore) -> None:
+async def test_failed_or_cancelled_work_may_be_repeated(store: ClaimStore) -> None:
     once = Idempotence(store)
 
     async def fail() -> None:
@@ -69,7 +69,7 @@ async def test_work_that_failed_or_was_cancelled_may_be_tried_again(store: Claim
     assert await once.run("a", succeed) == 1
 
 
-def test_of_many_threads_and_connections_one_gets_the_key(tmp_path: Path) -> None:
+def test_one_of_many_threads_and_connections_gets_the_key(tmp_path: Path) -> None:
     stores = [SqliteClaims(tmp_path / "claims.db") for _ in range(4)]
     won: list[int] = []
 
@@ -86,7 +86,7 @@ def test_of_many_threads_and_connections_one_gets_the_key(tmp_path: Path) -> Non
     assert sorted(won) == list(range(50))
 
 
-def test_the_claim_of_a_dead_worker_ends_and_what_is_done_stays(tmp_path: Path) -> None:
+def test_the_claim_of_a_dead_worker_expires_and_finished_work_stays(tmp_path: Path) -> None:
     now = [1000.0]
     store = SqliteClaims(tmp_path / "claims.db", lease_s=60, clock=lambda: now[0])
     assert store.claim("a")
@@ -103,7 +103,7 @@ def test_the_claim_of_a_dead_worker_ends_and_what_is_done_stays(tmp_path: Path) 
     assert again.claim("a")
 
 
-def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_damaged_file_does_not_count_as_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "claims.db").write_bytes(b"no database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         SqliteClaims(tmp_path / "claims.db")

@@ -64,7 +64,7 @@ def test_batches_hold_every_body_once_within_the_limit(
         assert all(names["WAIT"] == "true" for _, names in batch)
 
 
-def test_ids_count_on_from_batch_to_batch_and_over_the_end_of_the_counter() -> None:
+def test_ids_continue_from_batch_to_batch_and_across_the_end_of_the_counter() -> None:
     ids = UniqueIds("10.1.2.3", clock=lambda: 1e9, token=7)
     ids.block(0xFFFE)
     like = Message(topic="T", body=b"?")
@@ -96,14 +96,14 @@ def test_all_forms_of_bodies_are_read_alike(name: str) -> None:
     assert bodies == BODIES
 
 
-def test_rows_of_bytes_and_fixed_binary_are_bodies() -> None:
+def test_byte_arrays_and_fixed_size_binary_are_bodies() -> None:
     rows = np.arange(12, dtype=np.uint8).reshape(3, 4)
     for column in (rows, np.asfortranarray(rows), pa.array(map(bytes, rows), pa.binary(4))):
         (found,) = outgoing(column)
         assert [body for body, _ in elements(found.body)] == [bytes(row) for row in rows]
 
 
-def test_empty_columns_are_no_batches() -> None:
+def test_empty_columns_give_no_batches() -> None:
     for column in ([], pa.array([], pa.binary()), np.empty((0, 3), np.uint8), iter(())):
         assert outgoing(column) == []
 
@@ -132,7 +132,7 @@ def test_arrays_without_bodies_are_refused(bodies: Any) -> None:
         outgoing(bodies)
 
 
-def test_pieces_of_an_endless_iterable_are_taken_one_at_a_time() -> None:
+def test_an_endless_iterable_is_read_one_batch_at_a_time() -> None:
     def forever() -> Iterator[bytes]:
         while True:
             yield b"x"
@@ -140,7 +140,7 @@ def test_pieces_of_an_endless_iterable_are_taken_one_at_a_time() -> None:
     assert len(next(pieces(forever()))) < 100_000
 
 
-async def test_results_are_in_order_and_go_round_the_queues() -> None:
+async def test_results_are_in_order_and_use_the_queues_in_turn() -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         for broker in cluster.brokers.values():
             broker.answers[BATCH] = stored
@@ -166,7 +166,7 @@ async def test_the_error_of_a_failed_batch_lists_what_is_stored() -> None:
         assert len(broker.asked(BATCH)) == 3
 
 
-async def test_a_bad_body_ends_the_sending_behind_what_is_stored() -> None:
+async def test_an_invalid_body_ends_the_sending_after_the_stored_batches() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[BATCH] = stored
         with pytest.raises(SendManyError, match="body number") as caught:
@@ -174,7 +174,7 @@ async def test_a_bad_body_ends_the_sending_behind_what_is_stored() -> None:
         assert sum(one.count for one in caught.value.sent) <= 100
 
 
-async def test_a_queue_gets_its_batches_one_at_a_time() -> None:
+async def test_each_queue_gets_one_batch_at_a_time() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[BATCH] = stored
         queue = (await producer.queues("T"))[1]
@@ -185,7 +185,7 @@ async def test_a_queue_gets_its_batches_one_at_a_time() -> None:
         assert bodies == [b"%d" % i for i in range(50)]
 
 
-async def test_bad_arguments_are_refused_before_anything_is_sent() -> None:
+async def test_invalid_arguments_are_refused_before_any_send() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         with pytest.raises(InvalidNameError):
             await producer.send_many("a b", [b"x"])

@@ -46,7 +46,7 @@ def test_system_properties_are_added_to_a_copy_of_the_message() -> None:
     assert message.properties == {"ü": "v"}
 
 
-def test_not_waiting_is_a_property() -> None:
+def test_a_send_without_waiting_sets_its_property() -> None:
     outgoing = prepare(Message(topic="T", body=b"x", wait=False), "ID", compress_from=4096)
     assert properties(outgoing.properties)["WAIT"] == "false"
 

@@ -44,7 +44,7 @@ def sends(cluster: FakeCluster) -> list[RemotingCommand]:
     return [r for broker in cluster.brokers.values() for r in broker.asked(SEND, SEND_BATCH)]
 
 
-async def test_request_has_what_the_reference_sends() -> None:
+async def test_a_send_request_has_the_fields_that_the_reference_sends() -> None:
     async with (
         FakeCluster("a") as cluster,
         Producer(cluster.address, group="pg", clock=lambda: 1700000000.125) as producer,
@@ -76,7 +76,7 @@ async def test_request_has_what_the_reference_sends() -> None:
         assert result.queue_offset == 7
 
 
-async def test_messages_go_round_all_queues_of_all_brokers() -> None:
+async def test_messages_are_sent_to_all_queues_of_all_brokers_in_turn() -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         all_store(cluster)
         results = [await producer.send(Message(topic="T", body=b"x")) for _ in range(8)]
@@ -99,7 +99,7 @@ async def test_refused_send_is_repeated_at_another_broker(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 13, 25, 99])
-async def test_other_refusals_surface_at_once(code: int) -> None:
+async def test_other_refusals_are_raised_at_once(code: int) -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         for broker in cluster.brokers.values():
             broker.answers[SEND] = refused(code)
@@ -109,7 +109,7 @@ async def test_other_refusals_surface_at_once(code: int) -> None:
         assert len(sends(cluster)) == 1
 
 
-async def test_last_refusal_surfaces_after_all_attempts() -> None:
+async def test_the_last_refusal_is_raised_after_all_attempts() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[SEND] = refused(14)
         with pytest.raises(BrokerError) as caught:
@@ -118,7 +118,7 @@ async def test_last_refusal_surfaces_after_all_attempts() -> None:
         assert len(sends(cluster)) == 3
 
 
-async def test_dead_broker_is_passed_over() -> None:
+async def test_a_dead_broker_is_skipped() -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         all_store(cluster)
         await producer.queues("T")
@@ -135,7 +135,7 @@ async def test_silent_broker_ends_the_send_in_time() -> None:
 
 
 @pytest.mark.parametrize("code", [10, 11, 12])
-async def test_half_confirmed_messages_are_stored_all_the_same(code: int) -> None:
+async def test_messages_with_a_flush_or_slave_status_count_as_stored(code: int) -> None:
     def half(request: RemotingCommand) -> RemotingCommand:
         return request.reply(code, "slow", stored(request).ext_fields)
 
@@ -150,7 +150,7 @@ async def test_half_confirmed_messages_are_stored_all_the_same(code: int) -> Non
             assert len(sends(cluster)) == 4
 
 
-async def test_selector_and_queue_get_one_attempt() -> None:
+async def test_sends_with_a_selector_or_a_queue_get_one_attempt() -> None:
     async with FakeCluster("a", "b") as cluster, Producer(cluster.address, group="pg") as producer:
         all_store(cluster)
         message = Message(topic="T", body=b"x")
@@ -171,7 +171,7 @@ async def test_keys_are_hashed_as_java_does() -> None:
     assert by_key("polygenelubricants")(queues).queue_id == 2**31 % 1000
 
 
-async def test_topic_that_does_not_exist_goes_where_it_would_be_created() -> None:
+async def test_a_message_for_a_missing_topic_goes_to_a_broker_that_creates_it() -> None:
     async with FakeCluster("a", topics=("TBW102",), queues=8) as cluster:
         all_store(cluster)
         async with Producer(cluster.address, group="pg") as producer:
@@ -206,7 +206,7 @@ async def test_batch_is_one_request() -> None:
         assert result.message_id.count(",") == 2
 
 
-async def test_oneway_asks_for_no_answer() -> None:
+async def test_a_oneway_send_requests_no_answer() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         await producer.send_oneway(Message(topic="T", body=b"x"))
         while not sends(cluster):
@@ -229,12 +229,12 @@ async def test_refused_messages_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize("group", ["", "a b", "DEFAULT_PRODUCER"])
-def test_bad_group_is_refused(group: str) -> None:
+def test_an_invalid_group_is_refused(group: str) -> None:
     with pytest.raises(InvalidNameError):
         Producer("127.0.0.1:1", group=group)
 
 
-async def test_states_are_named() -> None:
+async def test_errors_name_the_state_of_the_producer() -> None:
     producer = Producer("127.0.0.1:1", group="pg")
     with pytest.raises(ClientStateError, match="not started"):
         await producer.send(Message(topic="T", body=b"x"))
@@ -325,7 +325,7 @@ async def test_callbacks_get_the_result_in_the_context_of_the_sender() -> None:
     assert sorted(seen) == [("one", 7), ("two", 7)]
 
 
-async def test_stopping_waits_for_what_was_sent_without_waiting() -> None:
+async def test_a_stop_waits_for_asynchronous_sends() -> None:
     async with FakeCluster("a") as cluster:
         all_store(cluster)
         async with Producer(cluster.address, group="pg") as producer:
@@ -333,7 +333,7 @@ async def test_stopping_waits_for_what_was_sent_without_waiting() -> None:
         assert all(task.done() and not task.exception() for task in tasks)
 
 
-async def test_vip_channel_is_two_ports_below() -> None:
+async def test_the_vip_channel_uses_the_port_minus_two() -> None:
     async with FakeCluster("a") as cluster:
         vip = RemotingServer({SEND: lambda request, connection: stored(request)}, port=0)
         await vip.start()
@@ -353,7 +353,7 @@ async def test_vip_channel_is_two_ports_below() -> None:
         assert broker.asked(SEND) == []
 
 
-async def test_a_broker_that_hangs_delays_one_send_only() -> None:
+async def test_a_hanging_broker_delays_only_one_send() -> None:
     async with (
         FakeCluster("a", "b") as cluster,
         Producer(cluster.address, group="pg", latency_faults=True) as producer,
@@ -369,7 +369,7 @@ async def test_a_broker_that_hangs_delays_one_send_only() -> None:
         assert late <= 1
 
 
-def test_futures_of_the_sync_producer_call_back() -> None:
+def test_futures_of_the_sync_producer_run_their_callbacks() -> None:
     async def scenario() -> list[int]:
         async with FakeCluster("a") as cluster:
             all_store(cluster)

@@ -63,7 +63,7 @@ async def test_the_reply_goes_to_the_requester(sys_flag: int, packed: bytes) -> 
         assert replies[0].born_host == ("10.0.0.1", 99)
 
 
-async def test_no_reply_in_time_is_an_error_of_its_own() -> None:
+async def test_a_missing_reply_raises_its_own_error() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         cluster.brokers["a"].answers[SEND] = stored
         with pytest.raises(RequestReplyTimeoutError):
@@ -100,7 +100,7 @@ async def test_a_reply_goes_to_the_topic_of_the_requests_cluster() -> None:
         }
 
 
-async def test_a_message_that_is_no_request_gets_no_reply() -> None:
+async def test_a_message_without_request_properties_gets_no_reply() -> None:
     async with FakeCluster("a") as cluster, Producer(cluster.address, group="pg") as producer:
         with pytest.raises(InvalidMessageError, match="CORRELATION_ID"):
             await producer.reply(request_message(CLUSTER="C"), b"answer")

@@ -27,7 +27,7 @@ async def ends(broker: FakeBroker, count: int) -> list[RemotingCommand]:
 
 
 @pytest.mark.parametrize("state", list(STATES))
-async def test_the_broker_learns_how_the_local_work_ended(state: TransactionState) -> None:
+async def test_the_broker_gets_the_result_of_the_local_work(state: TransactionState) -> None:
     async with (
         FakeCluster("a") as cluster,
         TransactionProducer(cluster.address, group="pg", check=never) as producer,
@@ -52,7 +52,7 @@ async def test_the_broker_learns_how_the_local_work_ended(state: TransactionStat
         }
 
 
-async def test_work_that_raises_rolls_back_and_cancelled_work_is_unknown() -> None:
+async def test_an_exception_rolls_back_and_a_cancellation_leaves_the_state_unknown() -> None:
     async def hang(*_: object) -> TransactionState:
         await asyncio.Event().wait()
         return STATES.COMMIT
@@ -79,7 +79,7 @@ async def test_work_that_raises_rolls_back_and_cancelled_work_is_unknown() -> No
         assert states == ["12", "0"]
 
 
-async def test_a_half_message_that_was_not_wholly_stored_is_rolled_back_without_work() -> None:
+async def test_a_partly_stored_half_message_is_rolled_back_without_local_work() -> None:
     def slow(request: RemotingCommand) -> RemotingCommand:
         return request.reply(10, "slow", stored(request).ext_fields)
 
@@ -120,7 +120,7 @@ def asks(body: bytes) -> Callable[[RemotingCommand, Connection], RemotingCommand
         (lambda message: 5, "0"),
     ],
 )
-async def test_a_check_is_answered_where_it_was_asked(
+async def test_a_check_is_answered_to_the_broker_that_sent_it(
     check: Callable[[ReceivedMessage], TransactionState], state: str
 ) -> None:
     seen: list[ReceivedMessage] = []
@@ -150,7 +150,7 @@ async def test_a_check_is_answered_where_it_was_asked(
         assert (seen[0].topic, seen[0].body, seen[0].message_id) == ("T", b"half", "U5")
 
 
-async def test_a_damaged_question_is_no_end_of_the_checks() -> None:
+async def test_a_damaged_check_does_not_stop_later_checks() -> None:
     async with (
         FakeCluster("a") as cluster,
         TransactionProducer(
@@ -168,7 +168,7 @@ async def test_a_damaged_question_is_no_end_of_the_checks() -> None:
         assert end.ext_fields["commitOrRollback"] == "8"
 
 
-async def test_a_refused_half_message_is_an_error_and_has_no_end() -> None:
+async def test_a_refused_half_message_is_an_error_and_sends_no_end() -> None:
     async with (
         FakeCluster("a") as cluster,
         TransactionProducer(cluster.address, group="pg", check=never, retries=0) as producer,

@@ -69,20 +69,20 @@ def test_first_undone_is_the_first_message_not_marked_done(order: list[int]) -> 
     assert records.first_undone is None
 
 
-def test_other_tags_are_left_out_though_the_broker_sent_them() -> None:
+def test_messages_with_other_tags_are_filtered_by_the_client() -> None:
     data = record(0) + record(1)
     assert len(PulledRecords(data, tags=["A", "B"])) == 2
     assert len(PulledRecords(data, tags=["B"])) == 0
     assert PulledRecords(data, tags=["B"]).first_undone is None
 
 
-def test_a_view_outlives_its_pull() -> None:
+def test_a_view_stays_valid_after_its_pull() -> None:
     message = PulledRecords(record(7, b"body")).messages(QUEUE)[0]
     assert (message.body, message.body_size, message.queue_id) == (b"body", 4, 0)
 
 
 @given(st.data())
-def test_damaged_bodies_are_refused_and_never_crash(data: st.DataObject) -> None:
+def test_damaged_bodies_are_refused_without_a_crash(data: st.DataObject) -> None:
     sound = record(0, b"one") + record(1, zlib.crc32(b"x").to_bytes(4, "big"))
     cut = data.draw(st.integers(1, len(sound) - 1).filter(lambda at: at != len(record(0, b"one"))))
     with pytest.raises(RecordError):

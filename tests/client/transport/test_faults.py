@@ -25,7 +25,7 @@ class Clock:
     ("latency_s", "unavailable_s"),
     [(0.0, 0), (0.06, 0), (0.54, 0), (0.55, 30), (1, 60), (2, 120), (3, 180), (14, 180), (15, 600)],
 )
-def test_slow_brokers_are_passed_over_as_long_as_the_reference_does(
+def test_slow_brokers_are_skipped_for_the_same_time_as_in_the_reference(
     latency_s: float, unavailable_s: float
 ) -> None:
     clock = Clock()
@@ -46,14 +46,14 @@ def test_a_failure_counts_as_ten_minutes() -> None:
     assert faults.is_available("a")
 
 
-def test_available_brokers_take_turns_and_others_get_nothing() -> None:
+def test_available_brokers_are_used_in_turn_and_others_not_at_all() -> None:
     faults = LatencyFaults(clock=Clock())
     faults.failed("b")
     chosen = [faults.choose(QUEUES, turn).broker_name for turn in range(16)]
     assert set(chosen) == {"a", "c", "d"}
 
 
-def test_where_none_is_available_the_better_half_is_used() -> None:
+def test_the_better_half_is_used_if_no_broker_is_available() -> None:
     faults = LatencyFaults(clock=Clock())
     for name, latency_s in {"a": 15, "b": 0.6, "c": 3, "d": 1}.items():
         faults.answered(name, latency_s)

@@ -19,7 +19,7 @@ async def test_next_name_server_is_asked_when_one_fails() -> None:
                     assert len((await consumer.routes.fetch("T")).queue_datas) == 1
 
 
-async def test_all_name_servers_failing_names_each() -> None:
+async def test_the_error_names_each_name_server_that_failed() -> None:
     async with ClientInstance("127.0.0.1:1;127.0.0.1:2;nonsense") as client:
         with pytest.raises(NoNameServerError) as caught:
             await client.routes.find("T")
@@ -27,7 +27,7 @@ async def test_all_name_servers_failing_names_each() -> None:
             assert part in str(caught.value)
 
 
-async def test_many_lookups_at_once_ask_once() -> None:
+async def test_simultaneous_lookups_send_one_request() -> None:
     async with FakeCluster("a") as cluster, ClientInstance(cluster.address) as client:
         asked = 0
         fetch = client.routes.fetch
@@ -43,7 +43,7 @@ async def test_many_lookups_at_once_ask_once() -> None:
         assert all(route is routes[0] for route in routes)
 
 
-async def test_cancelled_lookup_does_not_spoil_the_others() -> None:
+async def test_a_cancelled_lookup_does_not_affect_the_others() -> None:
     async with FakeCluster("a") as cluster, ClientInstance(cluster.address) as client:
         one, other = (asyncio.create_task(client.routes.find("T")) for _ in range(2))
         await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_cancelled_lookup_does_not_spoil_the_others() -> None:
         assert (await other).topic == "T"
 
 
-async def test_refresh_follows_changes_and_keeps_what_vanished() -> None:
+async def test_a_refresh_applies_changes_and_keeps_topics_that_vanished() -> None:
     async with FakeCluster("a", "b") as cluster, ClientInstance(cluster.address) as client:
         assert len((await client.routes.find("T")).write_queues) == 4
         assert not await client.routes.refresh()
@@ -72,7 +72,7 @@ async def test_refresh_without_name_server_keeps_routes() -> None:
         assert await client.routes.find("T") is route
 
 
-async def test_inherited_route_is_for_senders_alone_until_the_topic_exists() -> None:
+async def test_an_inherited_route_is_used_only_by_senders_until_the_topic_exists() -> None:
     async with (
         FakeCluster("a", topics=("TBW102",), queues=8) as cluster,
         Producer(cluster.address, group="pg") as producer,

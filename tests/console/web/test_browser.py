@@ -48,7 +48,7 @@ def browser() -> Iterator[Chrome]:
         yield it
 
 
-def test_every_page_works_on_a_screen_and_on_a_phone(browser: Chrome, address: str) -> None:
+def test_every_page_works_on_large_and_small_screens(browser: Chrome, address: str) -> None:
     """No page breaks the policy, runs markup of clients, or is wider than a phone."""
     for width in ("screen", "phone"):
         if width == "phone":
@@ -85,7 +85,7 @@ def test_the_overview_follows_the_broker(
     assert not complaints(browser)
 
 
-def test_the_live_tail_shows_what_arrives(
+def test_the_live_tail_shows_new_messages(
     browser: Chrome, address: str, node: congreve.Node
 ) -> None:
     browser.get(f"{address}/messages/tail?topic=orders&tags=tail")

@@ -73,7 +73,7 @@ def test_a_group_shows_ages_reasons_and_bodies(letters: Console) -> None:
     letters.page("/dead-letters/unknown", 404)
 
 
-def test_chosen_letters_are_resent_once_with_an_outcome_each(letters: Console) -> None:
+def test_selected_letters_are_resent_once_with_a_result_for_each(letters: Console) -> None:
     path = f"/dead-letters/{GROUP}"
     chosen = boxes(letters.page(path))["letter-0"]
     for said in ("sent again", "was sent again before"):
@@ -85,7 +85,7 @@ def test_chosen_letters_are_resent_once_with_an_outcome_each(letters: Console) -
     letters.post(f"{path}/resend", 400, which="all", rate="0")
 
 
-def test_a_copy_is_edited_and_sent(letters: Console) -> None:
+def test_an_edited_copy_of_a_letter_is_sent(letters: Console) -> None:
     path = f"/dead-letters/{GROUP}"
     broker, queue, offset = boxes(letters.page(path))[MARKUP].rsplit(":", 2)
     form = f"{path}/edit/{broker}/{queue}/{offset}"

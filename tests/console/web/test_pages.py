@@ -32,7 +32,7 @@ def test_every_page_answers(console: Console, path: str) -> None:
     console.page(path)
 
 
-def test_the_overview_says_that_nothing_is_wrong(
+def test_the_overview_of_a_healthy_cluster_has_no_findings(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whatever the disk and the speed of this machine.
@@ -64,9 +64,7 @@ def test_a_topic_is_created_changed_and_deleted(console: Console) -> None:
 @pytest.mark.parametrize(
     "fields", [{"topic": "a b"}, {"topic": ""}, {"topic": "x", "read_queues": "0"}]
 )
-def test_a_topic_that_no_broker_accepts_is_refused(
-    console: Console, fields: dict[str, str]
-) -> None:
+def test_an_invalid_topic_is_refused(console: Console, fields: dict[str, str]) -> None:
     console.post("/topics", 400, **fields)
 
 
@@ -132,7 +130,9 @@ def test_a_queue_is_read_from_an_offset(console: Console) -> None:
         ("by=offset&queue=0&offset=-1", "a whole number is expected"),
     ],
 )
-def test_a_search_that_cannot_be_run_says_why(console: Console, parameters: str, said: str) -> None:
+def test_the_error_of_an_invalid_search_gives_the_reason(
+    console: Console, parameters: str, said: str
+) -> None:
     assert said in console.page(f"/messages?topic=orders&{parameters}")
 
 
@@ -190,7 +190,7 @@ def test_a_group_is_shown_reset_and_deleted(console: Console, node: congreve.Nod
     assert "deleted group: billing" in console.post("/groups/billing/delete", confirm="billing")
 
 
-def test_a_member_and_its_own_report_are_shown(console: Console, node: congreve.Node) -> None:
+def test_a_member_and_its_running_info_are_shown(console: Console, node: congreve.Node) -> None:
     def listener(message: object) -> None:
         pass
 
@@ -203,7 +203,7 @@ def test_a_member_and_its_own_report_are_shown(console: Console, node: congreve.
         assert "Member of" in console.eventually(link[1], "PROP_CONSUMER_START_TIMESTAMP")
 
 
-def test_what_is_due_is_shown_and_taken_back(console: Console, node: congreve.Node) -> None:
+def test_pending_messages_are_shown_and_recalled(console: Console, node: congreve.Node) -> None:
     due_ms = int((time.time() + 3_600) * 1000)
     with node.producer("writers") as producer:
         for number in range(2):
@@ -252,7 +252,7 @@ def test_changes_are_in_the_audit_log(console: Console) -> None:
     assert "saved topic" in text and "audited" in text
 
 
-def test_a_page_makes_no_request_for_each_topic_or_group(
+def test_the_requests_of_a_page_do_not_grow_with_topics_or_groups(
     console: Console, node: congreve.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lists are made from the same few requests, whatever their length."""

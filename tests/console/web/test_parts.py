@@ -97,7 +97,7 @@ def test_bodies_are_shown_as_text_json_and_hex() -> None:
     assert "not text" in formats.preview(b"\xff\xfe\xfd" * 10)
 
 
-def test_urls_leave_out_what_is_empty() -> None:
+def test_urls_omit_empty_parameters() -> None:
     assert url("/a", b="c d", e=None, f="") == "/a?b=c%20d"
 
 
@@ -108,7 +108,7 @@ def test_a_long_list_has_pages(number: str, rows: list[int]) -> None:
     assert window(range(5), number, 2).rows == rows
 
 
-def test_an_event_has_each_line_of_its_text() -> None:
+def test_a_server_sent_event_has_each_line_of_its_text() -> None:
     assert event("a\nb", "x") == "event: x\ndata: a\ndata: b\n\n"
 
 
@@ -123,7 +123,7 @@ def test_an_event_has_each_line_of_its_text() -> None:
         ("a:b", ""),
     ],
 )
-def test_names_of_hosts_are_read(host: str, name: str) -> None:
+def test_host_names_are_read(host: str, name: str) -> None:
     assert host_name(host) == name
 
 
@@ -206,7 +206,7 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     assert find_trouble([status(**healthy)], snapshot(behind), NOW_MS) == []
 
 
-def test_brokers_that_are_gone_come_first() -> None:
+def test_missing_brokers_come_first() -> None:
     dead = BrokerStatus(Broker("c", "b", 0, "127.0.0.1:1"), error="refused")
     slave = BrokerStatus(Broker("c", "lonely", 1, "127.0.0.1:2"), {"storeShortages": "memory"})
     found = find_trouble([slave, dead], None, NOW_MS)
@@ -215,7 +215,7 @@ def test_brokers_that_are_gone_come_first() -> None:
     assert "No broker is registered" in find_trouble([], None, NOW_MS)[0].text
 
 
-def test_groups_that_are_far_behind_are_named_the_worst_first() -> None:
+def test_groups_with_large_lag_are_listed_worst_first() -> None:
     lags = [Lag(f"g-{number}", "t", LAG_MESSAGES + number, NOW_MS) for number in range(1, 9)]
     old = Lag("old", "t", 1, NOW_MS - 7_200_000)
     texts = [each.text for each in find_trouble([status()], snapshot(*lags, old), NOW_MS)]
@@ -278,7 +278,7 @@ def test_traces_of_all_kinds_are_read() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_body_of_a_trace_is_an_error(body: bytes) -> None:
+def test_any_body_of_a_trace_is_read_without_an_error(body: bytes) -> None:
     read_trace(body)
 
 
@@ -306,7 +306,7 @@ def test_levels_are_read_from_a_brokers_figures() -> None:
     assert _of_figures(figures) == {3: 4, 0: 0}
 
 
-def test_what_is_due_has_a_bar_for_each_hour_or_day() -> None:
+def test_pending_messages_have_a_bar_for_each_hour_or_day() -> None:
     def counts(*hours: int) -> DelayedCounts:
         rows = [DelayedCount(hour_ms=hour * HOUR_MS, level=hour % 3, count=2) for hour in hours]
         return DelayedCounts(counts=rows, is_complete=False)

@@ -43,7 +43,7 @@ async def test_callers_share_a_read_and_its_result() -> None:
     await value.stop()
 
 
-async def test_an_old_value_is_given_while_a_new_one_is_read() -> None:
+async def test_an_old_value_is_returned_while_a_new_one_is_read() -> None:
     clock = Clock()
     numbers = iter(range(10))
 
@@ -62,7 +62,7 @@ async def test_an_old_value_is_given_while_a_new_one_is_read() -> None:
     await value.stop()
 
 
-async def test_a_slow_read_is_repeated_less_often() -> None:
+async def test_slow_reads_are_repeated_less_often() -> None:
     clock, reads = Clock(), []
 
     async def read() -> int:
@@ -78,7 +78,7 @@ async def test_a_slow_read_is_repeated_less_often() -> None:
     assert await value.get() == 2
 
 
-async def test_a_part_is_given_before_all_is_read() -> None:
+async def test_a_partial_result_is_returned_before_the_read_ends() -> None:
     gate = asyncio.Event()
 
     async def read() -> str:
@@ -94,7 +94,7 @@ async def test_a_part_is_given_before_all_is_read() -> None:
     assert await value.get() == "all"
 
 
-async def test_an_error_reaches_the_callers_and_the_next_read_is_tried() -> None:
+async def test_an_error_reaches_the_callers_and_the_read_is_repeated() -> None:
     answers = iter([ClientError("no"), 1])
 
     async def read() -> int:

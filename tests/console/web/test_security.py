@@ -56,7 +56,7 @@ class Inline(HTMLParser):
                 self.found.append(f"{tag} {name}={value}")
 
 
-def test_pages_have_nothing_inline_and_nothing_of_other_sites(templates: list[Path]) -> None:
+def test_pages_have_no_inline_parts_and_no_parts_of_other_sites(templates: list[Path]) -> None:
     wrong = {}
     for template in templates:
         parser = Inline()
@@ -160,7 +160,7 @@ def test_a_form_that_is_too_large_is_refused(
     assert answer.status_code == 413
 
 
-def test_a_get_changes_nothing(console: Console) -> None:
+def test_a_get_request_has_no_effect(console: Console) -> None:
     for path in set(ACTIONS) - {"/topics", "/accounts", "/login", "/dead-letters/x/edit/x/x/x"}:
         answer = console.http.get(path)
         assert answer.status_code in (400, 404, 405), path
@@ -213,7 +213,7 @@ def test_the_cookie_is_secure_with_https(node: congreve.Node) -> None:
         assert "Secure" in console.http.get("/login").headers["set-cookie"]
 
 
-def test_an_account_without_permission_sees_the_reason(guarded: Console) -> None:
+def test_an_account_without_permission_gets_the_reason(guarded: Console) -> None:
     login(guarded, READER, READER_SECRET)
     text = guarded.page("/topics", 403)
     assert "AclException" in text and ADMIN not in text

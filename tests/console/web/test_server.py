@@ -31,7 +31,7 @@ def test_the_console_serves_https_with_a_certificate(node: congreve.Node, tmp_pa
     assert daemon.stop() == 0
 
 
-def test_a_live_page_does_not_delay_the_end(node: congreve.Node) -> None:
+def test_an_open_live_page_does_not_delay_the_stop(node: congreve.Node) -> None:
     daemon = Daemon("console", "-n", node.address, "--port", "0")
     connection = http.client.HTTPConnection(daemon.ready.rpartition("//")[2])
     connection.request("GET", "/live")
@@ -41,7 +41,7 @@ def test_a_live_page_does_not_delay_the_end(node: congreve.Node) -> None:
     connection.close()
 
 
-def test_options_that_cannot_be_used_are_one_line() -> None:
+def test_the_error_for_invalid_options_is_one_line() -> None:
     taken = run("console", "--certificate", __file__)
     assert taken.returncode == 1
     assert "give both, or neither" in taken.stderr

@@ -134,7 +134,7 @@ def test_messages_are_found_by_unique_key_and_by_each_of_their_keys(shelf: Shelf
     assert shelf.bodies("absent") == []
 
 
-def test_a_hash_collision_is_not_an_answer(shelf: Shelf) -> None:
+def test_a_hash_collision_is_not_returned(shelf: Shelf) -> None:
     """D3: "Aa" and "BB" have one String.hashCode."""
     shelf.put(b"wrong", KEYS="Aa")
     shelf.put(b"right", KEYS="BB")
@@ -142,7 +142,7 @@ def test_a_hash_collision_is_not_an_answer(shelf: Shelf) -> None:
     assert shelf.bodies("BB") == [b"right"]
 
 
-def test_a_query_over_colliding_keys_is_done_a_message_a_step(shelf: Shelf) -> None:
+def test_a_query_over_colliding_keys_reads_one_message_a_step(shelf: Shelf) -> None:
     for _ in range(30):
         shelf.put(b"wrong", KEYS="AaAa")
     shelf.settled()
@@ -169,7 +169,7 @@ def test_a_clock_that_stepped_back_hides_nothing(shelf: Shelf) -> None:
     assert shelf.bodies("k", begin=start, end=start + 1) == [b"early"]
 
 
-def test_more_entries_than_a_file_takes_go_on_in_the_next(shelf: Shelf) -> None:
+def test_entries_beyond_the_capacity_of_a_file_continue_in_the_next(shelf: Shelf) -> None:
     for i in range(200):
         shelf.put(b"%d" % i, KEYS=f"key{i}")
     shelf.settled()
@@ -177,7 +177,7 @@ def test_more_entries_than_a_file_takes_go_on_in_the_next(shelf: Shelf) -> None:
     assert all(shelf.bodies(f"key{i}") == [b"%d" % i] for i in range(200))
 
 
-def test_a_message_of_more_keys_than_a_file_takes_has_each_of_them_once(shelf: Shelf) -> None:
+def test_a_message_with_more_keys_than_a_file_holds_has_each_key_once(shelf: Shelf) -> None:
     shelf.put(b"before", KEYS="first")
     keys = [f"key{i}" for i in range(130)]
     shelf.put(b"many", KEYS=" ".join(keys))
@@ -189,7 +189,7 @@ def test_a_message_of_more_keys_than_a_file_takes_has_each_of_them_once(shelf: S
     assert sum(file.count - 1 for file in files) == 132
 
 
-def test_the_newest_come_first_where_not_all_are_wanted(shelf: Shelf) -> None:
+def test_a_limited_query_returns_the_newest_messages(shelf: Shelf) -> None:
     for i in range(10):
         shelf.put(b"%d" % i, KEYS="k")
     shelf.settled()
@@ -197,7 +197,7 @@ def test_the_newest_come_first_where_not_all_are_wanted(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_no_key_is_lost_or_doubled_by_a_restart(clean: bool, tmp_path: Path) -> None:
+def test_a_restart_loses_and_duplicates_no_key(clean: bool, tmp_path: Path) -> None:
     """D2 and D18: after a crash older keys vanish in the reference; after a rebuild the last one
     is there twice."""
     shelf = Shelf(tmp_path).open()
@@ -241,7 +241,7 @@ def test_every_message_is_indexed_while_the_log_grows(shelf: Shelf) -> None:
     assert sum(entries) == 5_000
 
 
-def test_expired_files_go_but_never_the_last(shelf: Shelf) -> None:
+def test_expired_index_files_are_removed_except_the_last(shelf: Shelf) -> None:
     for i in range(120):
         shelf.put(b"%d" % i, KEYS=f"key{i}")
     shelf.settled()
@@ -250,7 +250,7 @@ def test_expired_files_go_but_never_the_last(shelf: Shelf) -> None:
     assert shelf.bodies("key119") == [b"119"]
 
 
-def test_an_index_that_outlived_the_end_of_the_log_is_no_hindrance(tmp_path: Path) -> None:
+def test_index_entries_beyond_the_end_of_the_log_do_not_prevent_a_start(tmp_path: Path) -> None:
     """After a power cut index pages may be on disk whose records are not."""
     shelf = Shelf(tmp_path).open()
     ends = [shelf.put(b"%d" % i, KEYS=f"key{i}") for i in range(120)]
@@ -267,7 +267,7 @@ def test_an_index_that_outlived_the_end_of_the_log_is_no_hindrance(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", [(36, b"\x7f\xff\xff\xff"), (0, bytes(40))])
-def test_a_damaged_newest_file_is_built_again(damage: tuple[int, bytes], tmp_path: Path) -> None:
+def test_a_damaged_newest_index_file_is_rebuilt(damage: tuple[int, bytes], tmp_path: Path) -> None:
     shelf = Shelf(tmp_path).open()
     for i in range(120):
         shelf.put(b"%d" % i, KEYS=f"key{i}")
@@ -284,7 +284,7 @@ def test_a_damaged_newest_file_is_built_again(damage: tuple[int, bytes], tmp_pat
     again.close()
 
 
-def test_a_key_that_every_message_has_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_query_for_a_key_of_every_message_reads_only_the_needed_entries(tmp_path: Path) -> None:
     file = IndexFile(str(tmp_path / "20231114221320456"), 7, 5_000, create=True)
     while file.add(1, file.count, 1_700_000_000_000):
         pass
@@ -293,7 +293,7 @@ def test_a_key_that_every_message_has_is_not_read_to_its_end(tmp_path: Path) -> 
     assert not isinstance(file.find(1, 0, FOREVER), list)
 
 
-def test_a_time_before_the_files_begin_is_found_where_the_clock_stepped_back(
+def test_a_time_before_the_first_file_is_found_after_the_clock_stepped_back(
     shelf: Shelf,
 ) -> None:
     """D4: entries older than their file carry no time of their own."""
@@ -312,7 +312,7 @@ def test_a_time_before_the_files_begin_is_found_where_the_clock_stepped_back(
     st.integers(0, 60_000),
     st.integers(0, 60_000),
 )
-def test_a_file_finds_what_a_look_at_all_puts_finds(
+def test_an_index_file_finds_what_a_full_scan_finds(
     tmp_path_factory: pytest.TempPathFactory,
     puts: list[tuple[int, int]],
     wanted: int,

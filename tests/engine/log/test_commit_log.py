@@ -82,7 +82,7 @@ def element(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
     return head + body + struct.pack(">h", len(properties)) + properties
 
 
-def test_an_appended_record_is_what_the_codec_writes(bench: Bench) -> None:
+def test_an_appended_record_equals_what_the_codec_writes(bench: Bench) -> None:
     record = Record(
         topic="TopicTest",
         body=b"Hello",
@@ -104,7 +104,7 @@ def test_an_appended_record_is_what_the_codec_writes(bench: Bench) -> None:
     assert bench.log.last_store_timestamp == NOW_MS
 
 
-def test_a_batch_is_byte_for_byte_what_java_writes(bench: Bench) -> None:
+def test_a_batch_equals_what_java_writes_byte_for_byte(bench: Bench) -> None:
     vector = VECTORS["batch"]
     bench.close()
     big = Bench(bench.folder / "big", 1 << 16).open()
@@ -131,7 +131,7 @@ def test_a_batch_is_byte_for_byte_what_java_writes(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["append_fits"], ids=lambda v: f"{v['max_blank']}")
-def test_a_record_needs_room_for_a_blank_behind_it(bench: Bench, vector: dict[str, Any]) -> None:
+def test_a_record_needs_space_for_a_blank_after_it(bench: Bench, vector: dict[str, Any]) -> None:
     # one byte of topic is the least: both numbers grow by one
     size, left = vector["msg_len"] + 1, vector["max_blank"] + 1
     bench.append(SEGMENT - left)
@@ -140,7 +140,7 @@ def test_a_record_needs_room_for_a_blank_behind_it(bench: Bench, vector: dict[st
 
 
 @pytest.mark.parametrize("vector", VECTORS["blank_record"][:3], ids=lambda v: f"{v['max_blank']}")
-def test_a_segment_ends_with_a_blank_that_names_the_rest(
+def test_a_segment_ends_with_a_blank_that_gives_the_remaining_size(
     bench: Bench, vector: dict[str, Any]
 ) -> None:
     left = vector["max_blank"]
@@ -151,7 +151,7 @@ def test_a_segment_ends_with_a_blank_that_names_the_rest(
     assert bench.names()[:2] == ["0" * 20, f"{SEGMENT:020d}"]  # a third may be prepared
 
 
-def test_a_record_that_no_segment_can_hold_burns_no_segment(bench: Bench) -> None:  # D1
+def test_a_record_larger_than_a_segment_wastes_no_segment(bench: Bench) -> None:  # D1
     bench.append(100)
     with pytest.raises(MessageIllegalError, match="4096"):
         bench.append(SEGMENT - 7)
@@ -165,7 +165,9 @@ def test_a_record_that_no_segment_can_hold_burns_no_segment(bench: Bench) -> Non
     [{"topic": "t" * 128}, {"topic": ""}, {"properties": {"k": "v" * 32767}}],
     ids=["topic", "no topic", "properties"],
 )
-def test_lengths_over_the_formats_limits_are_refused(bench: Bench, fields: dict[str, Any]) -> None:
+def test_lengths_over_the_limits_of_the_format_are_refused(
+    bench: Bench, fields: dict[str, Any]
+) -> None:
     with pytest.raises(MessageIllegalError):
         bench.log.append_record(Record(**{"topic": "T", "body": b"", **fields}), bench.queue)
     assert bench.log.max_offset == 0
@@ -188,7 +190,7 @@ def test_the_entrys_code_can_be_given(bench: Bench) -> None:
     assert bench.queue[0][2] == NOW_MS + 1000
 
 
-def test_a_batch_that_does_not_fit_goes_to_the_next_segment_as_a_whole(bench: Bench) -> None:
+def test_a_batch_that_does_not_fit_moves_to_the_next_segment_as_a_whole(bench: Bench) -> None:
     bench.append(SEGMENT - 500)
     done = bench.log.append_records(Record(topic="T", body=b""), element(b"x") * 6, bench.queue)
     assert done.physical_offset == SEGMENT
@@ -210,7 +212,7 @@ def test_a_batch_that_does_not_fit_goes_to_the_next_segment_as_a_whole(bench: Be
         struct.pack(">iiiii", -23, 0, 0, 0, 1) + b"x\0\0",
     ],
 )
-def test_nothing_of_a_malformed_batch_is_written(bench: Bench, body: bytes) -> None:
+def test_no_part_of_a_malformed_batch_is_written(bench: Bench, body: bytes) -> None:
     record = Record(topic="T", body=b"")
     with pytest.raises(MessageIllegalError):
         bench.log.append_records(record, element(b"good") + body if body else b"", bench.queue)
@@ -224,7 +226,7 @@ def test_a_batch_in_a_transaction_is_refused(bench: Bench) -> None:
         )
 
 
-def test_a_batch_larger_than_a_segment_burns_none(bench: Bench) -> None:  # D1
+def test_a_batch_larger_than_a_segment_wastes_no_segment(bench: Bench) -> None:  # D1
     with pytest.raises(MessageIllegalError, match="4096"):
         bench.log.append_records(Record(topic="T", body=b""), element(b"x" * 1000) * 4, bench.queue)
     assert bench.log.max_offset == 0
@@ -244,7 +246,7 @@ def test_a_batch_crosses_the_files_of_its_queue(tmp_path: Path) -> None:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=80))
-def test_any_bytes_as_a_batch_are_refused_or_read_back(bench: Bench, raw: bytes) -> None:
+def test_arbitrary_bytes_as_a_batch_are_refused_or_read_back(bench: Bench, raw: bytes) -> None:
     before = bench.log.max_offset
     try:
         done = bench.log.append_records(Record(topic="T", body=b""), raw, bench.queue)
@@ -256,7 +258,7 @@ def test_any_bytes_as_a_batch_are_refused_or_read_back(bench: Bench, raw: bytes)
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(FIXED + 1, SEGMENT - 8), max_size=12))
-def test_what_was_appended_is_read_at_its_offset(bench: Bench, sizes: list[int]) -> None:
+def test_an_appended_record_is_read_at_its_offset(bench: Bench, sizes: list[int]) -> None:
     begin = bench.queue.max
     places = [bench.append(size) for size in sizes]
     for i, (size, place) in enumerate(zip(sizes, places, strict=True)):
@@ -266,7 +268,7 @@ def test_what_was_appended_is_read_at_its_offset(bench: Bench, sizes: list[int])
         assert decode_record(stored, physical_offset=place).size == size
 
 
-def test_reading_between_behind_and_before_records_gives_nothing(bench: Bench) -> None:  # D13
+def test_reads_outside_of_record_boundaries_return_nothing(bench: Bench) -> None:  # D13
     for _ in range(3):
         bench.append(SEGMENT - 8)
     assert bench.log.read(1) is None
@@ -298,7 +300,7 @@ def test_everything_appended_becomes_durable(bench: Bench) -> None:
     assert bench.backend.wait_durable(bench.log.max_offset, WAIT_S)
 
 
-def test_nothing_but_segments_is_ever_in_the_logs_folder(bench: Bench) -> None:
+def test_the_log_folder_holds_only_segments(bench: Bench) -> None:
     for _ in range(5):
         bench.append(SEGMENT - 100)
         assert all(len(name) == 20 for name in bench.names())
@@ -319,7 +321,7 @@ def resident(segment: Segment, position: int) -> bool:
     tuple(map(int, os.uname().release.split(".")[:2])) < (5, 14),
     reason="MADV_POPULATE_WRITE came with Linux 5.14",
 )
-def test_memory_in_front_of_the_writer_is_made_ready(tmp_path: Path) -> None:
+def test_memory_ahead_of_the_writer_is_prepared(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 64 << 20, MmapBackend(prefault=20 << 20)).open()
     bench.append()
     segment = bench.log.segment_at(0)
@@ -335,7 +337,7 @@ def test_memory_in_front_of_the_writer_is_made_ready(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_a_folder_in_the_way_of_preparation_is_an_error_that_can_be_mended(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_prepared_segment_is_a_recoverable_error(tmp_path: Path) -> None:
     bench = Bench(tmp_path).open()
     (tmp_path / "commitlog.prepared").write_bytes(b"")
     with pytest.raises(BackendError, match="prepared"):

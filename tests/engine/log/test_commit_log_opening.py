@@ -68,7 +68,7 @@ def test_a_reopened_log_continues_at_its_end(store: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1, 1000, 4000, 4096, 5096, 8191, 8192, 10192, 12288])
-def test_nothing_survives_behind_the_cut(store: Path, end: int) -> None:  # D6
+def test_no_byte_after_the_cut_survives(store: Path, end: int) -> None:  # D6
     before = b"".join(path(store, i).read_bytes() for i in range(3))
     log = log_in(store)
     log.load()
@@ -101,7 +101,7 @@ def test_the_end_must_be_inside_the_log(store: Path, end: int) -> None:
     assert path(store, 2).stat().st_size == SEGMENT
 
 
-def test_strangers_are_skipped_with_a_warning(  # D27
+def test_foreign_files_are_skipped_with_a_warning(  # D27
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (store / "commitlog" / "notes.txt").write_text("do not touch")
@@ -135,7 +135,7 @@ def test_segments_of_other_settings_are_not_called_missing(store: Path, size: in
 
 
 @pytest.mark.parametrize("size", [0, 1, 1500, 4095])
-def test_a_last_segment_that_was_cut_short_is_made_whole(store: Path, size: int) -> None:
+def test_a_truncated_last_segment_is_extended_to_full_size(store: Path, size: int) -> None:
     whole = path(store, 2).read_bytes()
     os.truncate(path(store, 2), size)
     log = log_in(store)
@@ -144,7 +144,9 @@ def test_a_last_segment_that_was_cut_short_is_made_whole(store: Path, size: int)
     assert log.max_offset == 3 * SEGMENT
 
 
-def test_a_lone_segment_of_another_size_may_be_another_stores(tmp_path: Path) -> None:
+def test_the_error_for_a_lone_segment_of_another_size_mentions_other_settings(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "commitlog").mkdir()
     path(tmp_path, 0).write_bytes(b"x" * 100)
     with pytest.raises(StoreFormatError, match="mappedFileSizeCommitLog"):
@@ -158,7 +160,7 @@ def test_impossible_segment_sizes_are_refused(tmp_path: Path, size: int) -> None
         CommitLog(str(tmp_path), size, MmapBackend(), ManualClock(1))
 
 
-def test_a_prepared_segment_of_a_crashed_run_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_prepared_segment_of_a_crashed_run_does_not_prevent_a_start(tmp_path: Path) -> None:
     (tmp_path / "commitlog.prepared").mkdir()
     (tmp_path / "commitlog.prepared" / "segment").write_bytes(b"left over")
     log = log_in(tmp_path)
@@ -168,7 +170,7 @@ def test_a_prepared_segment_of_a_crashed_run_is_no_obstacle(tmp_path: Path) -> N
     assert not (tmp_path / "commitlog.prepared").exists()
 
 
-def test_records_cut_off_do_not_come_back_behind_a_record_of_the_same_length(  # D6
+def test_truncated_records_do_not_return_after_a_record_of_the_same_length(  # D6
     store: Path,
 ) -> None:
     log = log_in(store)

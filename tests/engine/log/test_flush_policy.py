@@ -19,14 +19,14 @@ def config(**settings: object) -> StoreConfig:
     return StoreConfig(**fields)  # type: ignore[arg-type]
 
 
-def test_waits_for_enough_whole_pages() -> None:
+def test_a_flush_waits_for_enough_whole_pages() -> None:
     policy = FlushPolicy(config(), now_ms=0)
     assert not policy.due(written=4 * PAGE - 1, durable=0, now_ms=500)
     assert policy.due(written=4 * PAGE, durable=0, now_ms=500)
     assert not policy.due(written=4 * PAGE + 10, durable=4 * PAGE, now_ms=1000)
 
 
-def test_after_the_thorough_interval_anything_goes() -> None:
+def test_after_the_thorough_interval_any_number_of_bytes_is_flushed() -> None:
     policy = FlushPolicy(config(), now_ms=0)
     assert not policy.due(written=1, durable=0, now_ms=9_999)
     assert policy.due(written=1, durable=0, now_ms=10_000)
@@ -34,11 +34,11 @@ def test_after_the_thorough_interval_anything_goes() -> None:
     assert policy.due(written=2, durable=1, now_ms=20_000)
 
 
-def test_nothing_written_is_never_due() -> None:
+def test_no_flush_is_due_without_written_bytes() -> None:
     assert not FlushPolicy(config(), now_ms=0).due(written=5, durable=5, now_ms=1 << 40)
 
 
-def test_the_timer_asks_for_what_is_written() -> None:
+def test_the_timer_flushes_all_written_bytes() -> None:
     asked = threading.Event()
     upto = []
 
@@ -60,7 +60,7 @@ def test_the_timer_asks_for_what_is_written() -> None:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_an_untimed_flush_is_woken_by_what_is_appended(tmp_path: Path, timed: bool) -> None:
+def test_an_append_wakes_a_flush_without_a_timer(tmp_path: Path, timed: bool) -> None:
     settings = config(
         root_dir=str(tmp_path),
         io_backend="mmap",

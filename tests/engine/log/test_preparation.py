@@ -64,7 +64,7 @@ def test_an_expired_segment_becomes_the_next_one_as_zeros(tmp_path: Path) -> Non
     assert not (tmp_path / "commitlog.prepared").exists()
 
 
-def test_a_segment_that_is_still_viewed_is_not_written_over(tmp_path: Path) -> None:
+def test_a_segment_with_open_views_is_not_overwritten(tmp_path: Path) -> None:
     expired = expired_segment(tmp_path)
     view = memoryview(expired)[100:200]
     inode = os.stat(expired.path).st_ino
@@ -90,7 +90,9 @@ def test_one_expired_segment_waits_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [SEGMENT, 100])
-def test_what_a_crash_left_beside_the_log_is_used_only_as_zeros(tmp_path: Path, size: int) -> None:
+def test_files_that_a_crash_left_beside_the_log_are_used_only_as_zeros(
+    tmp_path: Path, size: int
+) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog.prepared").mkdir()
     (tmp_path / "commitlog.prepared" / "expired").write_bytes(b"\xda" * size)
@@ -111,7 +113,7 @@ def test_a_segment_cannot_replace_one_of_the_log(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "commitlog.prepared") == []
 
 
-def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -> None:
+def test_a_prepared_segment_has_its_name_before_it_is_needed(tmp_path: Path) -> None:
     """A sync of a folder may take long, so the appending thread must not do it."""
     (tmp_path / "commitlog").mkdir()
     path = tmp_path / "commitlog" / f"{SEGMENT:020d}"
@@ -123,7 +125,7 @@ def test_a_segment_made_ahead_has_its_name_before_it_is_needed(tmp_path: Path) -
     assert not path.exists()
 
 
-def test_zeros_are_begun_with_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
+def test_zeros_are_written_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
     """Otherwise a segment would be full before zeros that are requested at its half are written."""
     size = 64 << 20
     log = CommitLog(str(tmp_path / "commitlog"), size, MmapBackend(prewrites=True), ManualClock(1))
@@ -181,7 +183,7 @@ def test_a_stop_waits_for_one_range_of_zeros_at_most(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "commitlog") == []
 
 
-def test_a_segment_whose_name_is_not_durable_is_none(
+def test_a_segment_without_a_durable_name_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "commitlog").mkdir()
@@ -201,7 +203,7 @@ def test_a_segment_whose_name_is_not_durable_is_none(
     preparation.close()
 
 
-def test_an_empty_segment_behind_the_end_is_not_reported_as_torn(
+def test_an_empty_segment_after_the_end_is_not_reported_as_torn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = StoreConfig(
@@ -256,7 +258,7 @@ def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> 
         assert StoreExaminer(str(copy)).verify().problems == []
 
 
-def test_a_batch_gets_all_of_its_room_before_its_first_record(tmp_path: Path) -> None:
+def test_a_batch_reserves_all_its_space_before_its_first_record(tmp_path: Path) -> None:
     """A disk that fills up within a batch used to leave the first part of it in the log."""
     log = CommitLog(str(tmp_path / "commitlog"), 1 << 20, MmapBackend(), ManualClock(1))
     log.load()

@@ -35,7 +35,7 @@ def snapshot(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_info_of_a_store_of_the_reference(store: Path) -> None:
+def test_info_describes_a_store_of_the_reference(store: Path) -> None:
     info = StoreExaminer(str(store)).info()
     assert (info.segments, info.segment_size) == (2, 4096)
     assert (info.log_begin, info.log_end) == (0, TINY["max_phys_offset"])
@@ -52,7 +52,9 @@ def test_info_of_a_store_of_the_reference(store: Path) -> None:
 
 
 @pytest.mark.parametrize("is_remembered", [True, False])
-def test_levels_of_the_broker_are_no_damage(tmp_path: Path, is_remembered: bool) -> None:
+def test_delay_levels_of_the_broker_are_not_reported_as_damage(
+    tmp_path: Path, is_remembered: bool
+) -> None:
     """verify() uses the levels of each start, if the store has them, else the caller's."""
     texts = ["7s 8s", "9s"]
     for text in texts:
@@ -74,7 +76,7 @@ def test_levels_of_the_broker_are_no_damage(tmp_path: Path, is_remembered: bool)
     assert len(StoreExaminer(str(tmp_path)).verify(config.parking).problems) == 1
 
 
-def test_a_sound_store_has_no_problems_and_is_not_changed(store: Path) -> None:
+def test_a_valid_store_has_no_problems_and_is_not_changed(store: Path) -> None:
     before = snapshot(store)
     seen: list[int] = []
     report = StoreExaminer(str(store)).verify(progress=seen.append)
@@ -85,7 +87,7 @@ def test_a_sound_store_has_no_problems_and_is_not_changed(store: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["congreve", "consumequeue", "commitlog", "index", "."])
-def test_damaged_files_are_left_as_they_are(tmp_path: Path, folder: str) -> None:
+def test_damaged_files_are_not_changed(tmp_path: Path, folder: str) -> None:
     """Only a broker moves them aside or rebuilds them."""
     config = StoreConfig(
         root_dir=str(tmp_path),
@@ -129,7 +131,7 @@ def test_a_missing_queue_is_reported(store: Path) -> None:
     assert report.problems == ["queue 1 of TopicTest is missing"]
 
 
-def test_a_queue_that_our_checkpoint_promises_is_missed(tmp_path: Path) -> None:
+def test_a_missing_queue_that_the_checkpoint_names_is_reported(tmp_path: Path) -> None:
     config = StoreConfig(root_dir=str(tmp_path), mapped_file_size_commit_log=4096)
     with MessageStore(config) as living:
         for queue_id in range(2):
@@ -160,7 +162,7 @@ def test_a_missing_store_and_missing_segments_are_distinguished(tmp_path: Path) 
 
 @pytest.mark.parametrize("size", [100, 0])
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_segment_that_was_cut_is_named_and_the_others_are_read(
+def test_a_truncated_segment_is_named_and_the_others_are_read(
     store: Path, number: int, size: int
 ) -> None:
     segments = sorted((store / "commitlog").iterdir())
@@ -178,13 +180,13 @@ def test_a_segment_that_is_missing_in_the_middle_is_named(store: Path) -> None:
     assert found[0].startswith("bytes 4096 to 8192 of the log are missing")
 
 
-def test_what_is_no_segment_is_not_taken_for_one(store: Path) -> None:
+def test_files_other_than_segments_are_ignored(store: Path) -> None:
     (store / "commitlog" / f"{8192:020d}").mkdir()
     (store / "commitlog" / "notes").touch()
     assert StoreExaminer(str(store)).verify().problems == []
 
 
-def test_segments_that_the_reference_made_ahead_are_no_damage(store: Path) -> None:
+def test_segments_that_the_reference_created_ahead_are_not_reported_as_damage(store: Path) -> None:
     last = store / "commitlog" / f"{4096:020d}"
     end = TINY["max_phys_offset"] - 4096
     last.write_bytes(last.read_bytes()[:end].ljust(4096, b"\0"))

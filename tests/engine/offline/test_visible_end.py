@@ -53,7 +53,7 @@ def ends(store: Path) -> list[int]:
     return [files.queue("T", queue_id).max_offset for queue_id in (0, 1)]
 
 
-def test_a_lock_is_seen_without_being_taken(tmp_path: Path) -> None:
+def test_a_lock_is_detected_without_taking_it(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     assert not is_held(path)
     lock = StoreLock(path)
@@ -64,7 +64,7 @@ def test_a_lock_is_seen_without_being_taken(tmp_path: Path) -> None:
     StoreLock(path).acquire()
 
 
-def test_a_whole_log_is_read_to_its_end_also_under_a_broker(store: Path) -> None:
+def test_a_log_is_read_to_its_end_even_while_a_broker_runs(store: Path) -> None:
     assert ends(store) == [100, 100]
     lock = StoreLock(str(store / "lock"))
     lock.acquire()
@@ -73,9 +73,7 @@ def test_a_whole_log_is_read_to_its_end_also_under_a_broker(store: Path) -> None
 
 
 @pytest.mark.parametrize("segments_gone", [False, True])
-def test_records_that_are_still_to_be_written_are_not_there_yet(
-    store: Path, segments_gone: bool
-) -> None:
+def test_records_that_are_not_written_yet_are_not_visible(store: Path, segments_gone: bool) -> None:
     physical, size = places(store)[60]
     blot(store, physical, 1 << 30)
     if segments_gone:
@@ -89,7 +87,7 @@ def test_records_that_are_still_to_be_written_are_not_there_yet(
     assert ends(store) == [100, 100]  # no broker will write the missing bytes: readers report it
 
 
-def test_a_write_that_ended_before_the_one_in_front_of_it_is_waited_for(store: Path) -> None:
+def test_a_reader_waits_for_an_earlier_write_that_is_not_finished(store: Path) -> None:
     # sectors in the middle of a record are missing; its begin and all that follows are there
     physical, size = next(p for p in places(store)[40:] if p[0] // 512 < (p[0] + p[1] - 1) // 512)
     begin = (physical // 512 + 1) * 512

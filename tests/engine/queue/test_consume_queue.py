@@ -41,7 +41,7 @@ def test_an_entry_has_the_bytes_that_java_writes(tmp_path):
         assert Path(queue.files[0]).read_bytes() == bytes.fromhex(entry["hex"]).ljust(80, b"\0")
 
 
-def test_a_queue_that_begins_late_gets_javas_filler(tmp_path):
+def test_a_queue_that_begins_late_gets_the_filler_of_java(tmp_path):
     queue = make(tmp_path)
     queue.start_at(6)
     queue.append(6, 500, 10, 7)
@@ -57,21 +57,21 @@ def test_filler_does_not_count_as_the_end_of_the_log(tmp_path):
     assert (queue.max, queue.max_physical_offset) == (3, 0)
 
 
-def test_a_late_append_starts_the_queue_and_a_gap_is_filled(tmp_path):
+def test_a_late_append_starts_the_queue_and_fills_the_gap(tmp_path):
     queue = make(tmp_path)
     assert queue.append(5, 100, 10, 1)
     assert queue.append(8, 130, 10, 1)
     assert [queue[i][1] for i in range(5, 9)] == [10, FILLER_SIZE, FILLER_SIZE, 10]
 
 
-def test_a_record_is_not_entered_twice(tmp_path):
+def test_a_record_gets_one_entry(tmp_path):
     queue = filled(tmp_path, 3)
     assert not queue.append(2, 20, 10, 2)
     assert not queue.append(0, 30, 10, 2)
     assert queue.max == 3
 
 
-def test_an_absurd_queue_offset_is_refused(tmp_path):
+def test_an_impossible_queue_offset_is_refused(tmp_path):
     queue = filled(tmp_path, 3)
     with pytest.raises(StoreFormatError, match="has offset 1000000"):
         queue.append(1_000_000, 30, 10, 0)
@@ -117,7 +117,7 @@ def test_a_cut_removes_every_later_entry_from_disk(tmp_path, cut):
     assert reloaded(tmp_path).max == queue.max
 
 
-def test_garbage_behind_the_end_is_zeroed_by_a_cut_at_the_end(tmp_path):
+def test_a_cut_at_the_end_zeroes_garbage_after_it(tmp_path):
     filled(tmp_path, 2, 4 * 8000).close()
     path = tmp_path / "T/0/00000000000000000000"
     data = bytearray(path.read_bytes())
@@ -137,7 +137,7 @@ def test_close_leaves_no_file_without_an_entry(tmp_path):
     assert reloaded(tmp_path).max == 4
 
 
-def test_strangers_are_skipped_with_a_warning(tmp_path, caplog):
+def test_foreign_files_are_skipped_with_a_warning(tmp_path, caplog):
     filled(tmp_path, 5).close()
     folder = tmp_path / "T/0"
     (folder / ".hidden.swp").write_bytes(b"x")
@@ -147,13 +147,13 @@ def test_strangers_are_skipped_with_a_warning(tmp_path, caplog):
     assert len(caplog.records) == 3
 
 
-def test_another_file_size_is_an_error_that_names_it(tmp_path):
+def test_the_error_for_another_file_size_names_it(tmp_path):
     filled(tmp_path, 3).close()
     with pytest.raises(SegmentSizeError, match="80 bytes"):
         reloaded(tmp_path, 100)
 
 
-def test_cleaning_never_takes_the_last_file(tmp_path):
+def test_cleaning_never_removes_the_last_file(tmp_path):
     queue = filled(tmp_path, 10)
     assert queue.delete_expired(45) == 1
     assert (queue.min, len(queue.files)) == (5, 2)
@@ -183,7 +183,7 @@ def test_entries_within_one_file_are_a_view(tmp_path):
     assert len(queue.entries(6, 9)) == 0
 
 
-def test_a_mapping_given_up_by_the_cache_stays_readable_in_views(tmp_path):
+def test_views_of_an_evicted_mapping_stay_readable(tmp_path):
     cache = MappingCache(1)
     queue = make(tmp_path, 80, cache)
     for i in range(12):
@@ -194,7 +194,7 @@ def test_a_mapping_given_up_by_the_cache_stays_readable_in_views(tmp_path):
     assert view["size"].tolist() == [10] * 4
 
 
-def test_flush_counts_what_is_dirty(tmp_path):
+def test_flush_counts_dirty_bytes(tmp_path):
     queue = filled(tmp_path, 500, 80_000)
     assert queue.dirty_pages == 3
     assert not queue.flush(4)
@@ -202,7 +202,7 @@ def test_flush_counts_what_is_dirty(tmp_path):
     assert (queue.dirty_pages, queue.flush()) == (0, False)
 
 
-def test_destroy_leaves_nothing_but_strangers(tmp_path):
+def test_destroy_leaves_only_foreign_files(tmp_path):
     queue = filled(tmp_path, 9)
     queue.destroy()
     assert not (tmp_path / "T/0").exists()
@@ -230,16 +230,14 @@ def java_offset_at_time(times, wanted):
 
 @settings(max_examples=50)
 @given(st.sets(st.integers(0, 60), min_size=1, max_size=12), st.integers(-5, 70))
-def test_search_by_time_goes_over_all_files_and_agrees_with_java(
-    tmp_path_factory, distinct, wanted
-):
+def test_a_search_by_time_covers_all_files_and_agrees_with_java(tmp_path_factory, distinct, wanted):
     times = sorted(distinct)
     queue = filled(tmp_path_factory.mktemp("q"), len(times), 60)
     found = queue.offset_at_time(wanted, lambda physical, size: times[physical // 10])
     assert found == java_offset_at_time(times, wanted)
 
 
-def test_search_by_time_in_an_empty_queue_is_zero(tmp_path):
+def test_a_search_by_time_in_an_empty_queue_returns_zero(tmp_path):
     assert make(tmp_path).offset_at_time(5, lambda physical, size: 0) == 0
 
 

@@ -53,7 +53,7 @@ def light_files(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_light_message_queues_are_left_alone(
+def test_light_message_queues_are_not_changed(
     root: Path, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = light_files(root)
@@ -76,7 +76,7 @@ def test_light_message_queues_are_left_alone(
     assert light_files(root) == files
 
 
-def test_light_message_queues_stay_when_segments_and_topics_go(root: Path) -> None:
+def test_light_message_queues_stay_when_segments_and_topics_are_deleted(root: Path) -> None:
     files = light_files(root)
     with MessageStore(config_of(root)) as store:
         store.log.delete_oldest()

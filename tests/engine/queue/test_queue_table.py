@@ -15,7 +15,7 @@ def maps_in_use():
     return len(Path("/proc/self/maps").read_text().splitlines())
 
 
-def test_queues_are_found_again_by_topic_and_id(tmp_path):
+def test_queues_are_loaded_by_topic_and_id(tmp_path):
     table = QueueTable(tmp_path, 80)
     for topic, queue_id in (("a", 0), ("a", 3), ("%RETRY%g", 0)):
         table.get(topic, queue_id).append(0, 0, 10, 1)
@@ -32,7 +32,7 @@ def test_queues_are_found_again_by_topic_and_id(tmp_path):
     assert again.get("a", 3) is again.find("a", 3)
 
 
-def test_a_deleted_topic_is_gone_from_memory_and_disk(tmp_path):
+def test_a_deleted_topic_is_removed_from_memory_and_disk(tmp_path):
     table = QueueTable(tmp_path / "queues", 80)
     for queue_id in range(2):
         table.get("a", queue_id).append(0, 0, 10, 1)
@@ -44,7 +44,7 @@ def test_a_deleted_topic_is_gone_from_memory_and_disk(tmp_path):
     assert list(table.removed_folder.iterdir()) == []
 
 
-def test_a_topic_made_again_has_nothing_of_the_one_whose_files_are_still_there(
+def test_a_recreated_topic_ignores_remaining_files_of_the_deleted_one(
     tmp_path: Path,
 ) -> None:
     table = QueueTable(tmp_path / "queues", 80)
@@ -71,7 +71,7 @@ def test_a_topic_made_again_has_nothing_of_the_one_whose_files_are_still_there(
     assert [queue.max for queue in loaded] == [5]
 
 
-def test_what_a_kill_left_of_removed_topics_is_unlinked_later(tmp_path: Path) -> None:
+def test_files_of_removed_topics_are_unlinked_after_a_kill(tmp_path: Path) -> None:
     table = QueueTable(tmp_path / "queues", 80)
     for topic in ("a", "b"):
         for queue_id in range(3):
@@ -89,7 +89,7 @@ def test_what_a_kill_left_of_removed_topics_is_unlinked_later(tmp_path: Path) ->
     assert list(again.removed_folder.iterdir()) == []
 
 
-def test_a_topic_on_another_file_system_than_the_removed_ones_is_unlinked_in_place(
+def test_a_topic_on_another_file_system_is_unlinked_in_place(
     tmp_path: Path,
 ) -> None:
     files = FaultyFileSystem(DISK, Failpoint("rename", "", errno.EXDEV))
@@ -136,7 +136,7 @@ def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
     assert [queue.max for queue in again] == [1] * (GROUP_SYNC_AT + 1)
 
 
-def test_queues_beyond_the_budget_give_their_mapping_back(tmp_path: Path) -> None:
+def test_queues_beyond_the_budget_release_their_mapping(tmp_path: Path) -> None:
     """65,536 mapped queues would use every mapping that a process may have."""
     before = maps_in_use()
     table = QueueTable(tmp_path, 4000, mapping_limit=10, writable_limit=20)
@@ -169,7 +169,7 @@ def test_queues_that_get_entries_keep_their_mapping(tmp_path: Path) -> None:
     assert maps_of(tmp_path) <= 20
 
 
-def test_what_is_read_of_a_queue_stays_when_its_mapping_is_given_back(tmp_path: Path) -> None:
+def test_views_of_a_queue_stay_valid_when_its_mapping_is_released(tmp_path: Path) -> None:
     table = QueueTable(tmp_path, 4000, mapping_limit=1, writable_limit=16)
     queue = table.get("T", 0)
     for offset in range(100):
@@ -186,7 +186,7 @@ def test_what_is_read_of_a_queue_stays_when_its_mapping_is_given_back(tmp_path: 
     assert queue.entries(99, 101)["tags_code"].tolist() == [99, 100]
 
 
-def test_entries_of_a_queue_that_gave_its_mapping_back_are_synced(tmp_path: Path) -> None:
+def test_entries_of_a_queue_with_a_released_mapping_are_synced(tmp_path: Path) -> None:
     table = QueueTable(tmp_path, 4000, writable_limit=16)
     for queue_id in range(50):
         table.get("T", queue_id).append(0, 1000 * queue_id, 100, 1)

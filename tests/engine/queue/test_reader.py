@@ -70,7 +70,7 @@ def test_offsets_beyond_the_end_are_distinguished(shelf: Shelf) -> None:
     assert (behind.status, behind.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 1)
 
 
-def test_a_queue_that_begins_later_corrects_the_offset(shelf: Shelf) -> None:
+def test_a_read_before_the_first_offset_gets_the_corrected_offset(shelf: Shelf) -> None:
     shelf.queue.start_at(7)
     shelf.put(b"seventh")
     found = shelf.reader.get(shelf.queue, 3, 32)
@@ -92,7 +92,7 @@ def test_messages_come_in_order_across_queue_files_and_segments(shelf: Shelf) ->
     assert read == sent
 
 
-def test_tags_filter_messages_and_a_queue_without_a_match_has_its_status(shelf: Shelf) -> None:
+def test_tags_filter_messages_and_no_match_has_a_status_of_its_own(shelf: Shelf) -> None:
     for i in range(40):
         shelf.put(b"%d" % i, "rare" if i == 33 else "common")
     found = shelf.reader.get(shelf.queue, 0, 32, frozenset({string_hash("rare")}))
@@ -110,7 +110,7 @@ def test_a_rare_tag_among_thousands_needs_one_scan(shelf: Shelf) -> None:
     assert (found.status, found.count, found.next_offset) == (GetStatus.FOUND, 1, 3_000)
 
 
-def test_large_messages_leave_as_views_and_one_always_fits(tmp_path: Path) -> None:
+def test_large_messages_are_returned_as_views_and_one_always_fits(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.put(b"x" * 6000)
     found = shelf.reader.get(shelf.queue, 0, 32)
@@ -121,7 +121,7 @@ def test_large_messages_leave_as_views_and_one_always_fits(tmp_path: Path) -> No
     shelf.log.close()
 
 
-def test_an_entry_that_names_no_record_is_not_served(shelf: Shelf) -> None:
+def test_an_entry_without_a_record_is_not_served(shelf: Shelf) -> None:
     shelf.put(b"good")
     shelf.queue.append(1, 3, 95, 0)
     found = shelf.reader.get(shelf.queue, 1, 32)

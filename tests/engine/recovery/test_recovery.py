@@ -101,7 +101,7 @@ def test_a_store_of_the_reference_is_served_completely(
             assert (tmp_path / name).read_bytes() == expected, name
 
 
-def test_a_clean_restart_reads_nothing_again(tmp_path: Path) -> None:
+def test_a_clean_restart_reads_no_message_again(tmp_path: Path) -> None:
     bodies = fill(tmp_path, 100)
     with MessageStore(config_of(tmp_path)) as store:
         assert store.recovery is not None
@@ -110,7 +110,7 @@ def test_a_clean_restart_reads_nothing_again(tmp_path: Path) -> None:
     demand_sound(tmp_path)
 
 
-def test_an_unclean_stop_reads_only_behind_the_checkpoint(tmp_path: Path) -> None:
+def test_a_start_after_a_crash_reads_only_beyond_the_checkpoint(tmp_path: Path) -> None:
     bodies = fill(tmp_path, 100)
     config = config_of(tmp_path)
     store = MessageStore(config)
@@ -164,7 +164,7 @@ def test_a_lost_checkpoint_causes_a_scan_and_loses_no_message(tmp_path: Path) ->
     demand_sound(tmp_path)
 
 
-def test_a_log_that_was_replaced_is_not_taken_for_the_one_of_the_checkpoint(
+def test_the_checkpoint_of_another_log_is_not_used(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path / "a", 30)
@@ -190,7 +190,7 @@ def tail_of_two(root: Path) -> tuple[Path, int, int]:
     return root / "commitlog" / f"{0:020d}", put.physical_offset, put.end
 
 
-def test_the_log_may_be_torn_at_every_byte_of_its_last_record(tmp_path: Path) -> None:
+def test_a_log_that_is_torn_at_any_byte_of_its_last_record_is_recovered(tmp_path: Path) -> None:
     master = tmp_path / "master"
     log, start, end = tail_of_two(master)
     whole = log.read_bytes()
@@ -224,7 +224,7 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_there(tmp_path: Path) -> None:
         demand_sound(root)
 
 
-def test_damage_in_the_old_part_loses_the_damaged_record_only(
+def test_damage_in_the_old_part_loses_only_the_damaged_record(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bodies = fill(tmp_path, 100)
@@ -255,7 +255,7 @@ def test_queues_ahead_of_the_log_are_cut_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_queues_without_their_log_keep_the_store_from_starting(
+def test_a_store_with_queues_but_without_their_log_does_not_start(
     tmp_path: Path, is_made_anew: bool
 ) -> None:
     """The log's folder may not be mounted: its queues must not be deleted."""
@@ -274,7 +274,7 @@ def test_queues_without_their_log_keep_the_store_from_starting(
         assert bodies_of(store) == [bodies[0::2], bodies[1::2]]
 
 
-def test_a_checkpoint_of_a_log_that_ends_with_a_blank_is_not_taken_for_that_of_another(
+def test_the_checkpoint_of_another_log_that_ends_with_a_blank_is_not_used(
     tmp_path: Path,
 ) -> None:
     """A kill between the end of a segment and the first record of the next leaves such a log."""
@@ -295,7 +295,7 @@ def test_a_checkpoint_of_a_log_that_ends_with_a_blank_is_not_taken_for_that_of_a
         (tmp_path / "again").rename(tmp_path / "killed")
 
 
-def test_a_clean_stop_leaves_what_the_reference_expects(tmp_path: Path) -> None:
+def test_a_clean_stop_leaves_the_files_that_the_reference_expects(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     assert sorted(os.listdir(tmp_path)) == [
         "checkpoint", "commitlog", "congreve", "consumequeue", "index", "lock",

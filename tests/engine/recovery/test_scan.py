@@ -53,7 +53,7 @@ def table(tmp_path: Path) -> QueueTable:
     return QueueTable(tmp_path / "consumequeue", 80)
 
 
-def test_builds_the_queue_files_that_the_reference_builds(tmp_path: Path) -> None:
+def test_a_scan_builds_the_same_queue_files_as_the_reference(tmp_path: Path) -> None:
     queues = table(tmp_path)
     scanner = LogScanner(queues, parking=[PARKING])
     stops = [scanner.scan(data, base, base) for base, data in segments()]
@@ -68,7 +68,7 @@ def test_builds_the_queue_files_that_the_reference_builds(tmp_path: Path) -> Non
     assert sorted(written) == sorted(golden)
 
 
-def test_a_second_walk_adds_nothing(tmp_path: Path) -> None:
+def test_a_second_scan_adds_no_entry(tmp_path: Path) -> None:
     queues = table(tmp_path)
     for _ in range(2):
         scanner = LogScanner(queues, parking=[PARKING])
@@ -78,7 +78,7 @@ def test_a_second_walk_adds_nothing(tmp_path: Path) -> None:
     assert ends == {("TopicTest", 0): 10, ("TopicTest", 1): 10, ("SCHEDULE_TOPIC_XXXX", 17): 1}
 
 
-def test_compare_finds_every_missing_and_wrong_entry(tmp_path: Path) -> None:
+def test_a_comparison_finds_every_missing_and_wrong_entry(tmp_path: Path) -> None:
     queues = table(tmp_path)
     scanner = LogScanner(queues, parking=[PARKING])
     for base, data in segments():
@@ -99,7 +99,7 @@ def test_compare_finds_every_missing_and_wrong_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(0, 8))
-def test_stops_at_a_torn_record_wherever_it_is_torn(at: int) -> None:
+def test_a_scan_stops_at_a_record_that_is_torn_at_any_byte(at: int) -> None:
     whole = records(b"a" * 40, b"b" * 40)
     half = len(whole) // 2
     cut = half + at * half // 8
@@ -140,7 +140,7 @@ def test_a_base_offset_shifts_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "a b", "."])
-def test_a_topic_that_damage_made_up_never_becomes_a_path(tmp_path: Path, topic: str) -> None:
+def test_a_damaged_topic_name_never_becomes_a_path(tmp_path: Path, topic: str) -> None:
     queues = table(tmp_path)
     log = encode_record(Record(topic=topic, body=b"x")).ljust(SEGMENT, b"\0")
     assert LogScanner(queues).scan(log, 0, 0) == scan.BAD
@@ -156,7 +156,7 @@ def test_prepared_and_rolled_back_records_get_no_entry(tmp_path: Path) -> None:
         assert sum(queue.max for queue in queues) == entries
 
 
-def test_a_queue_that_was_deleted_and_made_anew_keeps_the_new_messages(tmp_path: Path) -> None:
+def test_a_queue_that_was_deleted_and_created_again_keeps_the_new_messages(tmp_path: Path) -> None:
     old = records(b"a", b"b")
     log = old
     for number in range(2):

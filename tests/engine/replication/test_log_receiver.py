@@ -103,9 +103,7 @@ def ends(store: MessageStore) -> list[int]:
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 28])
-def test_bytes_that_are_no_record_are_refused(
-    master: MessageStore, slave: MessageStore, at: int
-) -> None:
+def test_invalid_records_are_refused(master: MessageStore, slave: MessageStore, at: int) -> None:
     data = bytearray(log_of(master)[: ends(master)[2]])
     data[at] ^= 0x55
     receiver = LogReceiver(slave)
@@ -129,7 +127,7 @@ def test_watched_queues_are_reported(master: MessageStore, slave: MessageStore) 
     assert receiver.take(len(data)) == {queue}
 
 
-def test_a_receiver_goes_on_after_a_restart(master: MessageStore, tmp_path: Path) -> None:
+def test_a_receiver_continues_after_a_restart(master: MessageStore, tmp_path: Path) -> None:
     data, half = log_of(master), ends(master)[150]
     folder = tmp_path / "again"
     with MessageStore(config(folder)) as slave:
@@ -147,7 +145,7 @@ def test_a_receiver_goes_on_after_a_restart(master: MessageStore, tmp_path: Path
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
-def test_a_log_begins_where_an_old_master_s_does(
+def test_a_log_begins_at_the_first_offset_of_an_old_master(
     master: MessageStore, tmp_path: Path, backend: str
 ) -> None:
     if backend == "uring" and uring_refusal(str(tmp_path), SEGMENT) is not None:

@@ -17,7 +17,9 @@ GOLDEN = json.loads((Path(__file__).parents[2] / "golden/checkpoint.json").read_
 
 
 @pytest.mark.parametrize("case", GOLDEN)
-def test_same_bytes_and_rules_as_the_reference(tmp_path: Path, case: dict[str, object]) -> None:
+def test_a_checkpoint_has_the_bytes_and_rules_of_the_reference(
+    tmp_path: Path, case: dict[str, object]
+) -> None:
     path = tmp_path / "checkpoint"
     checkpoint = Checkpoint(str(path))
     checkpoint.physic_msg_timestamp = case["physic"]  # type: ignore[assignment]
@@ -42,7 +44,7 @@ def test_a_missing_or_short_checkpoint_is_empty(tmp_path: Path, content: bytes |
     assert checkpoint.min_timestamp == 0
 
 
-def test_queue_checkpoint_round_trip(tmp_path: Path) -> None:
+def test_a_queue_checkpoint_is_read_as_written(tmp_path: Path) -> None:
     file = QueueCheckpointFile(str(tmp_path / "congreve"))
     assert file.load() is None
     written = QueueCheckpoint(
@@ -59,7 +61,7 @@ def test_queue_checkpoint_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"logEnd": "x"}', "[" * 100_000, '{"crc":1,"state":{}}'])
-def test_a_damaged_queue_checkpoint_is_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_queue_checkpoint_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "queues.json").write_text(text)
     assert QueueCheckpointFile(str(tmp_path)).load() is None
 

@@ -49,7 +49,7 @@ def test_a_store_in_use_names_its_process(tmp_path: Path, program: str) -> None:
     lock.release()
 
 
-def test_the_reference_is_kept_out_by_us(tmp_path: Path) -> None:
+def test_our_lock_keeps_the_reference_out(tmp_path: Path) -> None:
     lock = StoreLock(str(tmp_path / "lock"))
     lock.acquire()
     probe = (
@@ -98,7 +98,7 @@ def test_two_stores_do_not_share_a_log(tmp_path: Path) -> None:
         pass
 
 
-def test_an_impossible_lock_is_an_error_with_its_reason(tmp_path: Path) -> None:
+def test_the_error_for_an_impossible_lock_has_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot open the store's lock"):
         StoreLock(str(tmp_path / "file" / "lock")).acquire()

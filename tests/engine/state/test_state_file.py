@@ -29,7 +29,7 @@ def load(path: Path) -> Any:
     return StateFile(str(path)).load(json.loads)
 
 
-def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
+def test_a_missing_state_file_is_not_an_error(tmp_path: Path) -> None:
     assert load(tmp_path / "a.json") is None
 
 
@@ -51,7 +51,7 @@ def test_a_damaged_file_falls_back_to_its_backup(tmp_path: Path, damage: bytes) 
     assert load(path) == 1
 
 
-def test_a_damaged_file_does_not_push_the_good_backup_away(tmp_path: Path) -> None:
+def test_a_damaged_file_does_not_replace_the_good_backup(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.with_suffix(".json.bak").write_text("1")
     path.write_text("{")
@@ -62,7 +62,7 @@ def test_a_damaged_file_does_not_push_the_good_backup_away(tmp_path: Path) -> No
     assert load(path) == 2
 
 
-def test_a_reader_renames_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_reader_renames_and_writes_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "a.json.bak").write_text("1")
     file = StateFile(str(tmp_path / "a.json"), read_only=True)
@@ -75,7 +75,7 @@ def test_a_reader_renames_and_writes_nothing(tmp_path: Path) -> None:
     }
 
 
-def test_a_damaged_file_without_a_backup_is_reported_and_kept_aside(
+def test_a_damaged_file_without_a_backup_is_reported_and_renamed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(12):
@@ -88,7 +88,9 @@ def test_a_damaged_file_without_a_backup_is_reported_and_kept_aside(
     assert (tmp_path / "a.json.damaged-9").read_text() == "{11"
 
 
-def test_a_file_that_is_a_folder_or_may_not_be_read_stops_no_start(tmp_path: Path) -> None:
+def test_an_unreadable_file_or_a_folder_in_its_place_does_not_prevent_a_start(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.json").mkdir()
     (tmp_path / "a.json.bak").write_text("1")
     assert load(tmp_path / "a.json") == 1
@@ -97,7 +99,7 @@ def test_a_file_that_is_a_folder_or_may_not_be_read_stops_no_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
-def test_a_shortage_or_a_wrong_mode_is_not_taken_for_damage(tmp_path: Path, number: int) -> None:
+def test_a_shortage_or_a_wrong_mode_does_not_count_as_damage(tmp_path: Path, number: int) -> None:
     path = tmp_path / "a.json"
     path.write_text("1")
     files = FaultyFileSystem(DISK, Failpoint("open", "a.json", number))
@@ -108,7 +110,7 @@ def test_a_shortage_or_a_wrong_mode_is_not_taken_for_damage(tmp_path: Path, numb
 
 
 @pytest.mark.parametrize("text", ['{"a":1}', "{"])
-def test_text_that_reads_back_as_something_else_is_not_written(tmp_path: Path, text: str) -> None:
+def test_text_that_would_be_read_differently_is_not_written(tmp_path: Path, text: str) -> None:
     file = StateFile(str(tmp_path / "a.json"))
     file.replace('{"a":0}')
     with pytest.raises(StoreFormatError, match="read"):
@@ -127,7 +129,7 @@ def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
     assert load(tmp_path / "a.json") == 1
 
 
-def test_a_save_makes_these_calls_in_this_order(tmp_path: Path) -> None:
+def test_a_save_makes_its_system_calls_in_order(tmp_path: Path) -> None:
     files = RecordingFileSystem(DISK, str(tmp_path))
     file = StateFile(str(tmp_path / "config" / "a.json"), files=files)
     file.replace("1")
@@ -149,7 +151,7 @@ def test_a_save_makes_these_calls_in_this_order(tmp_path: Path) -> None:
     ]
 
 
-def test_a_save_that_fails_or_is_cut_off_at_any_call_leaves_a_whole_text(tmp_path: Path) -> None:
+def test_a_save_that_fails_or_ends_at_any_call_leaves_a_complete_text(tmp_path: Path) -> None:
     flow = RecordingFileSystem(DISK, str(tmp_path))
     first = StateFile(str(tmp_path / "whole" / "a.json"), files=flow)
     first.replace("1")
@@ -167,7 +169,7 @@ def test_a_save_that_fails_or_is_cut_off_at_any_call_leaves_a_whole_text(tmp_pat
         assert StateFile(path).load(int) == 3, point
 
 
-def test_a_secret_is_for_its_owner_and_has_no_backup(tmp_path: Path) -> None:
+def test_a_secret_file_is_readable_only_by_its_owner_and_has_no_backup(tmp_path: Path) -> None:
     path = tmp_path / "accounts.yml"
     path.write_text("old")
     path.chmod(0o644)

@@ -20,7 +20,7 @@ def arrays(found: list[tuple[int, int]]) -> numpy.ndarray:
         max_size=40,
     )
 )
-def test_exactly_what_was_taken_is_not_kept(steps) -> None:
+def test_a_cursor_skips_exactly_the_entries_that_were_taken(steps) -> None:
     """Random arrivals, including early ones, compared with a set of the taken entries."""
     cursor = TimerCursor()
     everything: list[tuple[int, int]] = []

@@ -84,7 +84,7 @@ def test_every_older_delay_offset_file_leads_to_the_current_offsets(
             assert store.log.max_offset == end
 
 
-def test_a_copy_that_was_made_of_nothing_parked_moves_no_level(store: MessageStore) -> None:
+def test_a_forged_copy_moves_no_level(store: MessageStore) -> None:
     for _ in range(3):
         park(store, 1)
     forged = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "1", "UNIQ_KEY": "other"}
@@ -93,14 +93,14 @@ def test_a_copy_that_was_made_of_nothing_parked_moves_no_level(store: MessageSto
 
 
 @pytest.mark.parametrize("level", ["0", "-1", "99", "99999999999999999999", "x"])
-def test_levels_that_are_none_are_passed_over(store: MessageStore, level: str) -> None:
+def test_invalid_levels_are_skipped(store: MessageStore, level: str) -> None:
     park(store, 1)
     forged = {"DELAY": level, "REAL_TOPIC": "T", "REAL_QID": "1"}
     store.put(Record(topic="T", queue_id=1, body=b"same", properties=forged))
     assert found(store, 0, {1: 0}) == {1: 0}
 
 
-def test_timed_messages_that_were_delivered_or_parked_anew_are_found(store: MessageStore) -> None:
+def test_timed_messages_that_were_delivered_or_parked_again_are_found(store: MessageStore) -> None:
     for due in (5, 3, 9, NOW + (1 << 40)):
         park_timed(store, due)
     queue = store.queues.get(TIMER, 0)

@@ -20,7 +20,9 @@ def taken(heap: TimerHeap, now: int, limit: int) -> list[tuple[int, int]]:
 
 
 @given(st.lists(keys, unique=True, max_size=200), st.integers(1, 50), st.data())
-def test_memory_comes_out_sorted_and_not_before_its_time(found, limit, data) -> None:
+def test_entries_in_memory_are_returned_sorted_and_not_before_their_time(
+    found, limit, data
+) -> None:
     heap = TimerHeap()
     pairs = pairs_of(found)
     heap.add(*(numpy.ascontiguousarray(column) for column in pairs.T))
@@ -71,7 +73,7 @@ def test_runs_fed_in_blocks_merge_with_what_is_given_back(runs, memory, block, l
     assert got == sorted([*memory, *(key for run in runs for key in run)])
 
 
-def test_what_was_written_to_a_run_is_forgotten_in_memory() -> None:
+def test_entries_written_to_a_run_are_removed_from_memory() -> None:
     heap = TimerHeap()
     heap.add(numpy.array([5, 6, 7]), numpy.array([10, 20, 30]))
     heap.forget(-1, below=30)
@@ -93,7 +95,7 @@ def test_a_run_of_many_blocks_is_read_searched_and_merged(tmp_path) -> None:
     assert found.tolist() == [pair for pair in whole[200:].tolist() if pair[1] % 5 == 0]
 
 
-def test_a_dropped_run_takes_its_entries_with_it(tmp_path) -> None:
+def test_the_entries_of_a_dropped_run_are_dropped(tmp_path) -> None:
     folder = str(tmp_path)
     merge = Merge()
     runs = [write_run(folder, f"{n}.run", [pairs_of([(n, n), (n + 10, n)])]) for n in (1, 2)]

@@ -94,7 +94,7 @@ def bench(tmp_path: Path):
     made.close()
 
 
-def test_entries_come_when_they_are_due_in_the_order_of_their_times(bench):
+def test_entries_are_due_in_the_order_of_their_times(bench):
     keys = bench.park(500, 100, 300, 100)
     bench.ingest()
     assert bench.index.next_wake == NOW + 100
@@ -107,7 +107,7 @@ def test_entries_come_when_they_are_due_in_the_order_of_their_times(bench):
     assert bench.index.next_wake > FOREVER
 
 
-def test_memory_stays_small_whatever_is_pending(bench):
+def test_memory_stays_small_with_any_number_of_pending_entries(bench):
     chance = random.Random(1)
     keys = bench.park(*(chance.randrange(1, 100_000) for _ in range(1_000)))
     bench.ingest()
@@ -118,7 +118,7 @@ def test_memory_stays_small_whatever_is_pending(bench):
 
 
 @pytest.mark.parametrize("how", ["close", "crash"])
-def test_a_restart_takes_up_exactly_where_it_was(bench, how):
+def test_a_restart_continues_exactly_where_it_stopped(bench, how):
     chance = random.Random(2)
     keys = sorted(bench.park(*(chance.randrange(1, 1_000) for _ in range(700))))
     bench.clock.advance(400)
@@ -134,7 +134,7 @@ def test_a_restart_takes_up_exactly_where_it_was(bench, how):
     assert got == sorted(got) and got == keys
 
 
-def test_runs_that_are_finished_leave_the_disk(bench):
+def test_finished_runs_are_removed_from_the_disk(bench):
     bench.park(*range(1, 400))
     bench.clock.advance(1_000)
     bench.take()
@@ -167,7 +167,7 @@ def test_a_lost_index_is_rebuilt_from_the_queue(bench, lost, caplog):
     assert bench.take() == keys[200:]
 
 
-def test_all_state_lost_is_found_again_in_the_log(bench):
+def test_state_that_was_lost_is_rebuilt_from_the_log(bench):
     keys = sorted(bench.park(*range(1, 200)))
     bench.clock.advance(100)
     bench.take()
@@ -179,7 +179,7 @@ def test_all_state_lost_is_found_again_in_the_log(bench):
     assert bench.take() == keys[100:]
 
 
-def test_what_the_log_has_is_not_forgotten_by_a_second_crash(bench):
+def test_a_second_crash_loses_no_message_that_the_log_has(bench):
     """The clock is set back before the start: nothing is due, and all of it is still known."""
     keys = sorted(bench.park(*range(1, 100)))
     bench.clock.advance(60)
@@ -202,7 +202,7 @@ def test_what_the_log_has_is_not_forgotten_by_a_second_crash(bench):
 
 
 @pytest.mark.parametrize("crash", ["never", "before they are met", "after"])
-def test_a_clock_that_is_set_back_loses_and_doubles_nothing(bench, crash):
+def test_a_clock_that_is_set_back_loses_and_repeats_no_message(bench, crash):
     early = bench.park(*range(1, 120))
     bench.clock.advance(100)
     assert bench.take() == early[:100]
@@ -223,7 +223,7 @@ def test_a_clock_that_is_set_back_loses_and_doubles_nothing(bench, crash):
     assert bench.take() + bench.take() == late[60:] + early[100:]
 
 
-def test_a_failed_write_leaves_the_index_as_it_was(bench):
+def test_a_failed_write_does_not_change_the_index(bench):
     keys = bench.park(*range(1, 100))
     bench.index.ingest()
     job = bench.index.job()
@@ -268,7 +268,7 @@ def test_a_merge_of_runs_while_entries_are_taken(bench):
     assert bench.take() == keys[90:]
 
 
-def test_wakes_are_no_later_than_the_age_at_which_a_segment_may_go(bench):
+def test_a_wake_up_is_no_later_than_the_expiry_of_its_segment(bench):
     """At that time the message is written again, and continues to wait."""
     bench.park(30 * DAY)
     bench.ingest()

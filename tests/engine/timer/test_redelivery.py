@@ -89,7 +89,7 @@ def test_due_messages_arrive_in_order_across_files_and_segments(store, clock):
     assert store.queues.get("orders", 0)[0][2] == string_hash("TagA")
 
 
-def test_what_is_not_due_stays_and_says_when_it_is(store, clock):
+def test_messages_that_are_not_due_stay_and_the_next_time_is_returned(store, clock):
     store.put(parked(0))
     clock.advance(400)
     store.put(parked(3))
@@ -112,7 +112,7 @@ def test_a_run_ends_at_its_limit(store):
     assert bodies(store) == [b"message %d" % n for n in range(0, 30, 3)]
 
 
-def test_a_time_later_than_the_level_can_mean_is_now(store):
+def test_a_time_later_than_the_level_allows_counts_as_now(store):
     """The table of levels was changed: the reference delivers at once, too."""
     store.put(parked(0, level=18))
     run = redelivery(store)
@@ -131,7 +131,7 @@ def test_d5_a_tag_hash_for_a_time_does_not_deliver_at_once(store):
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 1
 
 
-def test_what_is_gone_damaged_or_without_target_is_skipped(store):
+def test_messages_that_are_gone_damaged_or_without_a_target_are_skipped(store):
     store.put(parked(0))
     store.put(parked(3, REAL_QID="none"))
     store.put(parked(6, topic="../../etc"))
@@ -147,7 +147,7 @@ def test_what_is_gone_damaged_or_without_target_is_skipped(store):
     queue.truncate_to(4)
 
 
-def test_queues_with_held_pulls_are_notified(store):
+def test_queues_with_waiting_pulls_are_notified(store):
     for number in range(3):
         store.put(parked(number))
     watch(store.log.lock, store.queues.get("orders", 1), 1)
@@ -156,7 +156,7 @@ def test_queues_with_held_pulls_are_notified(store):
     assert [(queue.topic, queue.queue_id) for queue in run.arrived()] == [("orders", 1)]
 
 
-def test_a_topic_that_was_deleted_meanwhile_begins_anew(store):
+def test_delivery_to_a_deleted_topic_creates_its_queue_again(store):
     run = redelivery(store)
     store.put(parked(0))
     run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
@@ -166,7 +166,7 @@ def test_a_topic_that_was_deleted_meanwhile_begins_anew(store):
     assert bodies(store) == [b"message 3"]
 
 
-def test_delivered_messages_are_found_by_recovery_as_ordinary_ones(tmp_path, clock):
+def test_recovery_finds_delivered_messages_as_ordinary_ones(tmp_path, clock):
     config = config_of(tmp_path)
     with MessageStore(config, clock=clock) as store:
         for number in range(20):
@@ -190,14 +190,14 @@ def timed(number: int, due_ms: int) -> Record:
     )
 
 
-def test_timed_messages_are_delivered_in_the_order_that_is_asked_for(store):
+def test_timed_messages_are_delivered_in_the_given_order(store):
     at = [store.put(timed(n, NOW + 10)).physical_offset for n in range(40)]
     run = redelivery(store)
     assert run.deliver(array("q", reversed(at)), now_ms=NOW + 10) == 40
     assert bodies(store) == [b"message %d" % n for n in reversed(range(40))]
 
 
-def test_a_timed_message_that_is_not_due_is_written_anew(store):
+def test_a_timed_message_that_is_not_due_is_written_again(store):
     at = store.put(timed(0, NOW + 10_000)).physical_offset
     run = redelivery(store, roll_ms=4_000)
     assert run.deliver(array("q", [at]), now_ms=NOW + 1_000) == 1

@@ -96,7 +96,9 @@ def where(cluster: Cluster, topic: str = "orders") -> Json:
     return {"namesrv": cluster.namesrv.address, "topic": topic}
 
 
-def test_the_java_client_sends_and_consumes(service: Driver, guarded: Cluster) -> None:
+def test_the_java_client_sends_and_consumes_with_an_account(
+    service: Driver, guarded: Cluster
+) -> None:
     service.call("consumerStart", id="c", group="billing", instances=2, **where(guarded))
     for mode in ("sync", "async", "oneway"):
         sent = service.call("load", mode=mode, count=30, size=40, **where(guarded))
@@ -108,7 +110,7 @@ def test_the_java_client_sends_and_consumes(service: Driver, guarded: Cluster) -
     assert seen["distinct"] >= 35, seen
 
 
-def test_the_java_client_ends_and_is_asked_about_transactions(
+def test_the_java_client_ends_transactions_and_answers_checks_with_an_account(
     service: Driver, guarded: Cluster
 ) -> None:
     names = {"id": "t", "group": "paying", **where(guarded)}
@@ -127,7 +129,9 @@ def test_the_java_client_ends_and_is_asked_about_transactions(
     service.call("transactionStop", id="t")
 
 
-def test_the_java_client_asks_and_replies(service: Driver, guarded: Cluster) -> None:
+def test_the_java_client_sends_requests_and_replies_with_an_account(
+    service: Driver, guarded: Cluster
+) -> None:
     names = {"id": "r", **where(guarded, "questions")}
     service.call("responderStart", group="responders", **names)
     replies = service.call("request", bodies=["one"], mode="sync", timeoutMs=60_000, **names)
@@ -141,7 +145,7 @@ def test_the_java_client_without_an_account_is_refused(java: Driver, guarded: Cl
         java.call("send", messages=[message("orders", b"x")], **where(guarded))
 
 
-def test_the_java_client_needs_the_permission(
+def test_the_java_client_is_refused_without_the_permission(
     admin: Driver, guarded: Cluster, tmp_path: Path
 ) -> None:
     reader = signing(tmp_path, "reader-only")
@@ -154,7 +158,9 @@ def test_the_java_client_needs_the_permission(
     reader.close()
 
 
-def test_the_go_client(go: Driver, admin: Driver, guarded: Cluster) -> None:
+def test_the_go_client_sends_and_consumes_with_an_account(
+    go: Driver, admin: Driver, guarded: Cluster
+) -> None:
     account = {"accessKey": "service", "secretKey": SECRET}
     go.call(
         *("consumerStart",),
@@ -174,7 +180,9 @@ def test_the_go_client(go: Driver, admin: Driver, guarded: Cluster) -> None:
         assert sent["ok"] == 0, sent
 
 
-async def test_our_client(admin: Driver, guarded: Cluster) -> None:
+async def test_our_client_sends_and_consumes_with_an_account(
+    admin: Driver, guarded: Cluster
+) -> None:
     good = Credentials(access_key="service", secret_key=SECRET)
     one = Message(topic="orders", body=b"\x00\xff signed", properties={"ü": "ö"})
     came: list[ReceivedMessage] = []
@@ -228,7 +236,7 @@ def test_mqadmin_reads_and_writes_accounts(admin: Driver, java: Driver, guarded:
     assert "service" in text
 
 
-def test_mqadmin_finds_messages(admin: Driver, guarded: Cluster) -> None:
+def test_mqadmin_finds_messages_with_an_account(admin: Driver, guarded: Cluster) -> None:
     sent = admin.call("send", messages=[message("orders", b"9|", keys="wanted")], **where(guarded))[
         "results"
     ]

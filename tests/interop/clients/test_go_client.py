@@ -20,7 +20,7 @@ def received(java: Driver, cluster: Cluster, topic: str, count: int) -> list[Jso
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "oneway", "batch"])
-def test_what_go_sends_java_reads(
+def test_a_java_consumer_reads_the_messages_of_a_go_producer(
     go: Driver, java: Driver, cluster: Cluster, topic: str, mode: str
 ) -> None:
     sent = go.call(
@@ -68,7 +68,7 @@ def test_two_go_consumers_share_a_topic(
     assert seen["total"] >= 400, seen
 
 
-def test_go_consumes_what_java_sent_by_tag(
+def test_a_go_consumer_reads_the_messages_of_a_java_producer_by_tag(
     go: Driver, java: Driver, cluster: Cluster, topic: str
 ) -> None:
     where = {"namesrv": cluster.namesrv.address, "topic": topic}

@@ -50,7 +50,7 @@ def start_consumers(
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "oneway", "ordered", "batch"])
-def test_every_way_of_sending_arrives_once(
+def test_messages_of_every_send_mode_arrive_once(
     client: Driver, cluster: Cluster, topic: str, mode: str
 ) -> None:
     sent = client.call(
@@ -73,7 +73,9 @@ def test_every_way_of_sending_arrives_once(
             assert lane == sorted(lane)
 
 
-def test_a_stored_message_comes_back_whole(client: Driver, cluster: Cluster, topic: str) -> None:
+def test_a_message_is_read_with_all_its_fields(
+    client: Driver, cluster: Cluster, topic: str
+) -> None:
     text = "ünïcode ✓ \x00 binary".encode() + bytes(range(256))
     fields: Json = {
         "tags": "TagÄ",
@@ -113,7 +115,9 @@ def test_a_stored_message_comes_back_whole(client: Driver, cluster: Cluster, top
         assert viewed[name] == got[name]
 
 
-def test_a_large_compressed_body_comes_back(client: Driver, cluster: Cluster, topic: str) -> None:
+def test_a_large_compressed_body_is_read_unchanged(
+    client: Driver, cluster: Cluster, topic: str
+) -> None:
     text = b"compress me " * 50_000
     client.call(
         "send",
@@ -167,7 +171,7 @@ def test_pull_statuses_are_those_of_the_reference(
     assert pull(17) == ("OFFSET_ILLEGAL", 5, 0)
 
 
-def test_long_polling_answers_at_once_and_not_before(
+def test_a_waiting_pull_is_answered_when_a_message_arrives_and_not_before(
     client: Driver, cluster: Cluster, topic: str
 ) -> None:
     got = client.call(
@@ -180,7 +184,7 @@ def test_long_polling_answers_at_once_and_not_before(
     assert median(got["latenciesMs"]) < 4_000
 
 
-def test_offsets_and_times(client: Driver, cluster: Cluster, topic: str) -> None:
+def test_offsets_of_a_queue_are_found_by_time(client: Driver, cluster: Cluster, topic: str) -> None:
     def offsets(at: int | None = None) -> Json:
         options = {} if at is None else {"time": at}
         queues = client.call("offsets", namesrv=cluster.namesrv.address, topic=topic, **options)[
@@ -210,7 +214,9 @@ def test_offsets_and_times(client: Driver, cluster: Cluster, topic: str) -> None
     assert offsets(times[5] + 1000)["at"] == 5
 
 
-def test_queries_by_key_and_unique_id(client: Driver, cluster: Cluster, topic: str) -> None:
+def test_queries_find_messages_by_key_and_unique_id(
+    client: Driver, cluster: Cluster, topic: str
+) -> None:
     messages = [
         message(topic, f"{i}|k".encode(), keys=f"all only-{i}", tags="K") for i in range(20)
     ]
@@ -244,7 +250,7 @@ def test_queries_by_key_and_unique_id(client: Driver, cluster: Cluster, topic: s
     assert numbers(viewed) == [0, 1, 2]
 
 
-def test_two_push_consumers_share_a_topic_and_take_over(
+def test_two_push_consumers_share_a_topic_and_one_takes_over(
     client: Driver, cluster: Cluster, topic: str
 ) -> None:
     group = new_group()
@@ -298,7 +304,7 @@ def test_a_tag_subscription_gets_only_its_tags(java: Driver, cluster: Cluster, t
     assert (seen["distinct"], seen["total"]) == (20, 20), seen
 
 
-def test_a_hundred_thousand_messages_none_lost_none_doubled(
+def test_none_of_a_hundred_thousand_messages_is_lost_or_duplicated(
     java: Driver, cluster: Cluster, topic: str
 ) -> None:
     group = start_consumers(java, cluster, topic, new_group())

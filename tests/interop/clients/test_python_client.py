@@ -89,7 +89,7 @@ def test_java_finds_python_messages_by_unique_id(
     assert [body(one) for one in answer["messages"]] == [b"m0", b"m1", b"m2"]
 
 
-async def test_java_takes_address_process_and_time_out_of_our_ids(
+async def test_java_reads_address_process_and_time_from_our_message_ids(
     cluster: Cluster, java: Driver, topic: str
 ) -> None:
     before = int(time.time() * 1000)
@@ -141,7 +141,9 @@ def test_python_reads_what_java_sends(cluster: Cluster, java: Driver, topic: str
         assert consumer.committed(queue) == 2
 
 
-async def test_waiting_pull_gets_a_message_when_it_comes(cluster: Cluster, topic: str) -> None:
+async def test_a_waiting_pull_gets_a_message_as_soon_as_it_arrives(
+    cluster: Cluster, topic: str
+) -> None:
     namesrv = cluster.namesrv.address
     async with (
         Producer(namesrv, group=new_group()) as producer,
@@ -249,7 +251,7 @@ async def test_python_and_java_members_share_one_group(
         call("consumerStop")
 
 
-async def test_topics_are_made_listed_and_deleted(cluster: Cluster, java: Driver) -> None:
+async def test_topics_are_created_listed_and_deleted(cluster: Cluster, java: Driver) -> None:
     name = f"python-{uuid.uuid4().hex[:8]}"
     async with AdminClient(cluster.namesrv.address) as admin:
         assert await admin.create_topic(name, queues=3, cluster=CLUSTER) == [
@@ -278,7 +280,7 @@ async def test_topics_are_made_listed_and_deleted(cluster: Cluster, java: Driver
             await admin.create_topic(name, cluster="nowhere")
 
 
-def test_stored_body_is_the_compressed_one(cluster: Cluster, java: Driver, topic: str) -> None:
+def test_the_broker_stores_the_compressed_body(cluster: Cluster, java: Driver, topic: str) -> None:
     with SyncProducer(cluster.namesrv.address, group=new_group()) as producer:
         producer.send(Message(topic=topic, body=b"z" * 5000))
     (read,) = java.call("drain", namesrv=cluster.namesrv.address, topics=[topic])["messages"]

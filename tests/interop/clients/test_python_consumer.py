@@ -93,7 +93,9 @@ async def send(
 @given(data=st.data())
 @hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_shares_are_those_of_the_java_client(java: Driver, name: str, data: st.DataObject) -> None:
+def test_the_allocation_of_queues_equals_that_of_the_java_client(
+    java: Driver, name: str, data: st.DataObject
+) -> None:
     brokers = data.draw(st.lists(st.sampled_from(["r1@a", "r2@a", "r3@b", "r1@c"]), unique=True))
     queues = [
         MessageQueue(topic="T", broker_name=broker, queue_id=i)
@@ -249,7 +251,7 @@ async def test_offsets_of_a_broadcasting_client_are_read_by_the_other_client(
     assert again["read"] == [8, 1 << 40]
 
 
-async def test_broadcasting_members_get_all_and_go_on_after_a_restart(
+async def test_broadcasting_members_get_all_messages_and_continue_after_a_restart(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     namesrv, group = cluster.namesrv.address, new_group()
@@ -273,7 +275,7 @@ async def test_broadcasting_members_get_all_and_go_on_after_a_restart(
     assert sorted(map(int, seen[2].bodies)) == list(range(40, 50))
 
 
-async def test_what_fails_comes_again_and_ends_with_the_dead_letters(
+async def test_a_failing_message_is_redelivered_and_becomes_a_dead_letter(
     cluster: Cluster, topic: str
 ) -> None:
     namesrv, group = cluster.namesrv.address, new_group()
@@ -309,7 +311,7 @@ async def test_what_fails_comes_again_and_ends_with_the_dead_letters(
     assert len(times) == 2
 
 
-async def test_mqadmin_sees_resets_and_tries_a_python_consumer(
+async def test_mqadmin_shows_resets_and_tests_a_python_consumer(
     cluster: Cluster, java: Driver, topic: str
 ) -> None:
     namesrv, group, counted = cluster.namesrv.address, new_group(), Counted()
@@ -346,7 +348,9 @@ async def test_mqadmin_sees_resets_and_tries_a_python_consumer(
         assert set(counted.bodies.values()) == {2}
 
 
-async def test_lite_pull_of_one_group_loses_nothing(cluster: Cluster, topic: str) -> None:
+async def test_lite_pull_consumers_of_one_group_lose_no_message(
+    cluster: Cluster, topic: str
+) -> None:
     namesrv, group, got = cluster.namesrv.address, new_group(), Counter[bytes]()
     common: dict[str, Any] = {
         "group": group,

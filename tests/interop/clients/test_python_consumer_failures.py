@@ -134,7 +134,7 @@ class Traffic:
         await eventually(lambda: self.acknowledged <= set(self.came))
 
 
-async def test_nothing_is_lost_over_restarts_hangs_and_deaths(rig: Rig) -> None:
+async def test_restarts_hangs_and_kills_lose_no_message(rig: Rig) -> None:
     traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
     first, second = rig.brokers
     async with rig.consumer(traffic, group), rig.consumer(traffic, group):

@@ -118,7 +118,7 @@ async def scene(kind: str, folder: Path) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
-async def test_what_one_broker_refuses_the_other_gets_once(
+async def test_a_message_that_one_broker_refuses_reaches_the_other_once(
     broker_kind: str, tmp_path: Path
 ) -> None:
     async with scene(broker_kind, tmp_path) as here:
@@ -144,7 +144,7 @@ async def test_what_one_broker_refuses_the_other_gets_once(
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
-async def test_a_broker_that_hangs_holds_up_neither_senders_nor_readers(
+async def test_a_hanging_broker_delays_neither_senders_nor_readers(
     broker_kind: str, tmp_path: Path
 ) -> None:
     async with scene(broker_kind, tmp_path) as here:
@@ -166,7 +166,7 @@ async def test_a_broker_that_hangs_holds_up_neither_senders_nor_readers(
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
-async def test_pulls_that_are_refused_in_every_way_are_repeated(
+async def test_the_consumer_repeats_a_pull_after_each_kind_of_refusal(
     broker_kind: str, tmp_path: Path
 ) -> None:
     async with scene(broker_kind, tmp_path) as here:

@@ -94,7 +94,7 @@ def expected_bodies(count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("form", ["list", "iterator", "arrow", "chunked", "numpy"])
-async def test_many_bodies_arrive_once_each_with_ids_of_their_own(place: Place, form: str) -> None:
+async def test_each_of_many_bodies_arrives_once_with_its_own_id(place: Place, form: str) -> None:
     wanted = expected_bodies(3000)
     forms = {
         "list": lambda: wanted,
@@ -117,7 +117,7 @@ async def test_many_bodies_arrive_once_each_with_ids_of_their_own(place: Place, 
 
 
 @pytest.mark.parametrize("compression", list(CompressionType))
-async def test_java_decompresses_what_was_compressed(
+async def test_a_java_consumer_decompresses_each_compression_type(
     place: Place, compression: CompressionType
 ) -> None:
     text = b"compress me " * 1000
@@ -128,7 +128,7 @@ async def test_java_decompresses_what_was_compressed(
     assert found["size"] < len(text)
 
 
-async def test_transactions_end_as_the_local_work_says(place: Place) -> None:
+async def test_the_result_of_the_local_work_decides_each_transaction(place: Place) -> None:
     asked: list[str] = []
 
     async def check(message: ReceivedMessage) -> TransactionState:
@@ -328,7 +328,7 @@ async def test_sends_survive_restarts_of_the_broker_and_the_name_server(place: P
 
 
 @pytest.mark.parametrize("broker_kind", KINDS)
-async def test_one_of_two_brokers_dies(
+async def test_sends_go_to_the_other_broker_when_one_of_two_dies(
     broker_kind: str, tmp_path_factory: pytest.TempPathFactory, java: Driver
 ) -> None:
     folder = tmp_path_factory.mktemp(f"two-{broker_kind}")

@@ -72,7 +72,7 @@ def java_tls(folder: Path) -> Iterator[Driver]:
     driver.close()
 
 
-def test_the_java_client_and_mqadmin(encrypted: Cluster, java_tls: Driver) -> None:
+def test_the_java_client_and_mqadmin_work_over_tls(encrypted: Cluster, java_tls: Driver) -> None:
     encrypted.create_topic(java_tls, "orders", queues=2)
     where = {"namesrv": encrypted.namesrv.address, "topic": "orders"}
     java_tls.call("consumerStart", id="c", group="billing", instances=2, **where)
@@ -85,7 +85,9 @@ def test_the_java_client_and_mqadmin(encrypted: Cluster, java_tls: Driver) -> No
     assert encrypted.broker.address in listed
 
 
-async def test_our_clients_and_commands(encrypted: Cluster, java_tls: Driver, folder: Path) -> None:
+async def test_our_clients_and_commands_work_over_tls(
+    encrypted: Cluster, java_tls: Driver, folder: Path
+) -> None:
     encrypted.create_topic(java_tls, "ours", queues=1)
     address = encrypted.namesrv.address
     context = tls_context(str(folder / "client.properties"))

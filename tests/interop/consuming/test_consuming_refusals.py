@@ -109,7 +109,7 @@ def test_a_group_that_may_not_broadcast_gets_nothing(
         (-(2**63), "OFFSET_TOO_SMALL", 0),
     ],
 )
-def test_an_offset_out_of_range_is_answered_with_the_right_one(
+def test_a_pull_at_an_offset_out_of_range_gets_the_corrected_offset(
     cluster: Cluster, filled: str, offset: int, status: str, next_offset: int
 ) -> None:
     with Wire(cluster.broker.address) as wire:
@@ -119,7 +119,7 @@ def test_an_offset_out_of_range_is_answered_with_the_right_one(
     assert (answer.fields["minOffset"], answer.fields["maxOffset"]) == ("0", str(STORED))
 
 
-def test_an_unknown_group_is_named_in_the_refusal(
+def test_the_error_for_an_unknown_group_names_it(
     cluster: Cluster, java: Driver, filled: str
 ) -> None:
     group = f"nobody-{uuid.uuid4().hex[:8]}"
@@ -141,7 +141,7 @@ def test_an_unknown_group_is_named_in_the_refusal(
         assert wire.call(PULL_MESSAGE, pull).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
-def test_an_unknown_group_is_refused_where_groups_are_not_made_on_first_use(
+def test_an_unknown_group_is_refused_if_groups_are_not_created_automatically(
     cluster: Cluster, java: Driver, filled: str
 ) -> None:
     group = f"nobody-{uuid.uuid4().hex[:8]}"
@@ -177,7 +177,7 @@ def test_an_unknown_group_is_refused_where_groups_are_not_made_on_first_use(
     ],
 )
 @pytest.mark.parametrize("body", [b"garbage", b'{"clientID": [', b"\xff\xfe"], ids=repr)
-def test_a_body_that_cannot_be_read_leaves_the_connection_as_it_was(
+def test_an_unreadable_body_does_not_change_the_connection(
     cluster: Cluster, filled: str, code: int, body: bytes
 ) -> None:
     with Wire(cluster.broker.address) as wire:
@@ -185,9 +185,7 @@ def test_a_body_that_cannot_be_read_leaves_the_connection_as_it_was(
         assert wire.call(PULL_MESSAGE, pull_fields(filled, 0, 0, 1)).code == ResponseCode.SUCCESS
 
 
-def test_counts_and_times_that_make_no_sense_do_no_harm(
-    kind: str, cluster: Cluster, filled: str
-) -> None:
+def test_invalid_counts_and_times_do_no_harm(kind: str, cluster: Cluster, filled: str) -> None:
     # For these two the reference throws an exception.
     thrown_at = ("-1", str(2**31 - 1)) if kind == "congreve" else ()
     with Wire(cluster.broker.address) as wire:
@@ -206,7 +204,9 @@ def test_counts_and_times_that_make_no_sense_do_no_harm(
         assert wire.call(RequestCode.QUERY_MESSAGE, asked).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_a_heartbeat_may_lack_what_other_clients_leave_out(cluster: Cluster, topic: str) -> None:
+def test_a_heartbeat_may_omit_the_fields_that_other_clients_omit(
+    cluster: Cluster, topic: str
+) -> None:
     group = f"group-{topic}"
     sparse = {"clientID": "sparse", "consumerDataSet": [{"groupName": group}]}
     with Wire(cluster.broker.address) as wire:

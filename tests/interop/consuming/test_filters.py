@@ -90,7 +90,7 @@ def test_every_expression_has_the_same_results_as_in_the_reference(
     assert dict(zip(several, ours, strict=True)) == dict(zip(several, theirs, strict=True))
 
 
-def test_the_recorded_outcomes_are_the_reference_s(java: Driver) -> None:
+def test_the_recorded_outcomes_equal_those_of_the_reference(java: Driver) -> None:
     table = json.loads(TABLE.read_text())
     theirs = java.call(
         "filter", expressions=list(table["outcomes"]), properties=table["properties"]

@@ -117,7 +117,7 @@ def test_accumulated_messages_are_skipped(consumed: Group) -> None:
     assert consumed.lag() == 0
 
 
-def test_a_member_tells_its_state_and_consumes_a_message_on_demand(online: Group) -> None:
+def test_a_member_reports_its_state_and_consumes_a_message_on_request(online: Group) -> None:
     member = online.client_id()
     running = online.mqadmin("consumerStatus", "-g", online.name, "-i", member, "-s")
     assert re.search(rf"{online.topic} +broker-a +\d", running), running
@@ -158,7 +158,7 @@ def test_brokers_list_groups_producers_and_lag(online: Group) -> None:
     assert re.search(r"127\.0\.0\.1:\d+ +JAVA", one), one
 
 
-def test_the_slowest_group_is_found_for_correction(consumed: Group) -> None:
+def test_a_correction_query_returns_the_offset_of_the_slowest_group(consumed: Group) -> None:
     slow = f"slow-{consumed.topic}"
     fields = {"consumerGroup": slow, "topic": consumed.topic, "queueId": "0", "commitOffset": "1"}
     with Wire(consumed.cluster.broker.address) as wire:
@@ -197,7 +197,9 @@ def test_the_monitor_reports_lag_members_and_lost_offsets(consumed: Group) -> No
     consumed.stop()
 
 
-def test_a_go_member_is_reset_asked_and_given_a_message(group: Group, go: Driver) -> None:
+def test_a_go_member_handles_a_reset_a_status_query_and_a_direct_message(
+    group: Group, go: Driver
+) -> None:
     sent = group.send()
     member: Json = {"id": group.name, "group": group.name, "topic": group.topic, "instances": 1}
     go.call("consumerStart", namesrv=group.cluster.namesrv.address, **member)

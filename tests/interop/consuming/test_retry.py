@@ -131,7 +131,7 @@ def back(quick: Cluster, **fields: str) -> tuple[int, str]:
     return answer.code, answer.remark or ""
 
 
-def test_a_send_back_that_cannot_be_is_refused_as_the_reference_does(
+def test_an_invalid_send_back_is_refused_as_by_the_reference(
     quick: Cluster, java: Driver, letters: tuple[str, list[Json]]
 ) -> None:
     # Beyond the end, before the beginning, and within the first message.

@@ -53,7 +53,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("name", [*MALFORMED, *SPOILT])
-def test_nothing_is_stored_of_a_batch_that_cannot_be(
+def test_no_message_of_an_invalid_batch_is_stored(
     kind: str, cluster: Cluster, topic: str, name: str
 ) -> None:
     if kind == "java" and name in SPOILT:
@@ -69,7 +69,7 @@ def test_nothing_is_stored_of_a_batch_that_cannot_be(
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_acknowledged_batches_are_whole_and_no_batch_is_there_in_part(
+def test_acknowledged_batches_are_complete_and_no_batch_is_partial(
     kind: str, how: str, namesrv: servers.Server, java: Driver, tmp_path: Path
 ) -> None:
     broker = servers.broker(

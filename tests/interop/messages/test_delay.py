@@ -94,7 +94,7 @@ def assert_whole(sent: list[Json], delivered: list[Json], *, doubles: bool = Fal
         assert waited >= LEVELS_MS[min(was["delayLevel"], 3) - 1], waited
 
 
-def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays: Delays) -> None:
+def test_each_level_delivers_all_messages_in_order_and_not_early(kind: str, delays: Delays) -> None:
     delays.start(kind)
     delays.create_topics(delays.topic)
     chance = random.Random(5)
@@ -117,7 +117,9 @@ def test_each_level_is_delivered_whole_in_order_and_not_early(kind: str, delays:
     assert len(tagged) == len([one for one in sent if one["tags"] == "Tag1"])
 
 
-def test_a_level_that_is_none_delivers_at_once(kind: str, delays: Delays) -> None:
+def test_levels_below_one_deliver_at_once_and_high_ones_count_as_the_highest(
+    kind: str, delays: Delays
+) -> None:
     delays.start(kind)
     delays.create_topics(delays.topic)
     sent = delays.send([0, -1, -(2**31), 2**31 - 1])
@@ -130,7 +132,7 @@ def test_a_level_that_is_none_delivers_at_once(kind: str, delays: Delays) -> Non
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_restart_in_the_middle_loses_and_doubles_nothing(
+def test_a_restart_loses_and_repeats_no_delayed_message(
     kind: str, delays: Delays, how: str
 ) -> None:
     delays.start(kind)
@@ -145,7 +147,7 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(
     assert_whole(sent, delays.delivered(120), doubles=kind == "java")
 
 
-def test_a_changed_table_of_levels_counts_for_what_waits(kind: str, delays: Delays) -> None:
+def test_changed_delay_levels_apply_to_waiting_messages(kind: str, delays: Delays) -> None:
     """A shorter level delivers at once; messages of a removed level wait until it is back."""
     delays.start(kind, messageDelayLevel="1s 1h 1h 1h")
     delays.create_topics(delays.topic)
@@ -182,7 +184,7 @@ TIMES = ("TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays, how: str) -> None:
+def test_deliver_times_survive_a_restart(kind: str, delays: Delays, how: str) -> None:
     """An extension of 4.9: each message is delivered once, not before its time; none is lost."""
     if kind == "java":
         pytest.skip("4.9.4 knows no deliver times")
@@ -213,7 +215,7 @@ def test_times_of_their_own_are_kept_through_a_restart(kind: str, delays: Delays
         assert not [name for name in one["properties"] if name.startswith("TIMER_")]
 
 
-def test_a_time_that_is_too_far_is_refused_and_one_that_has_passed_delivers_at_once(
+def test_a_deliver_time_too_far_ahead_is_refused_and_a_past_one_delivers_at_once(
     kind: str, delays: Delays
 ) -> None:
     if kind == "java":

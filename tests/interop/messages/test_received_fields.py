@@ -295,7 +295,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[servers.B
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_a_consumer_gets_the_fields_that_it_gets_from_the_reference(
+def test_a_consumer_gets_the_same_fields_as_from_the_reference(
     brokers: list[servers.BrokerServer], play: Play
 ) -> None:
     with ThreadPoolExecutor(len(brokers)) as pool:

@@ -74,13 +74,13 @@ def test_a_request_gets_its_reply(asking: Asking, mode: str) -> None:
     assert {one["offsetMsgId"] for one in sent} <= {one["offsetMsgId"] for one in stored}
 
 
-def test_a_reply_that_its_sender_compressed_arrives_whole(asking: Asking) -> None:
+def test_a_compressed_reply_arrives_unchanged(asking: Asking) -> None:
     asking.responder(padding=50_000)
     (reply,) = asking.ask("long")
     assert body(reply) == b"re: long" + b"x" * 50_000
 
 
-def test_the_responder_learns_that_its_requester_has_gone(asking: Asking) -> None:
+def test_the_responder_gets_an_error_if_its_requester_has_disconnected(asking: Asking) -> None:
     asking.responder(holdMs=60_000)
     (given_up,) = asking.ask("late", timeout_ms=2_000)
     assert "timeout" in given_up, given_up
@@ -91,7 +91,7 @@ def test_the_responder_learns_that_its_requester_has_gone(asking: Asking) -> Non
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_reply_finds_its_requester_after_the_broker_was_away(
+def test_a_reply_reaches_its_requester_after_a_restart_of_the_broker(
     java: Driver, namesrv: servers.Server, kind: str, how: str, tmp_path: Path
 ) -> None:
     broker = servers.broker(kind, tmp_path, namesrv.address, broker_name="broker-requests")

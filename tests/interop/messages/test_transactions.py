@@ -81,7 +81,9 @@ def transacting(namesrv: servers.Server, java: Driver, tmp_path: Path) -> Iterat
     made.kill_if_running()
 
 
-def test_commit_rollback_and_unknown_then_checked(transacting: Transacting, kind: str) -> None:
+def test_a_transaction_is_committed_rolled_back_or_checked(
+    transacting: Transacting, kind: str
+) -> None:
     transacting.start(kind)
     transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
@@ -114,7 +116,7 @@ def test_commit_rollback_and_unknown_then_checked(transacting: Transacting, kind
     assert len({one["body"] for one in found}) == 3
 
 
-def test_another_producer_of_the_group_is_asked_for_one_that_died(
+def test_another_producer_of_the_group_is_checked_after_one_died(
     transacting: Transacting, kind: str
 ) -> None:
     transacting.start(kind)
@@ -129,7 +131,7 @@ def test_another_producer_of_the_group_is_asked_for_one_that_died(
     transacting.stop_producer(second)
 
 
-def test_the_go_client_commits_rolls_back_and_is_asked(
+def test_the_go_client_commits_rolls_back_and_answers_checks(
     transacting: Transacting, go: Driver, kind: str
 ) -> None:
     transacting.start(kind)
@@ -146,7 +148,9 @@ def test_the_go_client_commits_rolls_back_and_is_asked(
     wait_until(lambda: transacting.seen() == expected, "a commit is not visible")
 
 
-def test_a_message_that_stays_unknown_is_kept_aside(transacting: Transacting, kind: str) -> None:
+def test_a_half_message_that_stays_unknown_is_discarded(
+    transacting: Transacting, kind: str
+) -> None:
     transacting.start(kind, transactionCheckMax="2")
     transacting.create_topics(transacting.topic)
     producer = transacting.start_producer()
@@ -204,7 +208,7 @@ def test_an_end_for_another_group_or_offset_is_refused(transacting: Transacting,
             assert transacting.seen() == Counter(["half"])
 
 
-def test_a_message_says_how_long_its_producers_are_left_alone(
+def test_a_half_message_sets_the_time_before_its_first_check(
     transacting: Transacting, kind: str
 ) -> None:
     transacting.start(kind)
@@ -227,7 +231,7 @@ def test_a_message_says_how_long_its_producers_are_left_alone(
     assert asked[0] == "plain"
 
 
-def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
+def test_a_half_message_older_than_the_retention_is_discarded_without_a_check(
     transacting: Transacting, kind: str
 ) -> None:
     transacting.start(kind)
@@ -253,7 +257,7 @@ def test_a_message_older_than_the_log_keeps_is_kept_aside_unasked(
 @pytest.mark.parametrize(
     ("direction", "how"), [("same", "kill"), ("from-server", "stop"), ("to-server", "kill")]
 )
-def test_open_transactions_go_on_under_the_next_broker(
+def test_the_next_broker_continues_open_transactions(
     transacting: Transacting, kind: str, direction: str, how: str
 ) -> None:
     """The same broker restarts, or the other one opens the store for a while."""

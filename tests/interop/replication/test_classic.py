@@ -46,7 +46,7 @@ def send(java: Driver, namesrv: servers.Server, sent: list[Json]) -> list[Json]:
 
 
 @pytest.mark.parametrize(("master", "slave"), [("java", "congreve"), ("congreve", "java")])
-def test_a_slave_has_the_bytes_of_its_master(
+def test_a_slave_has_the_same_bytes_as_its_master(
     replicas: Replicas, java: Driver, namesrv: servers.Server, master: str, slave: str
 ) -> None:
     topic = f"ha-{replicas.name}"

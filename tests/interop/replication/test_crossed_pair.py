@@ -128,7 +128,9 @@ def send_by_go(go: Driver, namesrv: str) -> None:
     assert go.call("load", namesrv=namesrv, topic=TOPIC, mode="sync", count=COUNT, size=20)["ok"]
 
 
-def test_one_machine_dies_and_comes_back(machines: list[Machine], java: Driver, go: Driver) -> None:
+def test_a_crossed_pair_loses_no_message_when_one_machine_dies_and_returns(
+    machines: list[Machine], java: Driver, go: Driver
+) -> None:
     first, second = machines
     both = f"{first.namesrv};{second.namesrv}"
     for machine in machines:

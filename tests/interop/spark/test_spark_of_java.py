@@ -104,7 +104,7 @@ def test_files_and_pulls_of_a_java_broker_give_the_same_rows(
     assert store.verify().problems == []
 
 
-def test_a_java_broker_without_sql92_is_named_before_tasks_start(
+def test_an_error_names_a_java_broker_without_sql92_before_tasks_start(
     java_cluster: Cluster, java: Driver
 ) -> None:
     topic = f"rows-{uuid.uuid4().hex[:8]}"

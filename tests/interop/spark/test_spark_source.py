@@ -13,7 +13,7 @@ from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
 
 
-def test_what_java_sent_becomes_rows_and_mqadmin_sees_the_group(
+def test_messages_of_a_java_producer_become_rows_and_mqadmin_shows_the_group(
     java: Driver, cluster: Cluster, topic: str
 ) -> None:
     bodies = [b"body-%d" % i for i in range(200)] + [b"long " * 2000]

@@ -76,7 +76,7 @@ def assert_all_there(address: str, topic: str, acknowledged: Acknowledged) -> No
 
 
 @pytest.mark.crash
-def test_no_acknowledged_message_is_lost_when_killed_under_load(
+def test_a_kill_under_load_loses_no_acknowledged_message(
     kind: str, namesrv: servers.Server, tmp_path: Path, kill_rounds: int
 ) -> None:
     rounds = SHORT_ROUNDS if kill_rounds <= SHORT else kill_rounds

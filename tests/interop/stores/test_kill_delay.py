@@ -105,7 +105,7 @@ def delivered(address: str, topic: str) -> list[tuple[int, int]]:
         ("uring", "ASYNC_FLUSH"),
     ],
 )
-def test_no_delayed_message_is_lost_early_or_delivered_twice_when_killed(
+def test_after_kills_no_delayed_message_is_lost_early_or_delivered_twice(
     kind: str,
     namesrv: servers.Server,
     tmp_path: Path,

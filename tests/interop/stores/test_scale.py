@@ -79,7 +79,7 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_ten_thousand_held_pulls_among_ten_thousand_idle_connections_wake_only_their_own(
+def test_a_message_wakes_only_its_own_pull_among_ten_thousand_waiting_ones(
     kind: str, fragile: Cluster, java: Driver
 ) -> None:
     topic = f"held-{uuid.uuid4().hex[:8]}"

@@ -134,7 +134,7 @@ def assert_serves(exchange: Exchange, topics: list[str], sent: list[Json]) -> di
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("direction", ["from-server", "to-server"])
-def test_the_other_broker_serves_every_message_and_hands_the_store_back(
+def test_the_other_broker_serves_every_message_and_the_first_one_reopens_the_store(
     exchange: Exchange, kind: str, direction: str, how: str
 ) -> None:
     # On the reference alone (which proves the test) both sides are Java.
@@ -180,7 +180,7 @@ def leave_removed_queues(exchange: Exchange, topic: str) -> Path:
     return Path(shutil.copytree(store / "consumequeue" / topic, store / "congreve/removed/1"))
 
 
-def test_a_store_written_through_io_uring_is_one_for_every_other(
+def test_every_broker_and_backend_reads_a_store_written_with_io_uring(
     exchange: Exchange, kind: str, tmp_path: Path
 ) -> None:
     if kind != "congreve":
@@ -213,7 +213,7 @@ def test_a_store_written_through_io_uring_is_one_for_every_other(
 
 
 @pytest.mark.parametrize("direction", ["from-server", "to-server"])
-def test_groups_and_their_offsets_change_hands_with_the_store(
+def test_the_other_broker_reads_groups_and_offsets_from_the_store(
     exchange: Exchange, kind: str, direction: str
 ) -> None:
     other = OTHER[kind] if kind == "congreve" else "java"

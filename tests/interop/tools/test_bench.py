@@ -45,7 +45,7 @@ def test_sends_and_pulls_are_counted(cluster: Cluster, tmp_path: Path) -> None:
     assert pulled["failed"] == 0 and pulled["messagesPerSecond"] > 0
 
 
-def test_a_secret_comes_from_the_environment(cluster: Cluster) -> None:
+def test_the_bench_command_reads_the_secret_from_the_environment(cluster: Cluster) -> None:
     environment = {key: value for key, value in os.environ.items() if "SECRET" not in key}
     command = [sys.executable, "-m", "congreve", "bench", "-n", cluster.namesrv.address]
     done = subprocess.run(

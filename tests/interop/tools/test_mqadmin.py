@@ -73,7 +73,7 @@ def test_update_topic_refuses_a_bad_name(mqadmin: Console) -> None:
     assert re.search(r"CODE: 1  DESC: The specified topic.* characters", out), out
 
 
-def test_delete_topic_takes_it_from_broker_and_name_server(mqadmin: Console, topic: str) -> None:
+def test_delete_topic_removes_it_from_broker_and_name_server(mqadmin: Console, topic: str) -> None:
     assert topic in mqadmin("topicList").split()
     out = mqadmin("deleteTopic", "-c", CLUSTER, "-t", topic)
     assert f"delete topic [{topic}] from cluster [{CLUSTER}] success" in out
@@ -94,7 +94,9 @@ def test_topic_list_names_system_topics_and_groups(mqadmin: Console, filled: Jso
     assert mqadmin("topicClusterList", "-t", filled["topic"]).split() == [CLUSTER]
 
 
-def test_topic_route_and_status(mqadmin: Console, cluster: Cluster, filled: Json) -> None:
+def test_the_route_and_the_status_of_a_topic_are_shown(
+    mqadmin: Console, cluster: Cluster, filled: Json
+) -> None:
     route = mqadmin("topicRoute", "-t", filled["topic"])
     assert f'"brokerAddrs":{{0:"{cluster.broker.address}"' in route
     assert f'"cluster":"{CLUSTER}"' in route
@@ -109,7 +111,7 @@ def test_topic_route_and_status(mqadmin: Console, cluster: Cluster, filled: Json
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", " ".join(rows[1][4:]))
 
 
-def test_subscription_group_is_made_shown_and_deleted(mqadmin: Console) -> None:
+def test_a_subscription_group_is_created_shown_and_deleted(mqadmin: Console) -> None:
     group = f"made-{uuid.uuid4().hex[:8]}"
     out = mqadmin("updateSubGroup", "-g", group, "-q", "2", "-r", "7", broker=True)
     assert "create subscription group to" in out
@@ -121,7 +123,9 @@ def test_subscription_group_is_made_shown_and_deleted(mqadmin: Console) -> None:
     assert "retryMaxTimes" not in mqadmin("getConsumerConfig", "-g", group)
 
 
-def test_cluster_list(mqadmin: Console, cluster: Cluster, filled: Json) -> None:
+def test_the_cluster_list_shows_the_broker(
+    mqadmin: Console, cluster: Cluster, filled: Json
+) -> None:
     (row,) = mqadmin.rows("clusterList")
     assert row[:5] == [CLUSTER, "broker-a", "0", cluster.broker.address, "V4_9_4"]
     (row,) = mqadmin.rows("clusterList", "-m")
@@ -130,7 +134,7 @@ def test_cluster_list(mqadmin: Console, cluster: Cluster, filled: Json) -> None:
     assert int(row[5]) >= 3, "messages got today"
 
 
-def test_broker_status(mqadmin: Console, filled: Json) -> None:
+def test_the_status_of_a_broker_is_shown(mqadmin: Console, filled: Json) -> None:
     lines = mqadmin("brokerStatus", broker=True).splitlines()
     status = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
     assert status["brokerVersionDesc"] == "V4_9_4"
@@ -168,7 +172,7 @@ def test_broker_config_is_shown_and_changed(mqadmin: Console, cluster: Cluster) 
     )
 
 
-def test_consumer_progress(mqadmin: Console, filled: Json) -> None:
+def test_consumer_progress_shows_offsets_and_lag(mqadmin: Console, filled: Json) -> None:
     out = eventually(lambda: mqadmin("consumerProgress", "-g", filled["group"]), r"Diff Total: 0\b")
     rows = [line.split() for line in out.splitlines() if line.startswith(filled["topic"])]
     assert [row[1:6] for row in rows] == [
@@ -216,7 +220,7 @@ def test_offsets_are_reset_by_time(
     assert seen["distinct"] == 40, seen
 
 
-def test_queries_of_a_message(mqadmin: Console, filled: Json) -> None:
+def test_a_message_is_found_by_every_query(mqadmin: Console, filled: Json) -> None:
     first, second, _ = filled["sent"]
     topic = filled["topic"]
 
@@ -241,7 +245,7 @@ def test_queries_of_a_message(mqadmin: Console, filled: Json) -> None:
     assert [(row[1], row[2]) for row in rows] == [("1", "2")]
 
 
-def test_send_message_and_print(
+def test_a_sent_message_is_printed(
     java_binary: Driver, cluster: Cluster, mqadmin: Console, topic: str
 ) -> None:
     # With binary headers.
@@ -258,7 +262,7 @@ def test_send_message_and_print(
     assert "tagsCode=2661" in cq
 
 
-def test_write_permission_is_wiped_and_given_back(mqadmin: Console, topic: str) -> None:
+def test_write_permission_is_removed_and_restored(mqadmin: Console, topic: str) -> None:
     out = mqadmin("wipeWritePerm", "-b", "broker-a")
     assert re.search(r"wipe write perm of broker\[broker-a\] in name server\[.*\] OK, \d+", out)
     assert queue_data(mqadmin("topicRoute", "-t", topic), "perm") == 4
@@ -267,7 +271,7 @@ def test_write_permission_is_wiped_and_given_back(mqadmin: Console, topic: str) 
     assert queue_data(mqadmin("topicRoute", "-t", topic), "perm") == 6
 
 
-def test_order_configuration_is_kept_by_the_name_server(mqadmin: Console, topic: str) -> None:
+def test_the_name_server_keeps_the_order_configuration(mqadmin: Console, topic: str) -> None:
     mqadmin("updateOrderConf", "-t", topic, "-v", "broker-a:4", "-m", "put")
     out = mqadmin("updateOrderConf", "-t", topic, "-m", "get")
     assert f"topic=[{topic}], orderConf=[broker-a:4]" in out
@@ -276,7 +280,7 @@ def test_order_configuration_is_kept_by_the_name_server(mqadmin: Console, topic:
     assert "orderConf=[broker-a:4]" not in out
 
 
-def test_cleaning_commands_succeed_and_leave_topics(mqadmin: Console, filled: Json) -> None:
+def test_cleaning_commands_succeed_and_keep_topics(mqadmin: Console, filled: Json) -> None:
     assert "success" in mqadmin("cleanUnusedTopic", broker=True)
     assert "success" in mqadmin("cleanExpiredCQ", broker=True)
     rows = mqadmin.rows("topicStatus", "-t", filled["topic"])

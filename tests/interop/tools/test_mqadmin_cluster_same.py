@@ -154,7 +154,7 @@ def compared(command: str, lines: list[str], other: list[str]) -> list[str]:
     return sorted(line for line in lines if line)
 
 
-def test_mqadmin_prints_what_it_prints_of_the_reference(
+def test_mqadmin_prints_the_same_for_a_cluster_as_with_the_reference(
     alone: tuple[Driver, Cluster], tmp_path: Path
 ) -> None:
     theirs = json.loads(ANSWERS.read_text())

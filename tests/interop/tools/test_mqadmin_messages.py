@@ -63,7 +63,7 @@ def test_a_consumer_s_trace_is_found_by_the_message_s_id(
     java.call("consumerStop", id=topic)
 
 
-def test_sends_are_timed_and_queues_shared_out(mqadmin: Console, topic: str) -> None:
+def test_mqadmin_times_sends_and_allocates_queues(mqadmin: Console, topic: str) -> None:
     out = mqadmin("checkMsgSendRT", "-t", topic, "-a", "8", "-s", "16")
     rows = re.findall(r"^broker-a +(\d) +true +\d+", out, re.MULTILINE)
     assert sorted(rows) == sorted("01230123")
@@ -76,7 +76,7 @@ def test_sends_are_timed_and_queues_shared_out(mqadmin: Console, topic: str) -> 
     assert out.count('"queueId":') == 4
 
 
-def test_everything_is_exported(mqadmin: Console, filled: str) -> None:
+def test_mqadmin_exports_metadata_settings_and_figures(mqadmin: Console, filled: str) -> None:
     for command, what in (
         ("exportMetadata", "metadata.json"),
         ("exportConfigs", "configs.json"),

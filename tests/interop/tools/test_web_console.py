@@ -87,7 +87,7 @@ def keys(text: str) -> set[int]:
 @pytest.mark.parametrize(
     "path", ["/", "/topics?kind=all", "/groups", "/timers", "/brokers", "/dead-letters", "/rates"]
 )
-def test_pages_answer(pages: Pages, path: str) -> None:
+def test_each_page_answers(pages: Pages, path: str) -> None:
     pages.get(path)
 
 

@@ -57,7 +57,7 @@ def test_a_send_to_a_forbidden_topic_is_refused(
     assert said in remark
 
 
-def test_a_topic_that_cannot_be_created(cluster: Cluster) -> None:
+def test_a_send_to_a_topic_that_cannot_be_created_is_refused(cluster: Cluster) -> None:
     name = f"unknown-{uuid.uuid4().hex[:8]}"
     fields = {**send_fields(name, 0, {}), "c": "NoSuchTemplate"}
     code, remark = refused(cluster, SEND_MESSAGE_V2, fields)
@@ -65,36 +65,36 @@ def test_a_topic_that_cannot_be_created(cluster: Cluster) -> None:
     assert name in remark
 
 
-def test_a_queue_that_the_topic_does_not_have(cluster: Cluster) -> None:
+def test_a_send_to_a_queue_that_does_not_exist_is_refused(cluster: Cluster) -> None:
     code, remark = refused(cluster, SEND_MESSAGE_V2, send_fields("refusals", 99, {}))
     assert code == SYSTEM_ERROR
     assert "99" in remark
 
 
-def test_a_body_over_four_mebibytes(cluster: Cluster) -> None:
+def test_a_body_over_four_mebibytes_is_refused(cluster: Cluster) -> None:
     body = bytes(4 * MEBIBYTE + 1)
     code, _ = refused(cluster, SEND_MESSAGE_V2, send_fields("refusals", 0, {}), body)
     assert code == MESSAGE_ILLEGAL
 
 
-def test_properties_over_a_short(cluster: Cluster) -> None:
+def test_properties_over_32767_bytes_are_refused(cluster: Cluster) -> None:
     code, _ = refused(cluster, SEND_MESSAGE_V2, send_fields("refusals", 0, {"p": "v" * 33_000}))
     assert code == MESSAGE_ILLEGAL
 
 
-def test_an_unknown_request_code(cluster: Cluster) -> None:
+def test_an_unknown_request_code_is_refused(cluster: Cluster) -> None:
     code, remark = refused(cluster, 9999, {})
     assert code == NOT_SUPPORTED
     assert "9999 not supported" in remark
 
 
-def test_a_header_without_its_required_fields(cluster: Cluster) -> None:
+def test_a_header_without_its_required_fields_is_refused(cluster: Cluster) -> None:
     code, remark = refused(cluster, PULL_MESSAGE, {"topic": "refusals"})
     assert code == SYSTEM_ERROR
     assert remark
 
 
-def test_pulls_that_cannot_be(cluster: Cluster) -> None:
+def test_invalid_pulls_are_refused(cluster: Cluster) -> None:
     refused(cluster, 9999, {})
     good = pull_fields("refusals", 0, 0, 1)
 
@@ -121,7 +121,7 @@ def test_pulls_that_cannot_be(cluster: Cluster) -> None:
     ],
     ids=["huge", "header longer than frame", "no json", "type 7", "wild binary", "http"],
 )
-def test_a_stream_that_cannot_be_split_closes_its_connection_alone(
+def test_a_stream_without_frames_closes_only_its_own_connection(
     cluster: Cluster, stream: bytes
 ) -> None:
     host, _, port = cluster.broker.address.rpartition(":")
@@ -135,6 +135,6 @@ def test_a_stream_that_cannot_be_split_closes_its_connection_alone(
         assert after.code == 0
 
 
-def test_a_name_server_does_not_answer_for_a_broker(cluster: Cluster) -> None:
+def test_a_name_server_refuses_requests_for_brokers(cluster: Cluster) -> None:
     with Wire(cluster.broker.address) as wire:
         assert wire.call(GET_BROKER_CLUSTER_INFO, {}).code == NOT_SUPPORTED

@@ -23,7 +23,7 @@ def started(folder: Path, plan: FaultPlan) -> tuple[FaultBackend, Segment]:
     return backend, segment
 
 
-def test_without_faults_it_is_the_backend_inside(tmp_path: Path) -> None:
+def test_without_faults_the_decorator_behaves_like_its_backend(tmp_path: Path) -> None:
     backend, segment = started(tmp_path, FaultPlan())
     segment.append(b"abc")
     assert backend.wait_durable(3, WAIT_S)
@@ -41,7 +41,7 @@ def test_groups_are_recorded_with_their_barriers(tmp_path: Path) -> None:
     backend.stop()
 
 
-def test_a_disk_that_lies_keeps_nothing(tmp_path: Path) -> None:
+def test_a_lying_disk_keeps_no_byte(tmp_path: Path) -> None:
     backend, segment = started(tmp_path, FaultPlan(groups={0: Fault(lost=True)}))
     segment.append(b"gone")
     assert backend.wait_durable(4, WAIT_S)
@@ -61,7 +61,7 @@ def test_a_failed_group_is_the_last_one(tmp_path: Path) -> None:
     backend.stop()
 
 
-def test_a_create_fails_by_its_number(tmp_path: Path) -> None:
+def test_a_create_with_the_given_number_fails(tmp_path: Path) -> None:
     backend = FaultBackend(PoolBackend(), FaultPlan(creates={1: errno.ENOSPC}))
     backend.create(str(tmp_path / "a"), 0, SIZE)
     with pytest.raises(BackendError, match="No space left"):

@@ -54,7 +54,7 @@ def use_all(files: FileSystem, folder: Path) -> None:
     files.remove_folder(str(folder / "in"))
 
 
-def test_files_hold_what_was_written(tmp_path: Path) -> None:
+def test_files_hold_the_written_bytes(tmp_path: Path) -> None:
     use_all(DISK, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,7 @@ def test_a_failed_sync_of_mapped_bytes_is_a_sync_error(tmp_path: Path) -> None:
         use_all(faulty, tmp_path)
 
 
-def test_a_failpoint_is_met_as_often_as_it_says(tmp_path: Path) -> None:
+def test_a_failpoint_fires_as_often_as_configured(tmp_path: Path) -> None:
     faulty = FaultyFileSystem(DISK, Failpoint("create", "x", errno.ENOSPC, nth=2, times=2))
     flags = os.O_WRONLY | os.O_CREAT
     refused = []
@@ -114,7 +114,7 @@ def test_a_process_ends_before_or_after_the_call(tmp_path: Path, does: str, left
     assert (tmp_path / "in").exists() is left
 
 
-def test_a_slow_call_waits(tmp_path: Path) -> None:
+def test_a_slow_call_is_delayed(tmp_path: Path) -> None:
     waits: list[float] = []
     point = Failpoint("write", "in/a", "slow", times=100)
     use_all(FaultyFileSystem(DISK, point, sleep=waits.append), tmp_path)

@@ -53,7 +53,7 @@ def test_a_log_that_loses_pages_refuses_appends_and_still_serves_reads(tmp_path:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_only_faults_in_our_own_files_are_caught(tmp_path: Path, ours: bool) -> None:
+def test_only_bus_errors_in_our_own_files_are_caught(tmp_path: Path, ours: bool) -> None:
     file = tmp_path / "file"
     file.write_bytes(bytes(8192))
     made = (

@@ -68,7 +68,9 @@ def test_a_file_of_another_size_is_not_opened(backend: MmapBackend, tmp_path: Pa
         backend.open(str(tmp_path / "a"), 0, 5, 6)
 
 
-def test_rename_moves_the_file_and_tells_the_segment(backend: MmapBackend, tmp_path: Path) -> None:
+def test_rename_moves_the_file_and_updates_the_segment(
+    backend: MmapBackend, tmp_path: Path
+) -> None:
     segment = backend.create(str(tmp_path / "prepared"), 0, SIZE)
     (tmp_path / "log").mkdir()
     backend.rename(segment, str(tmp_path / "log" / "b"), SIZE)
@@ -95,7 +97,7 @@ def test_the_tail_is_zeroed_and_reserved(backend: MmapBackend, tmp_path: Path) -
     assert os.stat(path).st_blocks * 512 >= SIZE
 
 
-def test_durable_moves_over_segments_and_the_eventfd_tells(
+def test_the_durable_offset_crosses_segments_and_signals_the_eventfd(
     backend: MmapBackend, tmp_path: Path
 ) -> None:
     for base in (0, SIZE):
@@ -111,14 +113,14 @@ def test_durable_moves_over_segments_and_the_eventfd_tells(
     assert backend.failure_errno == 0
 
 
-def test_nothing_is_durable_before_it_was_asked_for(backend: MmapBackend, tmp_path: Path) -> None:
+def test_no_byte_is_durable_before_a_flush(backend: MmapBackend, tmp_path: Path) -> None:
     backend.attach(opened(backend, tmp_path, 0, 1000))
     backend.start(0)
     assert backend.wait_durable(400, WAIT_S)
     assert backend.durable_offset == 400
 
 
-def test_stop_makes_everything_written_durable(backend: MmapBackend, tmp_path: Path) -> None:
+def test_stop_makes_all_written_bytes_durable(backend: MmapBackend, tmp_path: Path) -> None:
     backend.attach(opened(backend, tmp_path, 0, SIZE))
     backend.attach(opened(backend, tmp_path, SIZE, 1234))
     backend.start(0)
@@ -129,9 +131,7 @@ def test_stop_makes_everything_written_durable(backend: MmapBackend, tmp_path: P
     assert not names & {"flush", "fault-ahead"}
 
 
-def test_waiting_for_what_is_not_attached_ends_in_time(
-    backend: MmapBackend, tmp_path: Path
-) -> None:
+def test_a_wait_for_an_unattached_segment_times_out(backend: MmapBackend, tmp_path: Path) -> None:
     backend.attach(opened(backend, tmp_path, 0, SIZE))
     backend.start(0)
     assert not backend.wait_durable(SIZE + 1, 0.05)
@@ -139,7 +139,7 @@ def test_waiting_for_what_is_not_attached_ends_in_time(
     assert backend.wait_durable(SIZE + 1, WAIT_S)
 
 
-def test_a_segment_that_is_durable_to_its_end_is_let_go(
+def test_a_segment_that_is_completely_durable_is_released(
     backend: MmapBackend, tmp_path: Path
 ) -> None:
     segment = opened(backend, tmp_path, 0, SIZE)
@@ -160,7 +160,7 @@ def is_mapped(address: int) -> bool:
     return any(int(start, 16) <= address < int(end, 16) for start, end in ranges)
 
 
-def test_after_a_failed_sync_nothing_is_ever_durable(  # defect D16
+def test_after_a_failed_sync_no_further_byte_is_durable(  # defect D16
     backend: MmapBackend, tmp_path: Path
 ) -> None:
     segment = opened(backend, tmp_path, 0, SIZE)
@@ -194,7 +194,7 @@ def resident(path: str) -> int:
     return found
 
 
-def test_forgotten_pages_are_no_memory_and_lose_no_byte(
+def test_released_pages_use_no_memory_and_lose_no_byte(
     backend: MmapBackend, tmp_path: Path
 ) -> None:
     segment = backend.create(str(tmp_path / "a"), 0, SIZE)

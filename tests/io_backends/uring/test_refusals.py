@@ -12,7 +12,7 @@ from congreve.io_backends.probe import uring_refusal
 from .segments import SIZE, uring
 
 
-def test_segments_that_are_no_whole_blocks_are_refused(
+def test_segments_that_are_not_a_multiple_of_the_block_size_are_refused(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     with pytest.raises(BackendError, match="multiple of 4096"):
@@ -32,7 +32,7 @@ def test_impossible_settings_are_refused() -> None:
         uring.UringBackend(window=4096)
 
 
-def test_the_probe_says_why_and_leaves_nothing(folder: Path) -> None:
+def test_the_probe_gives_the_reason_and_leaves_no_file(folder: Path) -> None:
     assert uring_refusal(str(folder)) is None
     assert list(folder.iterdir()) == []
     refusal = uring_refusal(str(folder / "nowhere"))

@@ -15,7 +15,7 @@ import pytest
 from .segments import BLOCK, SIZE, WAIT_S, added, growing, noise, uring
 
 
-def test_what_is_durable_is_in_the_file(backend: "uring.UringBackend", folder: Path) -> None:
+def test_durable_bytes_are_in_the_file(backend: "uring.UringBackend", folder: Path) -> None:
     dice = random.Random(1)
     segment = added(backend, folder)
     backend.start(0)
@@ -49,7 +49,7 @@ def test_no_two_writes_in_flight_hold_the_same_block(
     assert together > 1, "nothing was ever in flight together: the test showed nothing"
 
 
-def test_the_eventfd_tells_of_each_completion(backend: "uring.UringBackend", folder: Path) -> None:
+def test_the_eventfd_signals_each_completion(backend: "uring.UringBackend", folder: Path) -> None:
     segment = added(backend, folder)
     backend.start(0)
     for _ in range(5):
@@ -61,7 +61,7 @@ def test_the_eventfd_tells_of_each_completion(backend: "uring.UringBackend", fol
     assert backend.failure_errno == 0
 
 
-def test_a_write_that_is_alone_is_done_when_it_was_asked_for(
+def test_a_lone_write_is_complete_when_its_flush_returns(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     dice = random.Random(12)
@@ -77,7 +77,7 @@ def test_a_write_that_is_alone_is_done_when_it_was_asked_for(
     assert not select.select([backend.event_fd], [], [], 0)[0], "nobody waits to be told"
 
 
-def test_a_write_behind_one_in_flight_waits_for_it(
+def test_a_write_after_one_in_flight_waits_for_it(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     segment = added(backend, folder)
@@ -96,7 +96,7 @@ def test_a_write_behind_one_in_flight_waits_for_it(
     assert waited > 0, "no write was ever in flight: the test showed nothing"
 
 
-def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
+def test_bytes_appended_during_a_write_are_not_written_before_their_flush(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     """Otherwise a kill would leave the first members of a batch in the block of a write."""
@@ -117,7 +117,7 @@ def test_what_is_appended_during_a_write_is_not_on_disk_before_it_is_asked_for(
         assert not any(there[asked:]), "bytes after the end of the write"
 
 
-def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done(
+def test_a_small_group_is_written_when_the_write_before_it_is_complete(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     """Only the code that handles the end of the first write may send it."""
@@ -137,7 +137,7 @@ def test_a_small_group_that_waits_for_the_one_in_front_is_sent_when_that_is_done
     assert waited > 0, "nothing ever waited: the test showed nothing"
 
 
-def test_stopping_writes_what_waits_for_the_write_in_flight(folder: Path) -> None:
+def test_a_stop_writes_groups_that_wait_for_the_write_in_flight(folder: Path) -> None:
     backend = uring.UringBackend(window=1 << 20)
     segment = added(backend, folder)
     backend.start(0)
@@ -150,7 +150,7 @@ def test_stopping_writes_what_waits_for_the_write_in_flight(folder: Path) -> Non
     assert Path(segment.path).read_bytes()[: len(data)] == data
 
 
-def test_writes_of_the_loop_go_with_those_that_other_threads_wait_for_and_with_zeros(
+def test_the_loop_submits_its_writes_beside_those_of_threads_and_zeros(
     folder: Path,
 ) -> None:
     """Over the ends of segments and window, some too large for one write."""
@@ -198,7 +198,7 @@ def written_through(backend: "uring.UringBackend", upto: int) -> bool:
 
 @pytest.mark.parametrize("durable", [waited, written_through])
 @pytest.mark.parametrize("limit", [SIZE // 2, SIZE // 2 + 512])
-def test_after_a_failed_or_short_write_nothing_is_ever_durable(
+def test_after_a_failed_or_short_write_no_further_byte_is_durable(
     backend: "uring.UringBackend",
     folder: Path,
     limit: int,

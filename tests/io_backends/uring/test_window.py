@@ -86,7 +86,7 @@ def test_many_small_segments_that_wait_for_the_disk_get_their_own_bytes(folder: 
         assert Path(segment.path).read_bytes() == noise(number, size), f"segment {number}"
 
 
-def test_old_bytes_of_the_window_never_reach_the_disk_again(
+def test_old_bytes_of_the_window_are_never_written_again(
     backend: "uring.UringBackend", folder: Path
 ) -> None:
     backend.start(0)
@@ -101,7 +101,7 @@ def test_old_bytes_of_the_window_never_reach_the_disk_again(
     assert bytes(memoryview(segment)[100:]) == bytes(SIZE - 100)
 
 
-def test_a_disk_that_is_behind_gives_no_memory_until_it_has_caught_up(folder: Path) -> None:
+def test_a_slow_disk_releases_no_memory_until_it_has_caught_up(folder: Path) -> None:
     backend = uring.UringBackend(window=1 << 20)
     segment = added(backend, folder, size=4 * SIZE)
     backend.start(0)

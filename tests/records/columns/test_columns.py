@@ -116,7 +116,7 @@ def compare(found: dict[str, list[Any]], records: list[Record]) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(RECORDS, min_size=1, max_size=6), st.sampled_from([0, 1 << 30]))
-def test_columns_say_what_the_codec_says(records: list[Record], base: int) -> None:
+def test_columns_equal_the_values_that_the_codec_decodes(records: list[Record], base: int) -> None:
     log, decoded = log_of(records, base)
     columns = RecordColumns(KINDS, verify_crc=True)
     assert columns.add_entries(log, base, *entries(decoded)) == len(records)
@@ -125,7 +125,7 @@ def test_columns_say_what_the_codec_says(records: list[Record], base: int) -> No
     compare(table(columns), decoded)
 
 
-def test_more_rows_than_a_chunk_stay_in_their_order() -> None:
+def test_rows_of_several_chunks_keep_their_order() -> None:
     records = [
         Record(topic="T", body=b"%d" % i, properties={"TAGS": f"T{i % 3}"} if i % 5 else {})
         for i in range(1000)
@@ -161,7 +161,7 @@ def test_a_tag_filter_compares_the_tag_and_not_its_hash() -> None:
     assert table(columns) == {"queueOffset": [0, 3]}
 
 
-def test_only_the_columns_of_bodies_touch_bodies() -> None:
+def test_only_body_columns_read_bodies() -> None:
     log, decoded = log_of([Record(topic="T", body=bytes(1000)) for _ in range(10)])
     touched = {}
     for name in KINDS:
@@ -192,7 +192,7 @@ def test_a_damaged_record_is_an_error_or_a_row_of_nulls() -> None:
     assert found["body"][1] is None
 
 
-def test_entries_that_lie_are_no_crash() -> None:
+def test_entries_with_wrong_positions_cause_no_crash() -> None:
     log, decoded = log_of([Record(topic="T", body=b"body")])
     for physical in (-1, -(2**63), len(log), 2**62, 5):
         lying = list(entries(decoded))
@@ -208,7 +208,7 @@ def test_entries_that_lie_are_no_crash() -> None:
 
 @given(st.data())
 @settings(max_examples=60)
-def test_flipped_bytes_never_become_another_body(data: st.DataObject) -> None:
+def test_flipped_bytes_never_give_another_body(data: st.DataObject) -> None:
     log, decoded = log_of([Record(topic="T", body=b"body%d" % i) for i in range(3)])
     damaged = bytearray(log)
     damaged[data.draw(st.integers(0, len(log) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -245,7 +245,7 @@ def test_a_compressed_body_is_decompressed_unless_the_caller_wants_it_stored() -
     ],
     ids=["compressed", "no UTF-8"],
 )
-def test_many_values_that_need_more_room_do_not_double_the_memory_each(one: Record) -> None:
+def test_many_values_with_invalid_utf8_do_not_double_the_memory_each(one: Record) -> None:
     # 40 messages once asked for 2 ** 40 bytes.
     log, decoded = log_of([one] * 200)
     columns = RecordColumns(["body", "tags"])
@@ -256,7 +256,7 @@ def test_many_values_that_need_more_room_do_not_double_the_memory_each(one: Reco
     assert set(found["body"]) <= {b"", b"x" * 100}
 
 
-def test_text_that_is_no_utf8_reads_as_the_codec_reads_it() -> None:
+def test_invalid_utf8_is_decoded_as_by_the_codec() -> None:
     log, decoded = log_of([Record(topic="T", body=b"", properties={"TAGS": "abcd", "k": "wxyz"})])
     damaged = log.replace(b"abcd", b"a\xff\xc3\xa9").replace(b"wxyz", b"\xe2\x82\xe2\x82")
     columns = RecordColumns(["tags", "properties", "propertiesJson"])
@@ -268,14 +268,14 @@ def test_text_that_is_no_utf8_reads_as_the_codec_reads_it() -> None:
     assert json.loads(found["propertiesJson"][0]) == wanted
 
 
-def test_of_equal_names_the_last_wins() -> None:
+def test_the_last_of_equal_property_names_wins() -> None:
     log, decoded = log_of([Record(topic="T", body=b"", properties={"a": "1", "b": "2"})])
     columns = RecordColumns(["properties"])
     columns.add_entries(log.replace(b"b\x01", b"a\x01"), 0, *entries(decoded))
     assert table(columns)["properties"] == [[("a", "2")]]
 
 
-def test_what_is_no_column_is_named() -> None:
+def test_the_error_for_an_unknown_column_names_it() -> None:
     with pytest.raises(RecordError, match="no column is named 'bodie'"):
         RecordColumns(["bodie"])
     with pytest.raises(RecordError, match="no column is named 'bodie'"):
@@ -284,7 +284,7 @@ def test_what_is_no_column_is_named() -> None:
         RecordColumns(["body"]).add_records(b"x" * 200)
 
 
-def test_a_batch_has_its_schema_and_nulls_where_nothing_is_known() -> None:
+def test_a_batch_has_its_schema_and_nulls_for_absent_values() -> None:
     log, decoded = log_of([Record(topic="T", body=b"b") for _ in range(3)])
     columns = RecordColumns(["body", "queueOffset"])
     columns.add_entries(log, 0, *entries(decoded))

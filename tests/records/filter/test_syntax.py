@@ -47,7 +47,9 @@ def test_an_expression_has_the_same_results_as_in_the_reference(
         ("", "line 1, column 1"),
     ],
 )
-def test_a_refusal_says_where(compiler: FilterCompiler, expression: str, where: str) -> None:
+def test_a_syntax_error_names_its_position(
+    compiler: FilterCompiler, expression: str, where: str
+) -> None:
     with pytest.raises(FilterSyntaxError, match=where):
         compiler.compile(expression)
 
@@ -86,7 +88,7 @@ def test_no_text_of_32_kib_is_read_as_a_number_a_thousand_times(compiler: Filter
         ("a = 'b" + "''" * 40_000 + "'", "characters"),
     ],
 )
-def test_an_expression_of_any_length_is_refused_word_by_word(
+def test_long_expressions_are_refused_with_a_reason(
     compiler: FilterCompiler, expression: str, why: str
 ) -> None:
     with pytest.raises(FilterSyntaxError, match=why):
@@ -117,7 +119,7 @@ def test_no_word_of_an_expression_takes_5_ms(compiler: FilterCompiler, expressio
     assert min(worst() for _ in range(5)) < 0.005
 
 
-def test_in_finds_each_text_and_no_other(compiler: FilterCompiler) -> None:
+def test_in_matches_each_listed_text_and_no_other(compiler: FilterCompiler) -> None:
     texts = [f"{'x' * (i % 7)}{i}" for i in range(0, 4_000, 2)]
     program = compiler.compile("a IN (" + ",".join(f"'{text}'" for text in texts) + ")")
     for i in range(4_000):

@@ -6,11 +6,11 @@ from congreve.records.message.parked import ParkingRule, parked
 RULE = ParkingRule((1_000, 60_000), 500)
 
 
-def test_a_level_above_the_highest_is_the_highest() -> None:
+def test_a_level_above_the_highest_counts_as_the_highest() -> None:
     assert [RULE.level_due(level, 7) for level in (1, 2, 3)] == [1_007, 60_007, 60_007]
 
 
-def test_an_entry_says_when_to_look_at_the_message() -> None:
+def test_an_entry_gives_the_time_at_which_its_message_is_due() -> None:
     said = [
         RULE.entry_time(topic, properties, 7)
         for topic, properties in [

@@ -91,7 +91,7 @@ def test_entries_report_a_connection_its_frames_and_its_end() -> None:
         assert peers.lane.connections == 0
 
 
-def test_a_loop_that_reads_no_entries_loses_no_frame_and_bounds_them() -> None:
+def test_a_loop_that_reads_late_loses_no_frame_and_bounds_their_memory() -> None:
     many = 500
     with lane(entries_max=40, entry_bytes_max=20 * len(FRAME)) as peers, peers.connect() as peer:
         peer.sendall(b"".join(FRAME for _ in range(many)))
@@ -118,7 +118,7 @@ def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
             assert receive(second, 7) == b"for you"
 
 
-def test_a_frame_that_is_not_whole_in_time_is_cut() -> None:
+def test_a_connection_with_a_frame_incomplete_for_too_long_is_closed() -> None:
     with lane(frame_timeout_s=0.1, frame_bytes_per_s=1e9) as peers, peers.connect() as peer:
         peer.sendall(FRAME[:10])
         assert peer.recv(1) == b""
@@ -141,7 +141,7 @@ def test_a_frame_is_not_late_while_its_lane_does_not_read() -> None:
         assert peers.lane.cut_count == 0
 
 
-def test_the_largest_unfinished_frames_are_cut_beyond_the_limit() -> None:
+def test_connections_with_the_largest_unfinished_frames_are_closed_beyond_the_limit() -> None:
     frame = RemotingCommand(code=1, body=bytes(4 * MIB)).encode()
     with lane(unfinished_max=3 * MIB) as peers, peers.connect() as small, peers.connect() as large:
         small.sendall(FRAME[:10])
@@ -157,7 +157,7 @@ def test_an_idle_connection_is_closed() -> None:
         assert peer.recv(1) == b""
 
 
-def test_bytes_that_are_no_frame_are_reported_and_reading_stops() -> None:
+def test_invalid_frames_are_reported_and_reading_stops() -> None:
     with lane() as peers, peers.connect() as peer:
         peer.sendall(bytes(4) + b"GET / HTTP/1.1")
         peers.wait(lambda: peers.of_kind(Kind.UNFRAMEABLE))
@@ -192,7 +192,7 @@ def test_closing_sends_the_remaining_bytes_first() -> None:
         assert peer.recv(1) == b""
 
 
-def test_a_fence_comes_back_after_all_entries_before_it() -> None:
+def test_a_fence_is_returned_after_all_entries_before_it() -> None:
     with lane() as peers, peers.connect() as peer:
         peer.sendall(FRAME)
         peers.wait(lambda: peers.of_kind(Kind.FRAME))
@@ -201,7 +201,7 @@ def test_a_fence_comes_back_after_all_entries_before_it() -> None:
         assert peers.entries[-1] == (Kind.FENCED, -1, b"", 7)
 
 
-def test_thousands_of_connections_come_and_go() -> None:
+def test_a_lane_survives_thousands_of_short_connections() -> None:
     with lane() as peers:
         for _ in range(3):
             several = [peers.connect() for _ in range(700)]

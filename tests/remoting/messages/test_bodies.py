@@ -154,7 +154,7 @@ def test_numbers_that_java_cannot_hold_are_refused():
             cls.decode(text.encode())
 
 
-def test_heartbeat_of_a_cpp_client():
+def test_a_heartbeat_of_the_cpp_client_is_read():
     text = (
         b'{"clientID":"ip@1#i","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,'
         b'"groupName":"G","messageModel":0,"subscriptionDataSet":[{"subString":"*",'
@@ -171,7 +171,7 @@ def test_heartbeat_of_a_cpp_client():
     assert heartbeat.producer_data_set == []
 
 
-def test_heartbeat_of_a_5x_client():
+def test_a_heartbeat_of_a_5x_client_is_read():
     text = (
         b'{"clientID":"c","consumerDataSet":[],"heartbeatFingerprint":0,'
         b'"producerDataSet":[{"groupName":"P"}],"withoutSub":false}'
@@ -179,7 +179,7 @@ def test_heartbeat_of_a_5x_client():
     assert bodies.HeartbeatData.decode(text).producer_data_set == [bodies.ProducerData("P")]
 
 
-def test_route_of_an_old_broker():
+def test_a_route_of_an_old_broker_is_read():
     text = b'{"queueDatas":[{"brokerName":"b","topicSynFlag":2}]}'
     assert bodies.TopicRouteData.decode(text).queue_datas[0].topic_sys_flag == 2
 
@@ -194,6 +194,6 @@ def test_route_of_an_old_broker():
         (bodies.TopicConfig, b'{"topicName":"T","perm":"six"}'),
     ],
 )
-def test_a_body_of_another_shape_is_refused(cls, text):
+def test_a_body_of_another_type_is_refused(cls, text):
     with pytest.raises(BodyError):
         cls.decode(text)

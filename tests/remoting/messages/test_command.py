@@ -30,7 +30,7 @@ def frame(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
     return total.to_bytes(4, "big") + mark.to_bytes(4, "big") + header + body
 
 
-def test_binary_worked_example_both_ways():
+def test_the_binary_example_is_encoded_and_decoded():
     command = RemotingCommand(
         code=105, opaque=1, ext_fields={"topic": "T"}, serialize_type=1, version=401
     )
@@ -38,7 +38,7 @@ def test_binary_worked_example_both_ways():
     assert RemotingCommand.decode(WORKED_EXAMPLE) == command
 
 
-def test_json_header_is_json_whatever_the_texts_are():
+def test_a_json_header_is_valid_json_with_any_text():
     text = "".join(map(chr, range(0x100))) + "\u20ac\U0001f600"
     data = RemotingCommand(code=-1, remark=text, ext_fields={text: text, "": ""}).encode()
     header = json.loads(data[8:])
@@ -47,7 +47,7 @@ def test_json_header_is_json_whatever_the_texts_are():
 
 
 @pytest.mark.parametrize("fields", [{"a": 1}, {"a": None}, {"a": "\ud800"}])
-def test_fields_that_are_no_text_are_refused(fields):
+def test_fields_other_than_text_are_refused(fields):
     with pytest.raises((TypeError, UnicodeError)):
         RemotingCommand(code=1, ext_fields=fields).encode()
 
@@ -95,12 +95,12 @@ def test_unknown_language_is_tolerated():
         WORKED_EXAMPLE[:29] + b"\x7f\xff" + WORKED_EXAMPLE[31:],
     ],
 )
-def test_what_is_no_frame_is_refused(bad):
+def test_invalid_frames_are_refused(bad):
     with pytest.raises(FrameError):
         RemotingCommand.decode(bad)
 
 
-def test_frames_of_a_stream_come_one_by_one_whatever_their_length():
+def test_a_stream_is_split_into_frames_of_any_length():
     commands = [
         RemotingCommand(code=105, opaque=n, body=b"%d" % n * size, serialize_type=n % 2)
         for n, size in enumerate((0, 1, 20, 100, 5000))
@@ -127,7 +127,7 @@ def test_frames_of_a_stream_come_one_by_one_whatever_their_length():
     ],
     ids=["openings", "keys", "arrays", "whole arrays", "objects", "digits"],
 )
-def test_a_header_that_is_made_to_be_costly_is_refused_at_once(header):
+def test_a_header_built_to_be_costly_is_refused_at_once(header):
     frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
     started = time.thread_time()
     with pytest.raises(FrameError):
@@ -139,7 +139,7 @@ def test_a_header_that_is_made_to_be_costly_is_refused_at_once(header):
     "head",
     ["00000003 00000000", "00000009 00000006", "00ffffff 00000000", "ffffffff 00000000"],
 )
-def test_a_stream_with_lengths_of_no_frame_is_refused(head):
+def test_a_stream_with_invalid_frame_lengths_is_refused(head):
     stream = BufferedReader(BytesIO(bytes.fromhex(head) + bytes(100)))
     with pytest.raises(FrameError, match="says length"):
         RemotingCommand.read(stream)
@@ -209,7 +209,7 @@ def test_header_reads_numbers_and_booleans_from_text():
     assert SendMessageRequestHeader("g", "t", "d", 4, 0, 0, 0, 0).fields()["producerGroup"] == "g"
 
 
-def test_header_names_that_break_the_rule():
+def test_fields_with_irregular_names_are_written():
     assert UnregisterClientRequestHeader("c").fields() == {"clientID": "c"}
     assert "_UNIQUE_KEY_QUERY" in QueryMessageRequestHeader("t", "k", 1, 2, 3, True).fields()
 

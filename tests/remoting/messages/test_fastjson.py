@@ -55,13 +55,13 @@ def test_object_keys_are_read_as_their_text_and_written_from_structs():
 
 @pytest.mark.parametrize("name", ["{x}", "{}", '{"a":1}', "$ref", "{", 'a"}:{"'])
 @pytest.mark.parametrize("write", [fastjson.dumps, fastjson.dumps_pretty])
-def test_a_name_that_looks_like_an_object_does_not_spoil_a_file(name, write):
+def test_a_name_that_looks_like_an_object_does_not_damage_a_file(name, write):
     tree = {"table": {name: {name: "$"}}}
     assert fastjson.loads(write(tree)) == tree
 
 
 @given(st.recursive(st.text(), lambda names: st.dictionaries(st.text(), names), max_leaves=20))
-def test_what_is_written_under_any_names_is_read_back(tree):
+def test_values_under_any_names_are_read_as_written(tree):
     assert fastjson.loads(fastjson.dumps(tree)) == tree
     assert fastjson.loads(fastjson.dumps_pretty(tree)) == tree
 
@@ -92,12 +92,12 @@ def test_a_reference_is_a_name_like_any_other():
         b"\xff",
     ],
 )
-def test_what_is_not_json_is_refused(text):
+def test_text_other_than_json_is_refused(text):
     with pytest.raises(BodyError):
         fastjson.loads(text)
 
 
-def test_raw_control_characters_and_broken_text_do_not_lose_a_body():
+def test_control_characters_and_invalid_text_do_not_make_a_body_unreadable():
     assert fastjson.loads(b'{"a":"x\x01y\x02\xffz"}') == {"a": "x\x01y\x02\ufffdz"}
     assert fastjson.loads('{"a":"\\ud800","b":"\\ud83d\\ude00","c":"\\\\ud800"}') == {
         "a": "?",
@@ -113,17 +113,17 @@ def test_standard_json_is_read_as_any_reader_does(value):
 
 
 @given(JSON_VALUES)
-def test_pretty_and_compact_text_say_the_same(value):
+def test_pretty_and_compact_text_decode_to_equal_values(value):
     assert fastjson.loads(fastjson.dumps_pretty(value)) == fastjson.loads(fastjson.dumps(value))
 
 
 @given(st.text(alphabet='{}[]:,"\\01ab u$ref', max_size=60))
-def test_no_text_makes_the_reader_fail_in_another_way(text):
+def test_invalid_text_raises_only_the_documented_error(text):
     with contextlib.suppress(BodyError):
         fastjson.loads(text)
 
 
-def test_written_in_steps_it_is_the_same_text() -> None:
+def test_encoding_in_steps_gives_the_same_text() -> None:
     tables = (
         {
             f"k{number * 7919 % 5_000}": {"b": number, "a": [number, None]}

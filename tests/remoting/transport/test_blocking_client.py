@@ -78,7 +78,7 @@ def server(serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[s
                 peer.shutdown(socket.SHUT_RDWR)
 
 
-def test_threads_get_their_own_answers_and_share_what_is_idle() -> None:
+def test_threads_get_their_own_answers_and_share_idle_connections() -> None:
     client = BlockingClient()
     with server(echo) as (address, peers):
 
@@ -119,7 +119,7 @@ def test_a_connection_that_ended_while_idle_is_not_used() -> None:
     client.close()
 
 
-def test_a_late_answer_is_not_that_of_the_next_request() -> None:
+def test_a_late_answer_is_not_returned_for_the_next_request() -> None:
     def late(peer: socket.socket) -> None:
         request = receive(peer)
         if request.body == b"slow":
@@ -153,7 +153,7 @@ def call_until(client: BlockingClient, address: str, body: bytes, seconds: float
         (struct.pack(">II", 8, 0x00FFFFFF) + b"xxxx", FrameError),
     ],
 )
-def test_what_is_no_answer_is_an_error_of_ours(sent: bytes, error: type[Exception]) -> None:
+def test_an_invalid_answer_raises_our_own_error(sent: bytes, error: type[Exception]) -> None:
     def broken(peer: socket.socket) -> None:
         receive(peer)
         peer.sendall(sent)
@@ -166,12 +166,12 @@ def test_what_is_no_answer_is_an_error_of_ours(sent: bytes, error: type[Exceptio
 
 
 @pytest.mark.parametrize("address", ["nowhere", ":1", "127.0.0.1:x", "127.0.0.1:1", "h:99999999"])
-def test_addresses_without_anybody_are_named(address: str) -> None:
+def test_the_error_for_an_unreachable_address_names_it(address: str) -> None:
     with pytest.raises(ConnectError, match=re.escape(address)):
         call_until(BlockingClient(), address, b"", 5)
 
 
-def test_no_answer_is_waited_for_to_a_oneway() -> None:
+def test_a_oneway_request_does_not_wait_for_an_answer() -> None:
     def keep(peer: socket.socket) -> None:
         came.append(receive(peer))
         there.set()

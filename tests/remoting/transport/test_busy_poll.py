@@ -34,7 +34,7 @@ def test_the_loop_stays_awake_for_its_time_after_the_last_small_chunk():
     assert loop.turns_until_asleep() in (5, 6)
 
 
-def test_neither_large_chunks_nor_a_time_of_nothing_keep_it_awake():
+def test_neither_large_chunks_nor_a_time_of_zero_keep_the_loop_awake():
     loop = Loop()
     BusyPoll(loop, 50e-6, lambda: loop.now).chunk_served(SMALL_CHUNK + 1)
     BusyPoll(loop, 0.0, lambda: loop.now).chunk_served(1)

@@ -90,7 +90,7 @@ def test_an_answer_that_does_not_come_times_out_alone():
     run(scenario())
 
 
-def test_requests_that_have_no_time_left_end_on_uvloop_too():
+def test_requests_without_time_left_time_out_on_uvloop_too():
     """Its handle of a time that is now does not say its time."""
 
     async def scenario():
@@ -109,7 +109,7 @@ def test_requests_that_have_no_time_left_end_on_uvloop_too():
         runner.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_a_lost_connection_fails_what_waits_and_is_made_anew():
+def test_a_lost_connection_fails_waiting_requests_and_is_opened_again():
     async def serve(reader, writer):
         request = await receive(reader)
         if request.body == b"answer":
@@ -145,7 +145,7 @@ def test_a_refused_connection_is_an_error_and_is_tried_again():
     run(scenario())
 
 
-def test_what_a_server_asks_goes_to_the_handlers():
+def test_requests_of_a_server_reach_the_handlers():
     async def serve(reader, writer):
         request = await receive(reader)
         # the same opaque as the pending request: only the flag tells them apart
@@ -167,7 +167,7 @@ def test_what_a_server_asks_goes_to_the_handlers():
     run(scenario())
 
 
-def test_the_client_leaves_a_server_that_sends_no_frames():
+def test_the_client_disconnects_from_a_server_that_sends_invalid_frames():
     async def serve(reader, writer):
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -201,7 +201,7 @@ def test_requests_without_answer_are_limited():
     run(scenario())
 
 
-def test_cancelled_calls_make_room_for_others():
+def test_cancelled_calls_free_their_place_for_others():
     async def scenario():
         limits = ConnectionLimits(awaited_answers=2)
         async with plain_server(never_answer) as address, client(limits=limits) as made:
@@ -221,7 +221,7 @@ def test_cancelled_calls_make_room_for_others():
     run(scenario())
 
 
-def test_requests_of_one_turn_leave_in_order_whatever_is_sent_between():
+def test_requests_of_one_turn_are_sent_in_order():
     arrived = []
 
     async def note(reader, writer):

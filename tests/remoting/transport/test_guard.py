@@ -192,7 +192,7 @@ def test_connections_of_one_address_are_limited_and_others_served(run):
     run(scenario())
 
 
-def test_the_default_leaves_descriptors_to_the_store():
+def test_the_default_limit_leaves_descriptors_for_the_store():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         for limit, wanted in ((64, 32), (1024, 512), (5000, 5000 - 1024)):
@@ -202,7 +202,7 @@ def test_the_default_leaves_descriptors_to_the_store():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_half_frames_of_all_connections_are_bounded_and_the_largest_goes(run, caplog):
+def test_unfinished_frames_are_bounded_and_the_largest_is_closed(run, caplog):
     async def scenario():
         guard = ConnectionGuard(SharedLimits(unfinished_bytes=4 * MIB))
         async with serving(guard) as server, contextlib.AsyncExitStack() as stack:
@@ -228,7 +228,7 @@ def test_half_frames_of_all_connections_are_bounded_and_the_largest_goes(run, ca
     assert len(caplog.records) == 1
 
 
-def test_a_declared_length_takes_no_memory_before_its_bytes_arrive(run):
+def test_a_declared_length_allocates_no_memory_before_its_bytes_arrive(run):
     async def scenario():
         async with serving() as server, contextlib.AsyncExitStack() as stack:
             for sent in (100, 40_000, 300_000):
@@ -244,7 +244,7 @@ def test_a_declared_length_takes_no_memory_before_its_bytes_arrive(run):
     run(scenario())
 
 
-def test_a_frame_that_is_not_whole_in_time_is_cut_and_a_slow_one_is_served(run):
+def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
     if LANES["number"]:
         pytest.skip("a lane has the system's clock: tests/remoting/lanes")
 
@@ -321,7 +321,7 @@ def test_unread_answers_of_all_connections_are_bounded(run, caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_limited_log_says_how_much_it_left_out(caplog):
+def test_a_limited_log_counts_the_lines_that_it_omits(caplog):
     clock = Clock()
     log = LimitedLog(logging.getLogger("limited"), 10, clock)
     for _ in range(5):

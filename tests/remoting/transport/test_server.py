@@ -90,7 +90,7 @@ def request(code, opaque=0, **settings):
     return RemotingCommand(code=code, opaque=opaque, **settings).encode()
 
 
-def test_pipelined_requests_in_pieces_of_any_size(run):
+def test_pipelined_requests_are_answered_in_pieces_of_any_size(run):
     async def scenario():
         stream = b"".join(request(ECHO, i, body=b"%d" % i, serialize_type=i % 2) for i in range(40))
         async with serving() as server, peer(server) as (reader, writer):
@@ -108,7 +108,7 @@ def test_pipelined_requests_in_pieces_of_any_size(run):
     run(scenario())
 
 
-def test_peers_that_err_all_day_do_not_fill_the_log(run, caplog):
+def test_peers_with_endless_errors_do_not_fill_the_log(run, caplog):
     async def scenario():
         async with serving({READ_HEADER: read_header}) as server:
             for number in range(50):
@@ -123,7 +123,7 @@ def test_peers_that_err_all_day_do_not_fill_the_log(run, caplog):
     assert len(lines) == 2, lines
 
 
-def test_connections_that_share_a_buffer_keep_their_halves_apart(run):
+def test_connections_that_share_a_buffer_keep_their_partial_frames_apart(run):
     async def scenario():
         async with serving() as server, contextlib.AsyncExitStack() as stack:
             peers = [await stack.enter_async_context(peer(server)) for _ in range(5)]
@@ -189,7 +189,7 @@ def test_oneway_requests_and_handlers_without_answer_are_silent(run):
     "garbage",
     [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x06\0\0\0\x02{]", b"\0\0\0\x06\0\0\0\x09{}"],
 )
-def test_a_stream_that_is_no_frame_ends_its_connection_alone(run, garbage):
+def test_an_invalid_stream_closes_only_its_own_connection(run, garbage):
     closed = []
 
     async def scenario():
@@ -277,7 +277,7 @@ def test_reading_pauses_while_the_peer_does_not_read(run):
     run(scenario())
 
 
-def test_server_asks_its_client_with_opaques_of_its_own(run):
+def test_a_server_sends_requests_to_its_client_with_its_own_opaques(run):
     async def scenario():
         answers = asyncio.Queue()
 
@@ -337,7 +337,7 @@ def test_handlers_may_answer_during_a_stop(run):
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_connection_that_comes_while_the_server_stops_does_not_hold_it_up(turns):
+def test_a_new_connection_does_not_delay_a_stop(turns):
     """asyncio gives no transport to a connection that it accepted when its server closed."""
 
     async def scenario():
@@ -353,7 +353,7 @@ def test_a_connection_that_comes_while_the_server_stops_does_not_hold_it_up(turn
     asyncio.run(scenario())
 
 
-def test_stop_does_not_wait_for_ever(run):
+def test_a_stop_ends_in_bounded_time(run):
     async def scenario():
         async def never(request, connection):
             await asyncio.Event().wait()
@@ -370,7 +370,7 @@ def test_stop_does_not_wait_for_ever(run):
     run(scenario())
 
 
-def test_a_port_in_use_is_an_error_with_the_address(run):
+def test_the_error_for_a_port_in_use_names_the_address(run):
     async def scenario():
         async with serving() as server:
             with pytest.raises(ConnectError, match=f"{server.port}"):
@@ -379,7 +379,7 @@ def test_a_port_in_use_is_an_error_with_the_address(run):
     run(scenario())
 
 
-def test_address_of_the_peer_as_records_hold_it(run):
+def test_the_address_of_a_peer_has_the_form_that_records_hold(run):
     async def scenario():
         async with serving() as server, peer(server) as (reader, writer):
             writer.write(request(ECHO))

@@ -182,7 +182,7 @@ def test_an_enforcing_server_closes_plain_connections(
     assert len([r for r in caplog.records if "not encrypted" in r.getMessage()]) == 1
 
 
-def test_client_certificates(
+def test_a_server_requires_client_certificates_if_configured(
     run: Run, lanes: str, settings: ServerTls, authority: Authority, tmp_path: Path
 ) -> None:
     ours = authority.issue("client")
@@ -210,7 +210,7 @@ def test_client_certificates(
     run(scenario())
 
 
-def test_clients_check_the_server(
+def test_clients_check_the_certificate_of_the_server(
     run: Run, lanes: str, settings: ServerTls, authority: Authority, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -238,7 +238,7 @@ def test_an_expired_certificate_is_refused_by_clients(
     run(scenario())
 
 
-def test_a_key_with_a_password(run: Run, lanes: str, authority: Authority) -> None:
+def test_a_key_with_a_password_is_read(run: Run, lanes: str, authority: Authority) -> None:
     certificate, key = authority.issue("locked", password="open sesame")
     paths = {"cert_path": str(certificate), "key_path": str(key)}
 
@@ -252,7 +252,7 @@ def test_a_key_with_a_password(run: Run, lanes: str, authority: Authority) -> No
             ServerCertificates(ServerTls(**paths, key_password=password))
 
 
-def test_handshakes_that_do_not_end_are_cut(
+def test_a_connection_with_an_unfinished_handshake_is_closed(
     run: Run,
     lanes: str,
     settings: ServerTls,
@@ -294,7 +294,7 @@ def test_handshakes_that_do_not_end_are_cut(
     assert len([r for r in caplog.records if "did not end in time" in r.getMessage()]) <= 2
 
 
-def test_bytes_that_are_no_handshake_close_one_connection(
+def test_an_invalid_handshake_closes_only_its_own_connection(
     run: Run, lanes: str, settings: ServerTls, authority: Authority
 ) -> None:
     async def scenario() -> None:
@@ -314,7 +314,7 @@ def test_bytes_that_are_no_handshake_close_one_connection(
     run(scenario())
 
 
-def test_a_changed_certificate_is_taken_and_no_connection_is_lost(
+def test_a_changed_certificate_is_loaded_without_losing_connections(
     run: Run, lanes: str, tmp_path: Path
 ) -> None:
     first, second = (Authority(tmp_path / name, name) for name in ("first", "second"))
@@ -345,7 +345,7 @@ def test_a_changed_certificate_is_taken_and_no_connection_is_lost(
     run(scenario())
 
 
-def test_a_client_without_tls_at_its_end_is_told_by_a_close(
+def test_a_client_without_tls_gets_a_closed_connection(
     run: Run, lanes: str, settings: ServerTls, authority: Authority
 ) -> None:
     async def scenario() -> None:

@@ -28,7 +28,7 @@ async def test_a_callback_that_computes_is_logged_once_with_its_place() -> None:
     assert "compute (test_watchdog.py" in told[0][1]
 
 
-async def test_a_callback_that_keeps_the_gil_is_logged() -> None:
+async def test_a_callback_that_holds_the_gil_is_logged() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()
@@ -41,7 +41,7 @@ async def test_a_callback_that_keeps_the_gil_is_logged() -> None:
     assert 1 <= len(told) <= calls
 
 
-async def test_many_turns_are_not_one_that_is_long() -> None:
+async def test_many_short_turns_are_not_logged_as_a_long_one() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.05, lambda *alarm: told.append(alarm))
     watchdog.start()
@@ -62,7 +62,7 @@ async def test_a_callback_that_only_waits_is_not_logged() -> None:
     assert told == []
 
 
-def test_holds_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocked_turn_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     alarmed = logged_holds()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -83,7 +83,7 @@ async def test_a_thread_that_holds_the_gil_is_reported() -> None:
     assert any("sort_at_once (test_watchdog.py" in stack for _, stack in told)
 
 
-async def test_a_thread_that_computes_without_the_gil_is_not_told() -> None:
+async def test_a_thread_that_computes_without_the_gil_is_not_reported() -> None:
     told: list[tuple[float, str]] = []
     watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
     watchdog.start()

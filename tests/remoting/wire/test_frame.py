@@ -105,7 +105,7 @@ def test_both_codecs_read_every_command_alike(command):
         b'{"language":"COBOL","remark":"r","other":12,"code":-5}',
     ],
 )
-def test_json_that_is_plain_is_read_by_compiled_code(header):
+def test_compiled_code_reads_plain_json(header):
     assert assert_python_agrees(json_frame(header))
 
 
@@ -137,7 +137,7 @@ def test_python_handles_unusual_json(header):
     [b"", b"{", b"{}x", b'{"code":1,}', b'{"code":01}', b'{"code":1 "flag":2}', b'{"a":"\\x"}',
      b'{"a":"\\u12g4"}', b'{"a":"', b'{"a":"\\', b'{"extFields":{"a":tru}}', b'{"code":-}'],
 )  # fmt: skip
-def test_what_is_no_json_is_read_by_neither(header):
+def test_neither_codec_reads_invalid_json(header):
     assert HeaderDecoder().head(json_frame(header)) is None
     with pytest.raises(FrameError):
         RemotingCommand.decode_any(json_frame(header))
@@ -285,7 +285,7 @@ def test_the_longest_frame_is_allowed():
 
 
 @given(INT32, st.text("0123456789ABCDEF,", max_size=80), INT32, INT64, st.sampled_from([0, 1]))
-def test_send_response_is_what_python_would_write(opaque, message_id, queue_id, offset, kind):
+def test_a_compiled_send_response_equals_that_of_python(opaque, message_id, queue_id, offset, kind):
     constants = {"MSG_REGION": 'De"fault\u00e9', "TRACE_ON": "true"}
     more = answers.send_response_constants(constants)[kind]
     data = answers.send_response(kind, opaque, message_id.encode(), queue_id, offset, more)
@@ -295,7 +295,9 @@ def test_send_response_is_what_python_would_write(opaque, message_id, queue_id, 
 
 
 @given(INT32, INT64, INT64, INT64, st.sampled_from([0, 1]), st.sampled_from(["", "FOUND"]))
-def test_pull_response_is_what_python_would_write(opaque, following, least, most, kind, remark):
+def test_a_compiled_pull_response_equals_that_of_python(
+    opaque, following, least, most, kind, remark
+):
     data = answers.pull_response(kind, opaque, 19, remark.encode(), 1, following, least, most, 3)
     fields = {
         "suggestWhichBrokerId": "1",
@@ -309,7 +311,7 @@ def test_pull_response_is_what_python_would_write(opaque, following, least, most
     )
 
 
-def test_a_remark_that_is_long_or_not_plain_cannot_break_an_answer():
+def test_a_long_or_unusual_remark_does_not_break_a_response():
     for kind in (0, 1):
         data = answers.pull_response(kind, -1, 1, b'"\\\x01' * 500, 2**63 - 1, *[-(2**63)] * 3, 0)
         assert RemotingCommand.decode(data).remark == "?" * 128

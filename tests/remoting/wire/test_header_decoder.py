@@ -28,7 +28,7 @@ def send(opaque: int = 100_000, **changed: str) -> bytes:
     return RemotingCommand(code=310, opaque=opaque, ext_fields=FIELDS | changed).encode()
 
 
-def test_headers_that_differ_in_plain_characters_only_are_remembered_once():
+def test_headers_that_differ_only_in_plain_characters_share_one_cached_shape():
     decoder = HeaderDecoder()
     for number in range(1000):
         uniq = f"UNIQ_KEY\x01{number:016X}\x02WAIT\x01true\x02K\x01\u00e9\U0001f600"
@@ -54,7 +54,7 @@ def test_headers_that_differ_in_plain_characters_only_are_remembered_once():
         ({"b": "1"}, {"x": "1"}),
     ],
 )
-def test_a_header_of_the_same_length_with_another_shape_is_read_anew(first, second):
+def test_a_header_of_the_same_length_with_another_shape_is_parsed_again(first, second):
     decoder = HeaderDecoder()
     for fields in (first, second, first):
         command = RemotingCommand(code=310, opaque=7, ext_fields=fields)
@@ -69,7 +69,7 @@ def test_every_opaque_is_read(opaque):
 
 
 @pytest.mark.parametrize("digits", [b"01234", b"1234x", b"12 34", b"1e234", b'"123"', b"12-34"])
-def test_python_handles_an_opaque_that_is_no_number(digits):
+def test_python_handles_an_opaque_other_than_a_number(digits):
     data = send(opaque=12_345)
     decoder = HeaderDecoder()
     assert decoder.head(data)
