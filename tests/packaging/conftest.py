@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "unoptimized"
+BUILD = ROOT / "build" / "packaging"
+PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "setuptools"
+]["package-dir"]
+EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -32,14 +39,30 @@ def pip(*arguments: str | Path, **environment: str) -> None:
     run(sys.executable, "-m", "pip", "--quiet", *arguments, **environment)
 
 
+def copy_compiled_modules(target: Path) -> None:
+    """Copy the modules that `make build` compiled.
+
+    setup.py compiles only those that are missing or older than their source.
+    """
+    for package, folder in PACKAGES.items():
+        for source in (ROOT / folder).rglob("*.pyx"):
+            module = source.with_name(source.stem + EXTENSION)
+            if module.is_file():
+                copy = target / package.replace(".", "/") / module.relative_to(ROOT / folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(module, copy)
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the checkout, compiled with -O0, because only its content is tested."""
+    """The wheel of the checkout. Only its content is tested, so it gets the compiled modules of the
+    checkout; if some have to be compiled again, without optimization."""
     folder = tmp_path_factory.mktemp("wheel")
-    # A build folder of its own: `make wheel` ships no module that was compiled here.
-    BUILD.mkdir(parents=True, exist_ok=True)
+    # A separate build folder: `make wheel` ships no module that was compiled here.
+    shutil.rmtree(BUILD, ignore_errors=True)
+    copy_compiled_modules(BUILD / "lib")
     configuration = BUILD / "setup.cfg"
-    configuration.write_text(f"[build]\nbuild_base = {BUILD}\n")
+    configuration.write_text(f"[build]\nbuild_base = {BUILD}\nbuild_lib = {BUILD / 'lib'}\n")
     pip(
         *("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, "."),
         CONGREVE_CFLAGS="-O0 -g0",

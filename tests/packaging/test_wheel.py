@@ -10,21 +10,16 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import ROOT, pip
+from tests.packaging.conftest import EXTENSION, PACKAGES, ROOT, pip
 
-PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-    "setuptools"
-]["package-dir"]
 PLAIN = frozenset(
     (".py", ".pyi", ".pxd", ".properties", ".html", ".css", ".js", ".svg", ".LICENSE")
 )
-EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 IMPORT_ALL = """
 import importlib, pathlib, sys
