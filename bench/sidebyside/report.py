@@ -172,6 +172,12 @@ def _over_alone(workload: str) -> Figure:
     return ratio
 
 
+def _sink_over_alone(workload: str) -> Figure:
+    """The same ratio of a server that only answers, while our broker got the other work."""
+    ratio = _over_alone(workload)
+    return lambda medians, driver: ratio(medians, cases.SINK) if driver == OURS else None
+
+
 def _connections(workload: str) -> list[Row]:
     title = workload.replace("send-", "").replace("x", " connections x ")
     aimed = workload in ("send-64x1", "send-500x1", "send-2000x1")
@@ -191,6 +197,7 @@ def _beside(workload: str, storm: str) -> list[Row]:
     return [
         Row(f"one at a time beside {storm}, p99", _latency(workload, "99"), "ms", most=1),
         Row("  over that alone", _over_alone(workload), "x", limit=2),
+        Row("  the same of a server that only answers", _sink_over_alone(workload), "x"),
         Row(f"  {storm}, p50", _latency(cases.storm_of(workload), "50"), "ms"),
     ]
 

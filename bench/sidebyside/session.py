@@ -76,7 +76,14 @@ class Session:
         self._tell(f"{load.topics:,} topics in {seconds:.2f} s")
 
     def beside(self, name: str, call: Call) -> None:
-        """Measure the probe, one send at a time, beside a storm of calls, and the calls."""
+        """Measure the probe, one send at a time, beside a storm of calls, and the calls.
+
+        Beside the same calls to our broker, a probe of a server that only answers shows how long
+        both wait for a core.
+        """
+        if self.broker.kind == "congreve":
+            with storm(call):
+                self.send_to_sink(name, cases.PROBE)
         with storm(call) as seconds:
             self.send(name, cases.PROBE)
         levels = {"50": median(seconds) * 1000, "99": quantile(seconds, 0.99) * 1000}

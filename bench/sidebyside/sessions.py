@@ -45,8 +45,10 @@ def beside(session: Session) -> None:
     cold = session.fill_cold(cases.BEHIND)
     session.heat()
     session.heat_by(cases.PROBE)
-    session.send(cases.PROBE_ALONE, cases.PROBE)
     broker = session.broker
+    if broker.kind == "congreve":
+        session.send_to_sink(cases.PROBE_ALONE, cases.PROBE)
+    session.send(cases.PROBE_ALONE, cases.PROBE)
     session.beside("probe-beside-behind", lambda: generator.run(broker.port, cold))
     session.create_topics(cases.CREATED)
     for name, calls in (

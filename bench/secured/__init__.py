@@ -1,0 +1,1 @@
+"""What signatures and TLS cost a broker."""
