@@ -238,6 +238,7 @@ class Broker(Lifecycle):
             self._registration.settled,
             runtime_info,
             self._access,
+            self.replication.state,
         )
 
     def _access_control(self, files: FileSystem) -> AccessControl:

@@ -150,9 +150,20 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_allowed_addresses: str = "*"
     # Ours: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
     ha_login: bool = True
-    # Ours: who decides the role: this file (classic), or an election (etcd; broker/election).
+    # Ours: who decides the role: this file (classic), or an election (etcd, kubernetes;
+    # broker/election).
     ha_mode: str = "classic"
     etcd_endpoints: str = ""
+    etcd_user: Annotated[str, Show.NEVER] = ""
+    etcd_password: Annotated[str, Show.NEVER] = ""
+    etcd_trust_cert_path: Annotated[str, Show.NEVER] = ""
+    etcd_cert_path: Annotated[str, Show.NEVER] = ""
+    etcd_key_path: Annotated[str, Show.NEVER] = ""
+    kubernetes_api: str = "https://kubernetes.default.svc"
+    kubernetes_namespace: str = ""
+    kubernetes_service_account: Annotated[str, Show.NEVER] = (
+        "/var/run/secrets/kubernetes.io/serviceaccount"
+    )
     ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
     min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
     ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000

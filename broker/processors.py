@@ -10,6 +10,7 @@ from congreve.broker.admin.broker import BrokerAdminProcessor
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.consumers import ClientAdminProcessor
 from congreve.broker.admin.groups import GroupAdminProcessor
+from congreve.broker.admin.replication import ReplicationAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.delay.processor import DelayedMessageProcessor
@@ -45,6 +46,7 @@ def all_handlers(
     announced: Announced,
     runtime_info: RuntimeInfo,
     access: AccessControl | None,
+    replication: Callable[[], ReplicationState],
 ) -> dict[int, Handler]:
     """The handlers of all request codes of one broker."""
     processors: tuple[Processor, ...] = (
@@ -54,6 +56,7 @@ def all_handlers(
         _broker_processor(managers, runtime_info),
         settings,
         AccountAdminProcessor(managers.config, access),
+        ReplicationAdminProcessor(managers.config, managers.store, replication),
     )
     return {
         code: handler for processor in processors for code, handler in processor.handlers().items()

@@ -25,6 +25,10 @@ COMMANDS = {
     "timers": ("congreve.console.timers:timers", "List and take back delayed messages."),
     "user": ("congreve.console.accounts:user", "List, add and delete a broker's accounts."),
     "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
+    "election": (
+        "congreve.console.election:election",
+        "Show a group that elects its master, and choose one.",
+    ),
     "quota": ("congreve.console.quota:quota", "List and change what names may use a second."),
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),

@@ -30,14 +30,6 @@ def namesrv_option(command: F) -> F:
     `-n/--namesrv` (default: NAMESRV_ADDR) is passed as the argument `namesrv`, `--tls` is for
     connection().
     """
-    tls = click.option(
-        "--tls",
-        envvar="CONGREVE_CLIENT_TLS",
-        expose_value=False,
-        callback=_keep_ssl,
-        metavar="FILE",
-        help="Encrypt all connections, by the keys tls.client.* of this tls.properties.",
-    )
     return click.option(
         "-n",
         "--namesrv",
@@ -45,7 +37,19 @@ def namesrv_option(command: F) -> F:
         default="127.0.0.1:9876",
         show_default=True,
         help="Name servers, host:port;host:port.",
-    )(tls(command))
+    )(tls_option(command))
+
+
+def tls_option(command: F) -> F:
+    """Add the option `--tls`, which is for connection()."""
+    return click.option(
+        "--tls",
+        envvar="CONGREVE_CLIENT_TLS",
+        expose_value=False,
+        callback=_keep_ssl,
+        metavar="FILE",
+        help="Encrypt all connections, by the keys tls.client.* of this tls.properties.",
+    )(command)
 
 
 def _keep_ssl(context: click.Context, _: click.Parameter, path: str | None) -> None:

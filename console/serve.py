@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from congreve.console.broker_conf import config_options, read_config
 from congreve.console.daemon_log import log_options, start_log
 from congreve.console.notify import Notifier
 from congreve.console.report import tls_file_option
@@ -151,28 +152,7 @@ def namesrv(
 
 
 @click.command(help="Run a broker with a broker.conf.")
-@click.option(
-    "-c",
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="RocketMQ broker.conf, read as it is.",
-)
-@click.option(
-    "-n",
-    "--namesrv",
-    "namesrv_addr",
-    envvar="NAMESRV_ADDR",
-    help="Name servers, host:port;host:port. Overrides the file.",
-)
-@click.option(
-    "-o",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A further setting, as in broker.conf. Overrides the file.",
-)
+@config_options
 @log_options
 def broker(
     config_file: Path | None,
@@ -183,22 +163,10 @@ def broker(
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
     from congreve.broker.broker import Broker
-    from congreve.broker.config import BrokerConfig
-    from congreve.broker.config_file import load_config
     from congreve.broker.election.elected_broker import ElectedBroker
     from congreve.broker.pair import paired_slave
 
-    overrides = dict(_setting(text) for text in settings)
-    if namesrv_addr:
-        overrides["namesrvAddr"] = namesrv_addr
-    if config_file:
-        config, unknown = load_config(config_file, overrides)
-        for line, key in unknown:
-            click.echo(f"congreve: {config_file}:{line}: {key} has no effect here", err=True)
-    else:
-        config = BrokerConfig()
-        for key in config.apply(overrides):
-            click.echo(f"congreve: {key} has no effect here", err=True)
+    config = read_config(config_file, namesrv_addr, settings)
 
     async def enter(stack: AsyncExitStack) -> str:
         serving: Broker | ElectedBroker
@@ -214,13 +182,6 @@ def broker(
         return f"broker {config.broker_name} {serving.address}{pair}"
 
     serve(enter, log_format, log_level)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    return key.strip(), value
 
 
 def serve(

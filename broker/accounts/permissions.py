@@ -134,6 +134,8 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.GET_BROKER_CONFIG,
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.COUNT_DELAYED_MESSAGES,
         RequestCode.LIST_DELAYED_MESSAGES,

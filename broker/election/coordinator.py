@@ -35,18 +35,30 @@ class Master(msgspec.Struct, frozen=True, rename="camel"):
     ha_address: str
 
 
+class ElectRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """An operator asks for this member as master (RocketMQ: ElectMasterRequestHeader).
+
+    With `unclean` it may lack acknowledged messages, which are then lost. `by` is for people.
+    """
+
+    member: int
+    by: str
+    unclean: bool = False
+
+
 class GroupState(msgspec.Struct, frozen=True):
     """What the coordination service knows about one group (RocketMQ: SyncStateInfo).
 
     `master` is None while no member holds a live lease. `epoch` is that of the last election, 0
     before the first one; only members of `in_sync` have all acknowledged messages. `guard` belongs
-    to the coordinator.
+    to the coordinator. `request` is an operator's, until the next election.
     """
 
     master: Master | None = None
     epoch: int = 0
     in_sync: frozenset[int] = frozenset()
     guard: tuple[int | str, ...] = ()
+    request: ElectRequest | None = None
 
 
 class Coordinator(Protocol):
@@ -75,6 +87,13 @@ class Coordinator(Protocol):
 
     async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
         """Replace the in-sync set. Raises StateChangedError unless this member holds its lease."""
+        ...
+
+    async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
+        """Note an operator's request, or withdraw it: any process may call this.
+
+        Raises StateChangedError unless the state still is `seen`.
+        """
         ...
 
     async def resign(self) -> None:

@@ -19,8 +19,8 @@ from congreve.broker.election.coordinator import (
     OutcomeUnknownError,
     StateChangedError,
 )
+from congreve.broker.election.coordinators import coordinator_of
 from congreve.broker.election.epoch_log import EpochLog
-from congreve.broker.election.etcd import EtcdCoordinator
 from congreve.broker.election.fence import Fence
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease, boot_time
@@ -34,6 +34,7 @@ from congreve.broker.election.member import (
     Wait,
 )
 from congreve.broker.election.replication import ElectionReplication, Role
+from congreve.broker.election.requests import note_request
 from congreve.broker.errors import ConfigError
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.store import MessageStore
@@ -47,6 +48,10 @@ TEND_S = 0.05
 """How often a master looks whether the in-sync set should change, in seconds."""
 RETRY_S = 0.5
 """The pause after a call to the coordination service that failed."""
+SETTLE_S = 1.0
+"""How long a master that leaves waits for slaves to get its last messages, in seconds."""
+LOOK_S = 0.005
+LEAVES = "this broker hands its group to another member: send again, to the new master"
 MARGIN_SHARE = 0.2
 """The part of the lease's time by which this member stops earlier, for clocks that differ."""
 
@@ -79,12 +84,7 @@ class ElectedBroker(Lifecycle):
         self._clock = clock
         ttl = config.ha_lease_seconds
         self._lease = MasterLease(ttl, ttl * MARGIN_SHARE, clock)
-        self._coordinator = coordinator or EtcdCoordinator(
-            config.etcd_endpoints.replace(";", ",").split(","),
-            config.broker_cluster_name,
-            config.broker_name,
-            timeout_s=ttl / 3,
-        )
+        self._coordinator = coordinator or coordinator_of(config)
         ha_port = config.ha_listen_port or config.listen_port + HA_DISTANCE
         self._member = ElectionMember(
             config.broker_id, config.address, f"{config.broker_ip2}:{ha_port}", self._lease
@@ -203,8 +203,7 @@ class ElectedBroker(Lifecycle):
         if isinstance(step, Elect):
             await self._elect(step)
         elif isinstance(step, Release):
-            await self._run_slave()
-            await self._coordinator.resign()
+            await self._release()
         elif isinstance(step, Follow):
             await self._follow(step.master)
         elif isinstance(step, Wait):
@@ -233,6 +232,25 @@ class ElectedBroker(Lifecycle):
             "member %d is the master of %s in epoch %d",
             *(self.config.broker_id, self.config.broker_name, state.epoch),
         )
+        note_request(self.config, step.seen.request, f"master in epoch {state.epoch}")
+
+    async def _release(self) -> None:
+        if self._member.term is not None:
+            await self._hand_over()
+        await self._run_slave()
+        await self._coordinator.resign()
+
+    async def _hand_over(self) -> None:
+        """Let another member be the master, with every message that is acknowledged here."""
+        state, broker = self._state, self.broker
+        fence = None if broker is None else self._fence_of(broker)
+        if broker is not None and fence is not None:
+            broker.store.health.set_role(LEAVES)
+            until = self._clock() + SETTLE_S
+            while not fence.is_settled and self._lease.held and self._clock() < until:
+                await asyncio.sleep(LOOK_S)
+        note_request(self.config, None if state is None else state.request, "leaves")
+        await self._give_up()
 
     async def _follow(self, master: Master | None) -> None:
         await self._run_slave()
@@ -284,6 +302,7 @@ class ElectedBroker(Lifecycle):
             await self._coordinator.resign()
         except CoordinatorError as error:
             self._log.warning("the lease ends by itself: %s", error)
+        self._state = None
 
     def _note_diverged(self, common_end: int) -> None:
         self._cut_at = common_end
@@ -369,14 +388,10 @@ class ElectedBroker(Lifecycle):
 
 
 def _check(config: BrokerConfig) -> None:
-    if config.ha_mode != "etcd":
-        raise ConfigError(f"haMode={config.ha_mode!r}; use classic or etcd")
-    if not config.etcd_endpoints.strip():
-        raise ConfigError("haMode=etcd needs etcdEndpoints, such as http://10.0.0.1:2379")
     if config.broker_id < 1:
         raise ConfigError(
-            f"haMode=etcd needs a brokerId from 1 on, another one for each member, not"
+            f"haMode={config.ha_mode} needs a brokerId from 1 on, another one for each member, not"
             f" {config.broker_id}"
         )
     if config.listen_port == 0 or config.ha_listen_port < 0:
-        raise ConfigError("haMode=etcd needs a listenPort and a HA port")
+        raise ConfigError(f"haMode={config.ha_mode} needs a listenPort and a HA port")

@@ -5,12 +5,13 @@ import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from congreve.broker.election.coordinator import (
     CoordinatorError,
+    ElectRequest,
     GroupState,
     LeaseLostError,
     Master,
@@ -24,13 +25,26 @@ RETRY_S = 0.2
 # gRPC codes of a request that etcd refused without carrying it out.
 _INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED = 3, 5, 7, 16
 _REFUSED = (_INVALID, _NOT_FOUND, _DENIED, _UNAUTHENTICATED)
+_OLD_TOKEN = "revision of auth store is old"
 
 
-class _InSync(msgspec.Struct):
+class EtcdAccount(NamedTuple):
+    """A user of etcd; its role has to allow reads and writes below /congreve/."""
+
+    name: str
+    password: str
+
+
+class _TokenError(CoordinatorError):
+    """etcd does not know the token any more: it has forgotten it, or its accounts have changed."""
+
+
+class _InSync(msgspec.Struct, omit_defaults=True):
     """The value of the key `set`."""
 
     epoch: int
     members: list[int]
+    request: ElectRequest | None = None
 
 
 class _Lease(msgspec.Struct, rename="upper"):
@@ -56,8 +70,13 @@ class EtcdCoordinator:
         *,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        account: EtcdAccount | None = None,
     ) -> None:
-        self._endpoints = [JsonHttp(endpoint, tls=tls) for endpoint in endpoints]
+        self._account = account
+        self._token = ""
+        self._endpoints = [
+            JsonHttp(endpoint, tls=tls, headers=self._headers) for endpoint in endpoints
+        ]
         self._prefix = f"/congreve/{cluster}/{group}/"
         self._timeout_s = timeout_s
         self._lease: str | None = None
@@ -99,6 +118,8 @@ class EtcdCoordinator:
             raise LeaseLostError("this member has no lease")
         body = {"ID": self._lease}
         answer = await self._call("/v3/lease/keepalive", body, repeatable=True)
+        if "error" in answer:
+            raise CoordinatorError(f"etcd does not renew the lease: {answer['error']}")
         if _lease(answer.get("result", {})).ttl <= 0:
             self._lease = None
             raise LeaseLostError("the lease of this member has ended in etcd")
@@ -112,6 +133,17 @@ class EtcdCoordinator:
         ]
         revision = await self._change(compare, [self._put_set(seen.epoch, members)])
         return GroupState(seen.master, seen.epoch, members, (master_revision, revision))
+
+    async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
+        """Write the set again, with the request, if neither key has changed."""
+        master_revision, set_revision = seen.guard
+        compare = [
+            self._compare("master", "CREATE", master_revision),
+            self._compare("set", "MOD", set_revision),
+        ]
+        put = self._put_set(seen.epoch, seen.in_sync, request)
+        revision = await self._change(compare, [put])
+        return msgspec.structs.replace(seen, guard=(master_revision, revision), request=request)
 
     async def resign(self) -> None:
         """Revoke the lease: etcd removes the key `master` with it."""
@@ -145,7 +177,8 @@ class EtcdCoordinator:
         body = {"create_request": request}
         events = self._endpoints[0].stream("POST", "/v3/watch", body, self._timeout_s)
         async for event in events:
-            if event.get("result", {}).get("events") or "error" in event:
+            result = event.get("result", {})
+            if result.get("events") or result.get("canceled") or "error" in event:
                 return
 
     async def _revoke(self, lease: str) -> None:
@@ -174,8 +207,10 @@ class EtcdCoordinator:
         encoded = b64encode(value).decode()
         return {"request_put": {"key": _text(self._prefix + key), "value": encoded, "lease": lease}}
 
-    def _put_set(self, epoch: int, members: frozenset[int]) -> dict[str, Any]:
-        return self._put("set", msgspec.json.encode(_InSync(epoch, sorted(members))))
+    def _put_set(
+        self, epoch: int, members: frozenset[int], request: ElectRequest | None = None
+    ) -> dict[str, Any]:
+        return self._put("set", msgspec.json.encode(_InSync(epoch, sorted(members), request)))
 
     def _state(self, answer: dict[str, Any]) -> GroupState:
         found = {b64decode(pair["key"]).decode(): pair for pair in answer.get("kvs", [])}
@@ -190,9 +225,31 @@ class EtcdCoordinator:
             raise CoordinatorError(f"{self._prefix} in etcd is damaged: {error}") from error
         created = 0 if master is None else int(master["create_revision"])
         written = 0 if in_sync is None else int(in_sync["mod_revision"])
-        return GroupState(holder, known.epoch, frozenset(known.members), (created, written))
+        in_sync_now = frozenset(known.members)
+        return GroupState(holder, known.epoch, in_sync_now, (created, written), known.request)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": self._token} if self._token else {}
 
     async def _call(self, path: str, body: object, *, repeatable: bool) -> dict[str, Any]:
+        """POST as the account, with a new token where etcd does not take the old one."""
+        if self._account is None:
+            return await self._post(path, body, repeatable=repeatable)
+        if not self._token:
+            await self._log_in(self._account)
+        try:
+            return await self._post(path, body, repeatable=repeatable)
+        except _TokenError:
+            await self._log_in(self._account)
+            return await self._post(path, body, repeatable=repeatable)
+
+    async def _log_in(self, account: EtcdAccount) -> None:
+        self._token = ""
+        body = {"name": account.name, "password": account.password}
+        answer = await self._post("/v3/auth/authenticate", body, repeatable=True)
+        self._token = str(answer.get("token", ""))
+
+    async def _post(self, path: str, body: object, *, repeatable: bool) -> dict[str, Any]:
         """POST to the first endpoint that answers.
 
         Only a `repeatable` request goes to another endpoint after one that may have carried it out.
@@ -205,10 +262,10 @@ class EtcdCoordinator:
                     self._endpoints.remove(endpoint)
                     self._endpoints.insert(0, endpoint)
                     return answer.body
-                refused = answer.body.get("code") in _REFUSED
-                kind = CoordinatorError if refused else OutcomeUnknownError
-                why = answer.body.get("error") or f"HTTP status {answer.status}"
-                raise kind(f"{endpoint.url}{path}: {why}")
+                why = str(answer.body.get("error") or f"HTTP status {answer.status}")
+                raise _kind(answer.body.get("code"), why)(f"{endpoint.url}{path}: {why}")
+            except _TokenError:
+                raise
             except CoordinatorError as error:
                 failures.append(error)
                 if isinstance(error, OutcomeUnknownError) and not repeatable:
@@ -216,6 +273,13 @@ class EtcdCoordinator:
         texts = "; ".join(str(failure) for failure in failures)
         unknown = any(isinstance(failure, OutcomeUnknownError) for failure in failures)
         raise (OutcomeUnknownError if unknown else CoordinatorError)(texts)
+
+
+def _kind(code: object, why: str) -> type[CoordinatorError]:
+    """The error for a gRPC code: whether etcd may have carried the request out."""
+    if code == _UNAUTHENTICATED or (code == _INVALID and _OLD_TOKEN in why):
+        return _TokenError
+    return CoordinatorError if code in _REFUSED else OutcomeUnknownError
 
 
 def _lease(answer: object) -> _Lease:

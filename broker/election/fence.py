@@ -51,6 +51,12 @@ class Fence:
             self._closed = True
             self._publish()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything in the log is acknowledged, as far as slaves are concerned."""
+        with self._lock:
+            return self.term.confirmed(self._log.max_offset) >= self._log.max_offset
+
     # --- slaves, on the thread of the HA port
 
     def connected(self, member: int, connection: object) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -15,6 +15,9 @@ from congreve.broker.errors import ConfigError
 ANSWER_MAX = 1 << 20
 """Bytes of a line, header block or body that an answer may have."""
 _PORTS = {"http": 80, "https": 443}
+_ERRORS = 300
+"""The first status of an answer that may be plain text."""
+_TEXT_MAX = 300
 
 
 class JsonAnswer(NamedTuple):
@@ -28,13 +31,14 @@ class JsonHttp:
     """A client of one HTTP server; each request has its own connection.
 
     `url` is `http://host:port` or `https://host:port`. Raises ConfigError for another one.
+    `headers` returns what each request carries further, such as a token.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Callable[[], Mapping[str, str]] = dict,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -44,7 +48,7 @@ class JsonHttp:
         self._host = parts.hostname
         self._port = parts.port or _PORTS[parts.scheme]
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._headers = dict(headers or {})
+        self._headers = headers
 
     async def request(self, method: str, path: str, body: object, timeout_s: float) -> JsonAnswer:
         """Send a request and read its answer.
@@ -59,7 +63,8 @@ class JsonHttp:
                 self._write(writer, method, path, body)
                 status, headers = await _read_head(reader)
                 parts = [part async for part in _body_parts(reader, headers)]
-                return JsonAnswer(status, _decode(b"".join(parts)))
+                decode = _decode if status < _ERRORS else _decode_error
+                return JsonAnswer(status, decode(b"".join(parts)))
         except (OSError, EOFError, TimeoutError, ValueError, msgspec.DecodeError) as error:
             kind = OutcomeUnknownError if sent else CoordinatorError
             raise kind(f"{method} {self.url}{path}: {_reason(error)}") from error
@@ -108,7 +113,7 @@ class JsonHttp:
             "Accept": "application/json",
             "Content-Type": "application/json",
             "Content-Length": str(len(content)),
-            **self._headers,
+            **self._headers(),
         }
         lines = [f"{method} {path} HTTP/1.1", *(f"{key}: {headers[key]}" for key in headers)]
         writer.write("\r\n".join([*lines, "", ""]).encode() + content)
@@ -153,6 +158,13 @@ def _decode(text: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"not a JSON object: {text[:80]!r}")
     return value
+
+
+def _decode_error(text: bytes) -> dict[str, Any]:
+    try:
+        return _decode(text)
+    except (ValueError, msgspec.DecodeError):
+        return {"error": text[:_TEXT_MAX].decode("utf-8", "replace").strip()}
 
 
 def _reason(error: Exception) -> str:

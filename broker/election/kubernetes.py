@@ -10,6 +10,7 @@ import msgspec
 
 from congreve.broker.election.coordinator import (
     CoordinatorError,
+    ElectRequest,
     GroupState,
     LeaseLostError,
     Master,
@@ -30,6 +31,7 @@ class _State(msgspec.Struct):
     epoch: int
     members: list[int]
     master: Master | None = None
+    request: ElectRequest | None = None
 
 
 class KubernetesCoordinator:
@@ -91,10 +93,21 @@ class KubernetesCoordinator:
         """Write the set, with a renewal."""
         async with self._lock:
             lease, state = await self._own()
-            if frozenset(state.members) != seen.in_sync or state.epoch != seen.epoch:
+            known = (frozenset(state.members), state.epoch, state.request)
+            if known != (seen.in_sync, seen.epoch, seen.request):
                 raise StateChangedError(f"the Lease {self._name} has changed")
             state.members = sorted(members)
             return self._state_of(await self._write(lease, {"renewTime": _now()}, state))
+
+    async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
+        """Write the request into the annotation."""
+        async with self._lock:
+            lease = await self._get()
+            if self._state_of(lease) != seen:
+                raise StateChangedError(f"the Lease {self._name} has changed")
+            state = _decoded(lease)
+            state.request = request
+            return self._state_of(await self._write(lease, {}, state))
 
     async def resign(self) -> None:
         """Write an empty holder."""
@@ -163,7 +176,7 @@ class KubernetesCoordinator:
             self._seen = renewal, self._monotonic()
         ended = self._monotonic() - self._seen[1] >= float(spec.get("leaseDurationSeconds") or 0)
         master = None if ended or not spec.get("holderIdentity") else state.master
-        return GroupState(master, state.epoch, frozenset(state.members))
+        return GroupState(master, state.epoch, frozenset(state.members), request=state.request)
 
 
 def _accepted(status: int, body: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class MasterLease:
         self.deadline = float("-inf")
 
     @property
+    def left_s(self) -> float:
+        """For how many seconds the member may go on without a renewal."""
+        return max(self.deadline - self._clock(), 0.0)
+
+    @property
     def held(self) -> bool:
         """Whether the member may acknowledge messages now."""
         return self._clock() < self.deadline

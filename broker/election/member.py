@@ -7,6 +7,9 @@ from congreve.broker.election.coordinator import GroupState, Master
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 
+UNCLEAN_EPOCHS = 1_000
+"""By how much an unclean election raises the epoch, above any that another store may have."""
+
 
 class Lead(NamedTuple):
     """Stay the master (RocketMQ: BrokerRole.SYNC_MASTER)."""
@@ -26,7 +29,7 @@ class Elect(NamedTuple):
 
 
 class Release(NamedTuple):
-    """End a lease of this member that belongs to no term of it: of an unknown election."""
+    """End this member's lease: it belongs to no term, or an operator wants another master."""
 
 
 class Wait(NamedTuple):
@@ -65,12 +68,14 @@ class ElectionMember:
         self._candidate: Callable[[int], Master] = lambda epoch: Master(
             member, epoch, address, ha_address
         )
+        self._seen_free: GroupState | None = None  # without a master, and since when
+        self._free_since = 0.0
 
     def next_step(self, state: GroupState, known: Knowledge) -> Step:
         """What to do in this state; a term that is over ends here."""
         if self.term is not None:
             if state.master == self.term.master and self.lease.held:
-                return Lead()
+                return Release() if self._is_to_leave(state) else Lead()
             self.end_term()
         if state.master is not None:
             if state.master.member == self.member:
@@ -80,6 +85,10 @@ class ElectionMember:
             if known.newest_epoch > state.epoch:
                 return Wait(_lost_state(state, known))
             return Follow(state.master)
+        if self._is_asked_unclean(state):
+            # Members that are away may have later epochs than the coordination service knows.
+            newest = max(state.epoch, known.newest_epoch, known.claimed)
+            return Elect(state, self._candidate(newest + UNCLEAN_EPOCHS))
         if state.epoch and self.member not in state.in_sync:
             return Wait(
                 f"no member of the in-sync set {sorted(state.in_sync)} is running; this member,"
@@ -92,7 +101,24 @@ class ElectionMember:
                 f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.epoch}:"
                 " the store was emptied or restored, and lacks acknowledged messages"
             )
+        if self._lets_another_go_first(state):
+            return Wait("an operator wants another member as master")
         return Elect(state, self._candidate(state.epoch + 1))
+
+    def _is_to_leave(self, state: GroupState) -> bool:
+        return state.request is not None and state.request.member != self.member
+
+    def _is_asked_unclean(self, state: GroupState) -> bool:
+        request = state.request
+        return request is not None and request.unclean and request.member == self.member
+
+    def _lets_another_go_first(self, state: GroupState) -> bool:
+        """Whether the member that an operator wants has its turn, for the time of a lease."""
+        if state.request is None or state.request.unclean or not self._is_to_leave(state):
+            return False
+        if state != self._seen_free:
+            self._seen_free, self._free_since = state, self.lease.now()
+        return self.lease.now() < self._free_since + self.lease.ttl_s
 
     def _has_epoch(self, state: GroupState, known: Knowledge) -> bool:
         if known.newest_epoch == state.epoch:

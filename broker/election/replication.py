@@ -16,6 +16,7 @@ from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.replication import Replication
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave import MasterAddress, Slave
+from congreve.broker.replication.state import ElectionState, ReplicationState
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.transport.client import RemotingClient
 
@@ -72,6 +73,15 @@ class ElectionReplication(Replication):
         epochs.save(known.without_expired(log.min_offset).begun(number, start))
         self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
         self.fence.open()
+
+    def state(self) -> ReplicationState:
+        """What replication does now, with this member's epochs."""
+        role, fence = self._role, self.fence
+        in_sync = () if fence is None else tuple(sorted(fence.term.state.in_sync))
+        lease_ms = 0 if fence is None else int(role.lease.left_s * 1000)
+        epochs = tuple((each.number, each.start) for each in role.epochs.epochs.entries)
+        election = ElectionState(role.member, epochs, in_sync, lease_ms)
+        return super().state()._replace(election=election)
 
     def follow(self, master: Master | None) -> None:
         """Follow this master, or none."""

@@ -19,6 +19,7 @@ from congreve.broker.replication.slave_connection import (
     ReplicationError,
     SlaveConnection,
 )
+from congreve.broker.replication.state import SlaveState
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.state.epochs import Epochs
@@ -127,6 +128,10 @@ class AutoSwitchConnection(SlaveConnection):
         if epoch is None:
             raise ReplicationError(f"the log has no epoch at {self.next}")
         return Transfer(size, self.next, epoch, self._fence.confirmed()).encode()
+
+    def state(self, log_end: int, now: float) -> SlaveState:
+        """The connection's figures, with the slave's number."""
+        return super().state(log_end, now)._replace(member=self.member)
 
     def close(self) -> None:
         """Close the socket; the slave is not connected any more."""

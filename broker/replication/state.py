@@ -4,22 +4,48 @@ from typing import NamedTuple
 
 
 class SlaveState(NamedTuple):
-    """One slave as its master sees it; offsets are physical."""
+    """One slave as its master sees it; offsets are physical.
+
+    `member` is the number of a slave that takes part in an election.
+    """
 
     address: str
     sent: int  # the next byte to send
     acknowledged: int  # the slave has all bytes below
     lag_bytes: int
     lag_ms: int
+    member: int | None = None
+
+
+class ElectionState(NamedTuple):
+    """What a member of an elected group knows (RocketMQ 5: EpochEntryCache, SyncStateSet).
+
+    `epochs` are pairs of a number and the physical offset where it begins. A master also has the
+    in-sync set, and for how long its lease lasts without a renewal.
+    """
+
+    member: int
+    epochs: tuple[tuple[int, int], ...]
+    in_sync: tuple[int, ...] = ()
+    lease_ms: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch, -1 without one."""
+        return self.epochs[-1][0] if self.epochs else -1
 
 
 class ReplicationState(NamedTuple):
-    """A master has `slaves`; a slave has `master`, or `trouble` while it follows none."""
+    """A master has `slaves`; a slave has `master`, or `trouble` while it follows none.
+
+    `election` is None unless an election decides the role.
+    """
 
     role: str
     slaves: list[SlaveState]
     master: str
     trouble: str
+    election: ElectionState | None = None
 
     def figures(self) -> dict[str, object]:
         """The figures of brokerStatus."""
@@ -27,8 +53,24 @@ class ReplicationState(NamedTuple):
             return {
                 "brokerRole": self.role,
                 "haMaster": self.master or f"none ({self.trouble})",
+                **self._of_election(),
             }
         slaves = (
             f"{each.address} lag {each.lag_bytes} bytes {each.lag_ms} ms" for each in self.slaves
         )
-        return {"brokerRole": self.role, "haSlaves": "; ".join(slaves) or "none"}
+        return {
+            "brokerRole": self.role,
+            "haSlaves": "; ".join(slaves) or "none",
+            **self._of_election(),
+        }
+
+    def _of_election(self) -> dict[str, object]:
+        election = self.election
+        if election is None:
+            return {}
+        in_sync = ",".join(map(str, election.in_sync))
+        return {
+            "haMember": election.member,
+            "haEpoch": election.epoch,
+            **({"haInSync": in_sync, "haLeaseMillis": election.lease_ms} if in_sync else {}),
+        }

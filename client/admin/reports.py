@@ -6,6 +6,7 @@ Each method is one request to one broker, whatever the number of its topics and 
 from collections.abc import Mapping
 
 from congreve.client.transport.instance import ClientInstance
+from congreve.remoting.messages.admin_bodies import EpochEntryCache, HARuntimeInfo
 from congreve.remoting.messages.admin_headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -82,6 +83,14 @@ class BrokerReports:
             self.address, RequestCode.UPDATE_BROKER_CONFIG, body=lines.encode()
         )
         return answer.remark
+
+    async def ha_status(self) -> HARuntimeInfo:
+        """How far a master's slaves are, or which master a slave follows."""
+        return HARuntimeInfo.decode(await self._body(RequestCode.GET_BROKER_HA_STATUS))
+
+    async def epochs(self) -> EpochEntryCache:
+        """The epochs of its log; refused unless an election decides the broker's role."""
+        return EpochEntryCache.decode(await self._body(RequestCode.GET_BROKER_EPOCH_CACHE))
 
     async def accounts(self) -> AclConfig:
         """The accounts and white addresses. A RocketMQ broker also sends the secrets."""

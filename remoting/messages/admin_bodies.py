@@ -310,3 +310,57 @@ class AclConfig(Body):
 
     global_white_addrs: list[str] = []
     plain_access_configs: list[PlainAccessConfig] = []
+
+
+class HAConnectionRuntimeInfo(Body):
+    """A slave at its master; offsets are physical. Ours: `broker_id`, `lag_millis`."""
+
+    addr: str = ""
+    slave_ack_offset: Int64 = 0
+    diff: Int64 = 0
+    in_sync: bool = False
+    transferred_byte_in_second: Int64 = 0
+    transfer_from_where: Int64 = 0
+    broker_id: Int64 = -1
+    lag_millis: Int64 = 0
+
+
+class HAClientRuntimeInfo(Body):
+    """The master of a slave; offsets are physical."""
+
+    master_addr: str = ""
+    transferred_byte_in_second: Int64 = 0
+    max_offset: Int64 = 0
+    last_read_timestamp: Int64 = 0
+    last_write_timestamp: Int64 = 0
+    master_flush_offset: Int64 = 0
+    activated: bool = False
+
+
+class HARuntimeInfo(Body):
+    """Answer to GET_BROKER_HA_STATUS. Ours: `lease_millis`, of an elected master."""
+
+    master: bool = False
+    master_commit_log_max_offset: Int64 = 0
+    in_sync_slave_nums: Int32 = 0
+    ha_connection_info: list[HAConnectionRuntimeInfo] = []
+    ha_client_runtime_info: HAClientRuntimeInfo = msgspec.field(default_factory=HAClientRuntimeInfo)
+    lease_millis: Int64 = 0
+
+
+class EpochEntry(Body):
+    """One master's part of the log, in physical offsets; the newest ends at Long.MAX_VALUE."""
+
+    epoch: Int32 = 0
+    start_offset: Int64 = 0
+    end_offset: Int64 = (1 << 63) - 1
+
+
+class EpochEntryCache(Body):
+    """Answer to GET_BROKER_EPOCH_CACHE; `broker_id` is 0 for a master."""
+
+    cluster_name: str = ""
+    broker_name: str = ""
+    broker_id: Int64 = 0
+    epoch_list: list[EpochEntry] = []
+    max_offset: Int64 = 0

@@ -96,6 +96,9 @@ class RequestCode(IntEnum):
     DELETE_EXPIRED_COMMITLOG = 329
     LITE_PULL_MESSAGE = 361
     RECALL_MESSAGE = 370
+    GET_BROKER_HA_STATUS = 907
+    """Of RocketMQ 5, as is the next one."""
+    GET_BROKER_EPOCH_CACHE = 1007
     COUNT_DELAYED_MESSAGES = 9_001
     """Ours: how many delayed messages are due in each hour."""
     LIST_DELAYED_MESSAGES = 9_002

@@ -179,6 +179,8 @@ REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
     R.GET_BROKER_CLUSTER_ACL_CONFIG: ({}, b"", None),
     R.UPDATE_BROKER_CONFIG: ({}, b"brokerPermission=6\n", 0),
     R.GET_BROKER_RUNTIME_INFO: ({}, b"", 0),
+    R.GET_BROKER_HA_STATUS: ({}, b"", 0),
+    R.GET_BROKER_EPOCH_CACHE: ({}, b"", 1),
     R.GET_ALL_DELAY_OFFSET: ({}, b"", 0),
     R.CLEAN_EXPIRED_CONSUMEQUEUE: ({}, b"", 0),
     R.DELETE_EXPIRED_COMMITLOG: ({}, b"", 0),

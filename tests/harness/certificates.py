@@ -27,15 +27,20 @@ class Authority:
             *("-keyout", str(self._key), "-out", str(self.path)),
         )
 
-    def issue(self, name: str, *, days: int = 2, password: str = "") -> tuple[Path, Path]:
-        """A certificate for 127.0.0.1 and localhost, and its key in PKCS#8."""
+    def issue(
+        self, name: str, *, days: int = 2, password: str = "", field: str = "CN"
+    ) -> tuple[Path, Path]:
+        """A certificate for 127.0.0.1 and localhost, and its key in PKCS#8.
+
+        `field` is that of the subject that has the name.
+        """
         base = self.folder / name
         certificate, key, request = (base.with_suffix(s) for s in (".pem", ".key", ".csr"))
         names = base.with_suffix(".names")
         names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
         secret = ("-passout", f"pass:{password}") if password else ("-nodes",)
         _openssl(
-            *("req", *CURVE, *secret, "-subj", f"/CN={name}"),
+            *("req", *CURVE, *secret, "-subj", f"/{field}={name}"),
             *("-keyout", str(key), "-out", str(request)),
         )
         _openssl(

@@ -16,9 +16,9 @@ from .servers import free_port
 
 
 class ElectedGroup:
-    """A name server, and the members that a test starts; they share one etcd."""
+    """A name server, and the members that a test starts; they share one coordination service."""
 
-    def __init__(self, folder: Path, etcd: Etcd, **settings: str) -> None:
+    def __init__(self, folder: Path, etcd: Etcd | None, **settings: str) -> None:
         self._folder = folder
         self._etcd = etcd
         self._settings = settings
@@ -42,7 +42,7 @@ class ElectedGroup:
         usual = {
             "brokerName": f"g-{self._folder.name}",
             "haMode": "etcd",
-            "etcdEndpoints": self._etcd.url,
+            "etcdEndpoints": "" if self._etcd is None else self._etcd.url,
             "haLeaseSeconds": "2",
             "brokerId": str(number),
             "listenPort": str(port),

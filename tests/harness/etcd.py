@@ -18,12 +18,15 @@ START_TIMEOUT_S = 120.0
 class Etcd:
     """etcd with fast timers: its shortest lease is one second."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, certificate: tuple[Path, Path] | None = None, authority: Path = Path()
+    ) -> None:
+        """With a certificate and its key, clients need certificates of the authority."""
         program = shutil.which("etcd")
         if program is None:
             pytest.skip("not installed: etcd")
         self.port = free_port()
-        self.url = f"http://{HOST}:{self.port}"
+        self.url = f"{'https' if certificate else 'http'}://{HOST}:{self.port}"
         peer = f"http://{HOST}:{self.port + 1}"
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "etcd.log"
@@ -35,6 +38,10 @@ class Etcd:
             *("--initial-cluster", f"test={peer}", "--unsafe-no-fsync"),
             *("--heartbeat-interval", "10", "--election-timeout", "100"),
         ]
+        if certificate is not None:
+            files = map(str, certificate)
+            self._command += [f"--cert-file={next(files)}", f"--key-file={next(files)}"]
+            self._command += ["--client-cert-auth", f"--trusted-ca-file={authority}"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from typing import Any
 
 FOLDER = "/apis/coordination.k8s.io/v1/namespaces/test/leases"
@@ -12,7 +13,10 @@ FOLDER = "/apis/coordination.k8s.io/v1/namespaces/test/leases"
 class FakeKubernetes:
     """Serves GET, POST and PUT of Leases, with resource versions and their conflicts."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.token: str | None = None
+        """The only one that it takes; None: it takes requests without one."""
+        self._tls = tls
         self.leases: dict[str, dict[str, Any]] = {}
         self.lose_answers = False
         self._version = 0
@@ -22,10 +26,10 @@ class FakeKubernetes:
     def url(self) -> str:
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()
-        return f"http://{host}:{port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -38,7 +42,10 @@ class FakeKubernetes:
         lines = (line.partition(": ") for line in head.splitlines())
         length = next(int(value) for key, _, value in lines if key == "Content-Length")
         text = await reader.readexactly(length)
-        status, answer = self._answer(method, path, json.loads(text or b"{}"))
+        if self.token is not None and f"Authorization: Bearer {self.token}\r\n" not in head:
+            status, answer = 401, {"message": "Unauthorized"}
+        else:
+            status, answer = self._answer(method, path, json.loads(text or b"{}"))
         if method == "GET" or not self.lose_answers:
             body = json.dumps(answer).encode()
             writer.write(f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n".encode())

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from congreve.broker.election.coordinator import GroupState, Master, StateChangedError
+from congreve.broker.election.coordinator import (
+    ElectRequest,
+    GroupState,
+    Master,
+    StateChangedError,
+)
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.member import (
@@ -34,11 +39,12 @@ class Service:
     in_sync: frozenset[int] = frozenset()
     ends_at: float = 0.0
     revision: int = 0
+    request: ElectRequest | None = None
 
     def read(self) -> GroupState:
         if self.master is not None and self.now() >= self.ends_at:
             self.master = None
-        return GroupState(self.master, self.epoch, self.in_sync, (self.revision,))
+        return GroupState(self.master, self.epoch, self.in_sync, (self.revision,), self.request)
 
     def elect(self, seen: GroupState, candidate: Master) -> GroupState:
         if self.read() != seen or seen.master is not None:
@@ -46,6 +52,7 @@ class Service:
         self.revision += 1
         self.master, self.epoch = candidate, candidate.epoch
         self.in_sync = frozenset({candidate.member})
+        self.request = None
         self.ends_at = self.now() + TTL_S
         return self.read()
 
@@ -55,6 +62,12 @@ class Service:
         self.revision += 1
         self.in_sync = members
         return self.read()
+
+    def ask(self, request: ElectRequest) -> None:
+        """An operator's request, as Operator makes it."""
+        if (self.read().master is None) is request.unclean:
+            self.revision += 1
+            self.request = request
 
     def keep_alive(self, master: Master) -> bool:
         if self.read().master != master:
@@ -122,6 +135,11 @@ class Group:
         self.acknowledged: set[int] = set()
         self.messages = 0
         self.terms = 0
+        self.unclean = 0
+
+    def ask(self, number: int, *, unclean: bool = False) -> None:
+        """An operator wants this member as master."""
+        self.service.ask(ElectRequest(number, "operator", unclean))
 
     def clock(self) -> float:
         return self.time
@@ -154,6 +172,7 @@ class Group:
         if isinstance(step, Follow):
             node.follows = step.master
         elif isinstance(step, Release):
+            node.member.end_term()
             self.service.release(node.number)
         elif isinstance(step, Elect):
             self._elect(node, step)
@@ -174,7 +193,14 @@ class Group:
             lost = self.acknowledged - {message for _, message in node.log}
             assert not lost, f"member {node.number} became master without {sorted(lost)}"
 
-        self._send(node, lambda: self.service.elect(step.seen, step.candidate), elected)
+        def elect() -> GroupState:
+            state = self.service.elect(step.seen, step.candidate)
+            if step.seen.request is not None and step.seen.request.unclean:
+                self.acknowledged &= {message for _, message in node.log}
+                self.unclean += 1
+            return state
+
+        self._send(node, elect, elected)
 
     def change_set(self, node: Node) -> None:
         """The master proposes the set it wants, or again the one whose outcome is open."""
@@ -265,7 +291,9 @@ class Group:
         if not slave.aligned:
             common = slave.epochs.common_end(len(slave.log), master.epochs, len(master.log))
             if slave.log and common is None:
-                raise AssertionError("two logs of one group have nothing in common")
+                # Only after an unclean election; an operator removes the store then.
+                assert self.unclean, "two logs of one group have nothing in common"
+                slave.epochs = Epochs()
             end = common or 0
             if end < len(slave.log):
                 del slave.log[end:]

@@ -15,6 +15,7 @@ from harness.servers import free_port
 from congreve.broker.election.coordinator import (
     Coordinator,
     CoordinatorError,
+    ElectRequest,
     GroupState,
     LeaseLostError,
     Master,
@@ -82,6 +83,29 @@ async def test_only_the_holder_of_the_lease_changes_the_set(service: Service) ->
             await mine.keep_alive()
         assert await mine.read() == second
         assert second.in_sync == {2}
+
+
+async def test_an_operators_request_stays_until_the_next_election(service: Service) -> None:
+    async with service() as make:
+        mine, operator = make("g"), make("g")
+        first = ElectRequest(1, "root@host", unclean=True)
+        asked = await operator.request_election(await operator.read(), first)
+        assert asked.request == first
+        assert await mine.read() == asked
+        elected = await mine.elect(asked, candidate(1, 1_000), LONG_S)
+        assert elected.request is None
+        assert (await mine.read()).request is None
+        second = ElectRequest(2, "root@host")
+        with pytest.raises(StateChangedError):
+            await operator.request_election(asked, second)
+        again = await operator.request_election(await operator.read(), second)
+        assert (again.master, again.in_sync, again.request) == (candidate(1, 1_000), {1}, second)
+        with pytest.raises(StateChangedError):
+            await mine.change_set(elected, frozenset({1, 2}))  # it has not seen the request
+        await mine.keep_alive()
+        assert await mine.read() == again
+        await mine.resign()
+        assert (await operator.request_election(await operator.read(), None)).request is None
 
 
 async def test_a_lease_without_renewals_ends(service: Service) -> None:

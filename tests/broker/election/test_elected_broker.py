@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from harness.elected import ElectedGroup
 from harness.etcd import Etcd
 from harness.eventually import eventually
 
 from congreve.broker.broker import Broker
+from congreve.broker.election.coordinator import Master
+from congreve.broker.election.etcd import EtcdCoordinator
+from congreve.broker.election.operator import Operator, OperatorError
 from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.errors import ClientError
 from congreve.client.message import SendStatus
+from congreve.console.election import election
 from congreve.remoting.errors import RemotingError
 
 TOPIC = "orders"
@@ -70,6 +78,91 @@ async def test_a_member_takes_over_with_every_acknowledged_message(
             assert await group.master() == 1
             assert acknowledged <= set(bodies(group.broker(1)))
             acknowledged |= await send(producer, 90, 5)
+
+
+async def test_an_operator_chooses_the_master(
+    tmp_path: Path, etcd: Etcd, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "congreve.broker.accounts.audit")
+    async with ElectedGroup(tmp_path, etcd) as group:
+        command = [
+            *("-n", group.name_server.address, "-o", "haMode=etcd", "-o", "haLeaseSeconds=2"),
+            *("-o", f"etcdEndpoints={etcd.url}", "-o", f"brokerName=g-{tmp_path.name}"),
+        ]
+
+        async def congreve(*arguments: str) -> str:
+            done = await asyncio.to_thread(
+                CliRunner().invoke, election, [*arguments, *command], catch_exceptions=False
+            )
+            assert done.exit_code == 0, done.output
+            return done.stdout
+
+        await group.start(1)
+        await group.start(2)
+        await eventually(lambda: group.in_sync() == {1, 2})
+        async with Producer(group.name_server.address, group="p") as producer:
+            acknowledged = await send(producer, 0, 20)
+            assert "member 2 is the master" in await congreve("transfer", "--broker-id", "2")
+            assert await group.master() == 2
+            assert acknowledged <= set(bodies(group.broker(2)))
+            await eventually(lambda: group.in_sync() == {1, 2})
+            await group.stop(1)
+            acknowledged |= await send(producer, 20, 5)
+            await eventually(lambda: group.in_sync() == {2})
+
+            async def is_known() -> bool:
+                rows = json.loads(await congreve("status", "--output", "json"))
+                assert [row["in sync"] for row in rows if row["member"] == 2] == [True]
+                return [row["role"] for row in rows] == ["slave", "master"]
+
+            await group.start(1)
+            await eventually(is_known)
+            await eventually(lambda: group.in_sync() == {1, 2})
+            await group.stop(1)
+            await send(producer, 25, 5)
+            await eventually(lambda: group.in_sync() == {2})
+            await group.stop(2)
+            await group.start(1)
+            said = await congreve("elect", "--broker-id", "1", "--unclean", "--yes")
+            assert "member 1 is the master" in said
+            assert await group.master() == 1
+            assert acknowledged <= set(bodies(group.broker(1)))
+            await group.start(2)
+            await eventually(lambda: group.in_sync() == {1, 2})
+            await send(producer, 30, 5)
+            await eventually(lambda: bodies(group.broker(1)) == bodies(group.broker(2)))
+            assert b"27" not in bodies(group.broker(2))
+    lines = [json.loads(record.message) for record in caplog.records if "ELECT" in record.message]
+    assert [(line["member"], line["unclean"]) for line in lines] == [
+        (1, False),
+        (2, False),
+        (1, True),
+    ]
+
+
+async def test_a_request_that_cannot_be_carried_out_is_refused_or_withdrawn(etcd: Etcd) -> None:
+    member = EtcdCoordinator([etcd.url], "test", "requests", timeout_s=30)
+    operator = Operator(
+        EtcdCoordinator([etcd.url], "test", "requests", timeout_s=30),
+        "root@host",
+        ttl_s=0.1,
+        patience_s=0.2,
+    )
+    with pytest.raises(OperatorError, match="no master"):
+        await operator.transfer()
+    with pytest.raises(OperatorError, match="withdrawn"):
+        await operator.elect_unclean(7)
+    assert (await member.read()).request is None
+    await member.elect(await member.read(), Master(1, 1, "a", "h"), 600)
+    with pytest.raises(OperatorError, match="no other member"):
+        await operator.transfer()
+    with pytest.raises(OperatorError, match="no member 2"):
+        await operator.transfer(2)
+    with pytest.raises(OperatorError, match="already"):
+        await operator.transfer(1)
+    with pytest.raises(OperatorError, match="use `transfer`"):
+        await operator.elect_unclean(2)
+    await member.resign()
 
 
 async def test_settings_of_an_election_are_checked(tmp_path: Path, etcd: Etcd) -> None:

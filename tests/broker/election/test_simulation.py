@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from .simulation import TTL_S, Group, Node
+from .simulation import PATIENCE_S, TTL_S, Group, Node
 
 WALKS, STEPS = 200, 1_000
 
@@ -61,6 +61,10 @@ class Failures(RuleBasedStateMachine):
     def disconnect(self, number: int) -> None:
         self.group.disconnect(self.node(number))
 
+    @rule(number=members)
+    def transfer(self, number: int) -> None:
+        self.group.ask(self.node(number).number)
+
     @rule(seconds=st.sampled_from([0.1, 1.0, TTL_S]))
     def pass_time(self, seconds: float) -> None:
         self.group.time += seconds
@@ -101,6 +105,8 @@ class Walk:
             self._wait_long: 1,
             self._go_on: 0.1,
             self._wipe: 1.5 if wipes else 0,
+            self._transfer: 0.2,
+            self._elect_unclean: 0.04,
         }
 
     def run(self, steps: int) -> Group:
@@ -159,6 +165,13 @@ class Walk:
     def _go_on(self) -> None:
         self.group.go_on()
 
+    def _transfer(self) -> None:
+        self.group.ask(self._node().number)
+
+    def _elect_unclean(self) -> None:
+        """As the command does: only when there is no master."""
+        self.group.ask(self._node().number, unclean=True)
+
     def _wipe(self) -> None:
         """One disk is lost; with the only other whole one lost, too, no rule could help."""
         node = self._node()
@@ -171,14 +184,16 @@ class Walk:
 
 @pytest.mark.parametrize("wipes", [False, True])
 def test_random_walks_lose_no_message(wipes: bool) -> None:
-    acknowledged = terms = 0
+    acknowledged = terms = unclean = 0
     for seed in range(WALKS):
         group = Walk(seed, wipes=wipes).run(STEPS)
         acknowledged += len(group.acknowledged)
         terms += group.terms
+        unclean += group.unclean
     # The walks get somewhere: otherwise they would show nothing.
     assert acknowledged > WALKS * 15
     assert terms > WALKS * 3
+    assert unclean > 5
 
 
 @pytest.mark.crash
@@ -203,3 +218,63 @@ def test_a_group_without_failures_gets_all_members_into_the_set() -> None:
     assert group.acknowledged == {1}
     assert [len(each.log) for each in group.nodes.values()] == [1, 1, 1]
     assert group.terms == 1
+
+
+def test_an_operator_hands_the_group_to_the_wanted_member() -> None:
+    group = Group(3)
+    group.go_on()
+    for wanted in (3, 1, 2):
+        (master,) = group.acting()
+        group.produce(group.nodes[master])
+        group.go_on()
+        group.ask(wanted)
+        group.go_on()
+        assert group.acting() == [wanted]
+        assert group.service.request is None
+    assert group.acknowledged == {1, 2, 3}
+
+
+def test_the_group_goes_on_without_the_member_that_an_operator_wants() -> None:
+    group = Group(2)
+    group.go_on()
+    (master,) = group.acting()
+    group.crash(group.nodes[3 - master])
+    group.ask(3 - master)
+    for _ in range(40):
+        group.time += 0.1
+        group.look(group.nodes[master])
+        group.carry_out(0, answered=True)
+    assert group.acting() == [master]
+    assert group.terms == 2
+
+
+def test_only_an_operator_makes_a_member_master_that_lacks_messages() -> None:
+    group = Group(2)
+    group.go_on()
+    (master,) = group.acting()
+    ahead, behind = group.nodes[master], group.nodes[3 - master]
+    group.produce(ahead)
+    group.go_on()
+    group.crash(behind)
+    group.produce(ahead)
+    group.time += PATIENCE_S
+    group.renew(ahead, answered=True)
+    group.change_set(ahead)
+    group.carry_out(0, answered=True)
+    group.acknowledge(ahead)
+    assert group.acknowledged == {1, 2}
+    group.crash(ahead)
+    behind.start()
+    for asked in (False, True):
+        if asked:
+            group.ask(behind.number, unclean=True)
+        for _ in range(2 * round(TTL_S * 10)):
+            group.time += 0.1
+            group.look(behind)
+            group.renew(behind, answered=True)
+            group.carry_out(0, answered=True)
+        assert group.acting() == ([behind.number] if asked else [])
+    assert group.acknowledged == {1}
+    group.produce(behind)
+    group.go_on()
+    assert [message for _, message in ahead.log] == [message for _, message in behind.log] == [1, 3]

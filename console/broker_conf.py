@@ -1,0 +1,75 @@
+"""The options of commands that read a broker.conf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from congreve.broker.config import BrokerConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_options(command: F) -> F:
+    """Add `-c`, `-n` and `-o`: the command gets `config_file`, `namesrv_addr` and `settings`."""
+    for option in (
+        click.option(
+            "-o",
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A further setting, as in broker.conf. Overrides the file.",
+        ),
+        click.option(
+            "-n",
+            "--namesrv",
+            "namesrv_addr",
+            envvar="NAMESRV_ADDR",
+            help="Name servers, host:port;host:port. Overrides the file.",
+        ),
+        click.option(
+            "-c",
+            "--config",
+            "config_file",
+            type=click.Path(path_type=Path),
+            help="RocketMQ broker.conf, read as it is.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def read_config(
+    config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...]
+) -> BrokerConfig:
+    """The settings of the file and the options; keys without effect are printed.
+
+    Raises ConfigError, click.BadParameter.
+    """
+    from congreve.broker.config import BrokerConfig
+    from congreve.broker.config_file import load_config
+
+    overrides = dict(_setting(text) for text in settings)
+    if namesrv_addr:
+        overrides["namesrvAddr"] = namesrv_addr
+    if config_file:
+        config, unknown = load_config(config_file, overrides)
+        for line, key in unknown:
+            click.echo(f"congreve: {config_file}:{line}: {key} has no effect here", err=True)
+        return config
+    config = BrokerConfig()
+    for key in config.apply(overrides):
+        click.echo(f"congreve: {key} has no effect here", err=True)
+    return config
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    return key.strip(), value

@@ -1,0 +1,200 @@
+"""``congreve election``: the members of a group that elects its master, and requests for one."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from congreve.console.broker_conf import config_options, read_config
+from congreve.console.report import connection, output_option, show, tls_option
+
+if TYPE_CHECKING:
+    from congreve.broker.config import BrokerConfig
+    from congreve.broker.election.coordinator import GroupState
+    from congreve.broker.election.operator import Operator
+    from congreve.remoting.messages.admin_bodies import EpochEntryCache, HARuntimeInfo
+
+T = TypeVar("T")
+AWAY = "away"
+
+
+@click.group(help="Show a group that elects its master, and choose one.")
+def election() -> None:
+    """Each subcommand reads a member's broker.conf: coordination service, name servers, group."""
+
+
+@election.command(help="Show all members: role, epoch, lag, in-sync set, lease.")
+@config_options
+@tls_option
+@output_option
+def status(
+    config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...], output: str
+) -> None:
+    """Print a row for each member that is registered or in the in-sync set."""
+    config = read_config(config_file, namesrv_addr, settings)
+    state, rows = asyncio.run(_members(config, connection()))
+    master = "none" if state.master is None else f"member {state.master.member}"
+    title = f"{config.broker_name}: master {master}, epoch {state.epoch}"
+    if state.request is not None:
+        kind = "unclean " if state.request.unclean else ""
+        title += f", {kind}election of member {state.request.member} asked by {state.request.by}"
+    show(rows, output, title)
+
+
+@election.command(help="Hand the group to another member that has all messages: for upgrades.")
+@click.option("--broker-id", type=click.IntRange(1), help="The member; without it any other one.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds until it gives up.")
+@config_options
+def transfer(
+    broker_id: int | None,
+    timeout: float,
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Nothing is lost: the master lets its slaves have all messages first."""
+    config = read_config(config_file, namesrv_addr, settings)
+    _run(config, timeout, lambda operator: operator.transfer(broker_id))
+
+
+@election.command(help="Make a member the master that lacks messages: they are lost for ever.")
+@click.option("--broker-id", type=click.IntRange(1), required=True, help="The member.")
+@click.option("--unclean", is_flag=True, help="I know that acknowledged messages may be lost.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds until it gives up.")
+@config_options
+@tls_option
+def elect(
+    broker_id: int,
+    unclean: bool,
+    yes: bool,
+    timeout: float,
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """The last resort, when no member of the in-sync set comes back."""
+    if not unclean:
+        raise click.UsageError(
+            "members elect a master by themselves as long as one of the in-sync set is running;"
+            " `congreve election transfer` chooses among those. --unclean makes one the master"
+            " that is not in the set"
+        )
+    config = read_config(config_file, namesrv_addr, settings)
+    state, rows = asyncio.run(_members(config, connection()))
+    click.echo(_warning(config, state, rows, broker_id), err=True)
+    if not yes:
+        click.confirm(f"Make member {broker_id} the master?", abort=True, err=True)
+    _run(config, timeout, lambda operator: operator.elect_unclean(broker_id))
+
+
+def _warning(
+    config: BrokerConfig, state: GroupState, rows: list[dict[str, Any]], member: int
+) -> str:
+    row = next((row for row in rows if row["member"] == member), None)
+    has = "is not registered at the name servers: it has to run"
+    if row is not None and row["role"] != AWAY:
+        has = f"has epoch {row['epoch']}, and a log of {row['log end']} bytes"
+    others = sorted(state.in_sync - {member})
+    lacks = f"what members {others} have acknowledged, and it lacks," if others else "what it lacks"
+    return (
+        f"WARNING: an unclean election loses acknowledged messages of {config.broker_name}.\n"
+        f"Member {member} {has}; the in-sync set is {sorted(state.in_sync)} in epoch"
+        f" {state.epoch}.\n"
+        f"For ever lost is {lacks} and what other members have more is cut from their logs when"
+        " they return.\nFirst try to start a member of the in-sync set: then nothing is lost."
+    )
+
+
+def _run(config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Awaitable[Any]]) -> None:
+    from congreve.broker.election.coordinators import coordinator_of
+    from congreve.broker.election.operator import Operator
+
+    async def run() -> None:
+        coordinator = coordinator_of(config)
+        operator = Operator(
+            coordinator,
+            f"{getpass.getuser()}@{socket.gethostname()}",
+            ttl_s=config.ha_lease_seconds,
+            patience_s=timeout_s,
+        )
+        try:
+            master = await ask(operator)
+        finally:
+            await coordinator.close()
+        click.echo(
+            f"member {master.member} is the master of {config.broker_name} in epoch"
+            f" {master.epoch}, at {master.address}"
+        )
+
+    asyncio.run(run())
+
+
+async def _members(
+    config: BrokerConfig, settings: dict[str, Any]
+) -> tuple[GroupState, list[dict[str, Any]]]:
+    """The group's state, and a row for each member."""
+    from congreve.broker.election.coordinators import coordinator_of
+    from congreve.client.admin import AdminClient
+    from congreve.client.admin.reports import BrokerReports
+    from congreve.client.transport.route import MASTER_ID
+
+    coordinator = coordinator_of(config)
+    try:
+        state = await coordinator.read()
+    finally:
+        await coordinator.close()
+    leader = MASTER_ID if state.master is None else state.master.member
+    async with AdminClient(config.namesrv_addr, **settings) as admin:
+        group = (await admin.cluster_info()).broker_addr_table.get(config.broker_name)
+        addresses = {} if group is None else dict(group.broker_addrs)
+        if MASTER_ID in addresses:
+            # A registration of the last master counts for no member without a lease.
+            addresses[leader] = addresses.pop(MASTER_ID)
+        addresses.pop(MASTER_ID, None)
+        reports = {number: BrokerReports(admin, address) for number, address in addresses.items()}
+        epochs = {number: await _answer(each.epochs) for number, each in reports.items()}
+        lags = await _answer(reports[leader].ha_status) if leader in reports else None
+    return state, [
+        _row(number, addresses.get(number, ""), state, epochs.get(number), lags)
+        for number in sorted(addresses.keys() | state.in_sync)
+    ]
+
+
+async def _answer(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """The answer; None from a broker that is away."""
+    from congreve.errors import CongreveError
+
+    try:
+        return await ask()
+    except CongreveError:
+        return None
+
+
+def _row(
+    number: int,
+    address: str,
+    state: GroupState,
+    epochs: EpochEntryCache | None,
+    lags: HARuntimeInfo | None,
+) -> dict[str, Any]:
+    leads = state.master is not None and state.master.member == number
+    slaves = [] if lags is None else lags.ha_connection_info
+    mine = next((each for each in slaves if each.broker_id == number), None)
+    return {
+        "member": number,
+        "role": AWAY if epochs is None else "master" if leads else "slave",
+        "address": address,
+        "epoch": epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else "",
+        "log end": "" if epochs is None else epochs.max_offset,
+        "lag bytes": 0 if leads else "" if mine is None else mine.diff,
+        "lag ms": 0 if leads else "" if mine is None else mine.lag_millis,
+        "in sync": number in state.in_sync,
+        "lease ms": lags.lease_millis if leads and lags is not None else "",
+    }
