@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -18,16 +19,21 @@ from congreve.spark.planning import Source, between, chosen_queues, open_source,
 from congreve.spark.pushdown import Limits, limits
 from congreve.spark.rows import Scan
 
+if TYPE_CHECKING:
+    from congreve.spark.table_files import TableFiles
+
 
 @dataclass
 class RangePartition(InputPartition):
-    """The ranges that one task reads, in order."""
+    """The ranges that one task reads, in order, and the files of tables that it needs."""
 
     parts: tuple[Range, ...]
+    files: TableFiles | None
 
-    def __init__(self, parts: tuple[Range, ...]) -> None:
+    def __init__(self, parts: tuple[Range, ...], files: TableFiles | None = None) -> None:
         super().__init__(parts)
         self.parts = parts
+        self.files = files
 
 
 def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
@@ -69,7 +75,9 @@ class BatchReader(DataSourceReader):
                 # The rows of a key are scattered: one task for each would dominate the cost.
                 queues = len({part.queue for part in ranges})
                 options = replace(options, max_partitions=max(queues, options.min_partitions))
-            return [RangePartition(parts) for parts in tasks(ranges, options)]
+            return [
+                RangePartition(parts, source.files_for(parts)) for parts in tasks(ranges, options)
+            ]
         finally:
             source.close()
 
@@ -96,7 +104,7 @@ class BatchReader(DataSourceReader):
         """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
             return  # Spark reads one empty partition when there are none
-        source = open_source(self._options)
+        source = open_source(self._options, partition.files)
         spare_imports()
         try:
             for part in partition.parts:

@@ -49,6 +49,17 @@ class Filter:
 
 
 @dataclass(frozen=True)
+class Lake:
+    """Where the tables of topics are: `warehouse` with the catalog that it has by itself, or that
+    of `catalog`; `table` is NAMESPACE.NAME of the only topic."""
+
+    warehouse: str
+    catalog: str | None = None
+    table: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Options:
     """All options of a read; docs/spark.md explains each."""
 
@@ -59,6 +70,7 @@ class Options:
     starting: Position
     ending: Position
     store_path_commit_log: str | None = None
+    lake: Lake | None = None
     broker_name: str = DEFAULT_BROKER
     strategy: Literal["latest", "error"] = "latest"
     min_partitions: int = 0
@@ -96,6 +108,10 @@ NAMES = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "storePathCommitLog",
+    "lake",
+    "lakeCatalog",
+    "lakeTable",
+    "lakeProperties",
     "brokerName",
     "minPartitions",
     "maxPartitions",
@@ -168,6 +184,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         starting=starting,
         ending=ending,
         store_path_commit_log=given.text("storePathCommitLog"),
+        lake=_lake(given),
         broker_name=given.text("brokerName") or DEFAULT_BROKER,
         strategy=given.one_of("startingOffsetsByTimestampStrategy", ("latest", "error")),
         min_partitions=least,
@@ -249,6 +266,26 @@ class _Given:
         if len(found) > 1:
             raise OptionError(f"options {' and '.join(found)} exclude each other")
         return found[0] if found else None
+
+
+def _lake(given: _Given) -> Lake | None:
+    warehouse = given.text("lake")
+    for name in ("lakeCatalog", "lakeTable", "lakeProperties"):
+        if warehouse is None and given.text(name) is not None:
+            raise OptionError(f"option {name} needs the option lake, the folder of the tables")
+    if warehouse is None:
+        return None
+    table = given.text("lakeTable")
+    if table is not None and given.text("topic") is None:
+        raise OptionError(f"option lakeTable is {table!r}: it needs the option topic")
+    properties = []
+    for part in (given.text("lakeProperties") or "").split(";"):
+        name, equals, value = part.strip().partition("=")
+        if part.strip() and not equals:
+            raise OptionError(f"option lakeProperties has {part!r}: write KEY=VALUE;KEY=VALUE")
+        if equals:
+            properties.append((name, value))
+    return Lake(warehouse, given.text("lakeCatalog"), table, tuple(properties))
 
 
 def _selection(given: _Given) -> Selection:

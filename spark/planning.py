@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -24,9 +24,13 @@ from congreve.spark.offsets import (
 from congreve.spark.options import Options, Selection
 from congreve.spark.rows import Scan
 
+if TYPE_CHECKING:
+    from congreve.spark.table_files import TableFiles
+
 
 class Source(Protocol):
-    """Where messages come from: a store's files (StoreSource) or brokers (ClusterSource)."""
+    """Where messages come from: a store's files (StoreSource), brokers (ClusterSource), or a table
+    and then one of these (LakeSource)."""
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -59,6 +63,9 @@ class Source(Protocol):
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range as Arrow batches. Raises SparkError when that fails."""
 
+    def files_for(self, parts: tuple[Range, ...]) -> TableFiles | None:
+        """What a task needs to know of tables for these ranges, None without tables."""
+
     def commit(self, offsets: Offsets) -> None:
         """Commit offsets for the group of the option `group`. Raises SparkError when that fails."""
 
@@ -69,8 +76,19 @@ class Source(Protocol):
         """Release connections."""
 
 
-def open_source(options: Options) -> Source:
-    """Open the source that the options name. Raises OptionError when it cannot be opened."""
+def open_source(options: Options, files: TableFiles | None = None) -> Source:
+    """Open the source that the options name; `files` is what the driver knows of tables.
+
+    Raises OptionError when it cannot be opened.
+    """
+    if options.lake is None:
+        return _open_live(options)
+    from congreve.spark.lake_source import LakeSource
+
+    return LakeSource(lambda: _open_live(options), options, files)
+
+
+def _open_live(options: Options) -> Source:
     # Imported here because a task on files needs no client, and one on brokers no engine.
     if options.store_path is not None:
         from congreve.spark.store_source import StoreSource

@@ -130,14 +130,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The partitions of a micro-batch."""
         ranges = between(from_json(start), from_json(end))
         scan = scan_of(self._options, self._schema, Limits())
-        self._retrying(lambda source: source.check(ranges, scan))
-        return [RangePartition(parts) for parts in tasks(ranges, self._options)]
+
+        def planned(source: Source) -> list[InputPartition]:
+            """The partitions, whose ranges can be read."""
+            source.check(ranges, scan)
+            return [
+                RangePartition(parts, source.files_for(parts))
+                for parts in tasks(ranges, self._options)
+            ]
+
+        return self._retrying(planned)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
             return  # Spark reads one empty partition when there are none
-        source = open_source(self._options)
+        source = open_source(self._options, partition.files)
         try:
             scan = scan_of(self._options, self._schema, Limits())
             for part in partition.parts:

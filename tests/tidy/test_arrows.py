@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "namesrv": frozenset({"remoting"}),
     "broker": frozenset({"engine", "remoting", "records"}),
     "client": frozenset({"remoting", "records"}),
-    "spark": frozenset({"engine", "client", "records"}),
+    "spark": frozenset({"engine", "client", "lake", "records"}),
     "lake": frozenset({"engine", "records"}),
     "console": EVERYTHING,
 }

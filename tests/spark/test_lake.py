@@ -1,0 +1,172 @@
+"""The option `lake`: a table, then the live messages behind it, each message once."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.store import MessageStore
+from congreve.lake.durable import SCHEMA, DurableTopic
+from congreve.lake.export import Exporter
+from congreve.lake.table import TopicTable, open_catalog
+from congreve.lake.upkeep import Upkeep, UpkeepRules
+from congreve.spark.batch import BatchReader
+from congreve.spark.errors import DataLossError, OptionError
+from congreve.spark.options import parse
+from congreve.spark.schema import checked_schema, wanted_schema
+from congreve.spark.union import union
+
+from .stores import BEGIN_MS, open_store, put
+
+EXPORTED, ALL = 1_000, 1_400
+ROWS = "queueId, queueOffset, body"
+
+
+def open_old(root: Path) -> MessageStore:
+    """A store whose sealed segments retention may remove at once."""
+    clock = ManualClock(BEGIN_MS + 1_000_000)
+    return open_store(root, clock, file_reserved_time=0, delete_commit_log_files_interval=0)
+
+
+def table_of(warehouse: Path) -> TopicTable:
+    return TopicTable(open_catalog(str(warehouse)), "rocketmq.T", SCHEMA, "day")
+
+
+def export(root: Path, warehouse: Path) -> None:
+    topic = DurableTopic(root, "T", "broker-a")
+    Exporter(topic, table_of(warehouse), commit_bytes=60_000).run()
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A table of 1,000 messages in merged and in small files, and a store that has the later ones
+    of them, and 400 more."""
+    root, warehouse = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("lake")
+    for first, stop in ((0, 700), (700, EXPORTED)):
+        with open_old(root) as store:
+            for number in range(first, stop):
+                put(store, number)
+        export(root, warehouse)
+        if not first:
+            Upkeep(table_of(warehouse), UpkeepRules()).merge()
+    with open_old(root) as store:
+        store._housekeeping._retention.request_manually()
+        assert store._housekeeping.clean()
+        low = [store.min_offset("T", queue) for queue in range(4)]
+        for number in range(EXPORTED, ALL):
+            put(store, number)
+    assert all(0 < offset <= EXPORTED // 4 for offset in low), "log and table do not overlap"
+    return {
+        **{"storePath": str(root), "lake": str(warehouse), "brokerName": "broker-a", "topic": "T"},
+        **{"maxHashSlotNum": "100", "maxIndexNum": "400"},
+    }
+
+
+def read(spark: Any, places: dict[str, str], **options: str) -> Any:
+    return spark.read.format("rocketmq").options(**places, **options).load()
+
+
+def expected(numbers: range) -> list[tuple[int, int, bytes]]:
+    return sorted((n % 4, n // 4, b"body %d" % n * 9) for n in numbers)
+
+
+def found(frame: Any) -> list[tuple[int, int, bytes]]:
+    rows = frame.selectExpr(*ROWS.split(", ")).collect()
+    return sorted((row[0], row[1], bytes(row[2])) for row in rows)
+
+
+def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of the tasks that the source plans, without Spark."""
+    parsed = parse(options)
+    reader = BatchReader(parsed, checked_schema(wanted_schema(parsed), parsed))
+    parts = pickle.loads(pickle.dumps(reader.partitions()))
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def planned(options: dict[str, str]) -> list[tuple[int, int, bytes]]:
+    return sorted((row["queueId"], row["queueOffset"], row["body"]) for row in rows_of(options))
+
+
+def test_a_batch_has_each_message_once(spark: Any, places: dict[str, str]) -> None:
+    assert found(read(spark, places)) == expected(range(ALL))
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        ({"minPartitions": "9", "columns": "body,queueOffset,queueId"}, range(ALL)),
+        ({"maxPartitions": "1", "propertiesFormat": "json"}, range(ALL)),
+        ({"tags": "Tag3"}, range(3, ALL, 10)),
+        ({"subExpression": "TAGS = 'Tag3'", "expressionType": "SQL92"}, range(3, ALL, 10)),
+        ({"key": "order-500"}, range(500, 501)),
+        ({"key": "order-1300"}, range(1_300, 1_301)),
+        ({"startingTimestamp": str(BEGIN_MS + 60_000)}, range(600, ALL)),
+        ({"endingTimestamp": str(BEGIN_MS + 120_000)}, range(1_200)),
+    ],
+)
+def test_options_hold_on_both_sides_of_the_seam(
+    places: dict[str, str], options: dict[str, str], numbers: range
+) -> None:
+    assert planned({**places, **options}) == expected(numbers)
+
+
+def test_rows_of_the_table_are_those_of_the_log(places: dict[str, str]) -> None:
+    live = {name: value for name, value in places.items() if name != "lake"}
+    log = {row["commitLogOffset"]: row for row in rows_of(live)}
+    both = [row for row in rows_of(places) if row["commitLogOffset"] in log]
+    assert len(both) == len(log) > ALL - EXPORTED
+    for row in both:
+        assert row == log[row["commitLogOffset"]]
+
+
+def test_a_stream_goes_from_the_table_to_the_live_messages(
+    spark: Any, places: dict[str, str], tmp_path: Path
+) -> None:
+    def run() -> list[tuple[int, int, bytes]]:
+        stream = (
+            spark.readStream.format("rocketmq")
+            .options(**places, startingOffsets="earliest", maxOffsetsPerTrigger="500")
+            .load()
+        )
+        writer = stream.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.start(str(tmp_path / "rows")).awaitTermination()
+        return found(spark.read.parquet(str(tmp_path / "rows")))
+
+    assert run() == expected(range(ALL)) == run()
+
+
+def test_a_union_reads_the_table_with_sparks_own_reader(spark: Any, places: dict[str, str]) -> None:
+    frame = union(spark, places)
+    plan = frame._jdf.queryExecution().toString()
+    assert "FileScan parquet" in plan
+    assert "Filter (" not in plan, "files that are read whole need no condition"
+    assert found(frame) == expected(range(ALL))
+    later = union(spark, {**places, "startingTimestamp": str(BEGIN_MS + 50_000), "columns": "all"})
+    assert found(later) == expected(range(500, ALL))
+
+
+def test_messages_between_the_table_and_the_log_are_missed(
+    places: dict[str, str], tmp_path: Path
+) -> None:
+    with open_old(tmp_path / "store") as store:
+        for number in range(100):
+            put(store, number)
+    export(tmp_path / "store", tmp_path / "lake")
+    gap = {**places, "lake": str(tmp_path / "lake")}
+    with pytest.raises(DataLossError, match="ends at 25 in its table, and begins at"):
+        planned(gap)
+    assert planned({**gap, "failOnDataLoss": "false"})[0] == (0, 0, b"body 0" * 9)
+
+
+def test_a_store_whose_broker_has_another_name_in_the_table_is_refused(
+    places: dict[str, str],
+) -> None:
+    with pytest.raises(OptionError, match="the table of T has broker-a"):
+        planned({**places, "brokerName": "store"})
