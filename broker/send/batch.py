@@ -4,13 +4,12 @@ In the reference mostly the client checks these rules: its broker stores an inva
 delivers it at once, regardless of its properties.
 """
 
-from congreve.broker.send.batch_body import member_properties
+from congreve.broker.send.batch_body import is_ordinary, member_properties
 from congreve.broker.transaction.half_messages import says_transaction
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import decode_properties
-from congreve.records.message.topics import RETRY_PREFIX
 
 _TIMES = (
     properties.TIMER_DELIVER_MS,
@@ -21,10 +20,10 @@ _TIMES = (
 
 def batch_fault(record: Record, body: bytes) -> str | None:
     """Why a batch cannot be stored, None when it can; its members share the fields of `record`."""
-    if record.topic.startswith(RETRY_PREFIX):
-        return f"a batch to the retry topic {record.topic}"
     if fault := _fault(record.properties):
         return f"a batch with {fault}"
+    if is_ordinary(body):
+        return None
     try:
         members = [decode_properties(text) for text in member_properties(body)]
     except RecordError as error:

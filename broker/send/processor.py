@@ -211,7 +211,7 @@ class SendMessageProcessor:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = self._random_queue(topic)
-        if header.topic.startswith(RETRY_PREFIX) and not header.batch:
+        if header.topic.startswith(RETRY_PREFIX):
             topic, queue_id = self._retry_target(header, request, topic, queue_id)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG:

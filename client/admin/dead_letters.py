@@ -10,6 +10,7 @@ import msgspec
 
 from congreve.client.admin.brokers import Brokers, in_turns
 from congreve.client.admin.groups import GroupAdmin
+from congreve.client.admin.offset_ranges import ranges_of
 from congreve.client.admin.queue_reader import QueueReader, readers
 from congreve.client.admin.resend import Edit, Resender, ResendReport
 from congreve.client.admin.resent import ResentJournal
@@ -200,11 +201,12 @@ class DeadLetterAdmin:
             raise InvalidSettingError(f"rate is {rate!r}: more than 0 is expected")
         report = ResendReport()
         for reader in await self._readers(group):
-            wanted: Sequence[int] = sorted(
-                {one.queue_offset for one in positions or () if _is_of(reader, one)}
+            wanted = ranges_of(
+                sorted({one.queue_offset for one in positions or () if _is_of(reader, one)})
             )
             if positions is None:
-                wanted = range(*await self._bounds(reader, begin_ms, end_ms))
+                first, end = await self._bounds(reader, begin_ms, end_ms)
+                wanted = [(first, end - 1)] if first < end else []
             if wanted:
                 resender = Resender(
                     self._client,

@@ -7,7 +7,7 @@ from congreve.client.message import SendStatus
 from congreve.client.producer.outgoing import Outgoing
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.route import DEFAULT_TOPIC_QUEUES
-from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_PREFIX
 from congreve.remoting.messages.headers import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
@@ -36,6 +36,8 @@ async def send(
         flag=outgoing.flag,
         properties=outgoing.properties,
         reconsume_times=0,
+        # Otherwise a group without retries gets it as a dead letter.
+        max_reconsume_times=1 if outgoing.topic.startswith(RETRY_PREFIX) else None,
         batch=outgoing.is_batch,
     )
     answer = await client.ask(address, outgoing.code, header.fields(), outgoing.body)

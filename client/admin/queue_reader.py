@@ -1,11 +1,13 @@
 """Reads ranges of a queue, many pulls at the same time (RocketMQ: DefaultMQPullConsumer)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from congreve.client.admin.brokers import TOOLS_GROUP, Brokers, in_turns
+from congreve.client.admin.offset_ranges import Range
 from congreve.client.consumer.subscription import ALL, subscribe
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.pull.pulling import PullRequest, read_answer
+from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import OffsetResponseHeader, QueueRequestHeader
@@ -32,9 +34,22 @@ class QueueReader:
 
     async def read(self, start: int, stop: int) -> list[ReceivedMessage]:
         """The messages with offsets in [start, stop); those that have expired are missing."""
-        starts = list(range(start, stop, PULL_COUNT))
-        parts = await in_turns(lambda low: self._slice(low, min(low + PULL_COUNT, stop)), starts)
-        return [message for part in parts for message in part]
+        return [
+            message
+            for pulled in await self.pulls([(start, stop - 1)])
+            for message in pulled.messages(self.queue)
+            if start <= message.queue_offset < stop
+        ]
+
+    async def pulls(self, ranges: Iterable[Range]) -> list[PulledRecords]:
+        """The records of pulls of these ranges, in the queue's order; they may have others too."""
+        slices = [
+            (low, min(low + PULL_COUNT, last + 1))
+            for first, last in ranges
+            for low in range(first, last + 1, PULL_COUNT)
+        ]
+        parts = await in_turns(self._slice, slices)
+        return [pulled for part in parts for pulled in part]
 
     async def chunks(
         self, start: int, stop: int, size: int
@@ -43,8 +58,9 @@ class QueueReader:
         for low in range(start, stop, size):
             yield await self.read(low, min(low + size, stop))
 
-    async def _slice(self, offset: int, stop: int) -> list[ReceivedMessage]:
-        found: list[ReceivedMessage] = []
+    async def _slice(self, bounds: tuple[int, int]) -> list[PulledRecords]:
+        offset, stop = bounds
+        found: list[PulledRecords] = []
         while offset < stop:
             request = PullRequest(
                 group=TOOLS_GROUP,
@@ -58,11 +74,7 @@ class QueueReader:
             )
             pulled = read_answer(answer, self.address, self._subscription)
             if pulled.records is not None:
-                found += [
-                    message
-                    for message in pulled.records.messages(self.queue)
-                    if message.queue_offset < stop
-                ]
+                found.append(pulled.records)
             if pulled.next_offset <= offset:
                 break
             offset = pulled.next_offset

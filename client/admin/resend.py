@@ -2,29 +2,46 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from hashlib import blake2b
 
 import msgspec
 
 from congreve.client.admin.brokers import Brokers, in_turns
+from congreve.client.admin.offset_ranges import (
+    OffsetQueue,
+    OffsetSet,
+    Range,
+    count_of,
+    offsets_of,
+    ranges_of,
+)
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import QueueReader
-from congreve.client.admin.resent import Begin, ResentJournal, offsets_of
-from congreve.client.errors import BrokerError, ClientError, RouteNotFoundError
+from congreve.client.admin.resent import Begin, ResentJournal
+from congreve.client.errors import (
+    BrokerError,
+    ClientError,
+    InvalidMessageError,
+    RouteNotFoundError,
+)
 from congreve.client.ids import month_start
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.outgoing import Outgoing, prepare, prepare_batches
+from congreve.client.producer.outgoing import Outgoing, batch, prepare
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
 from congreve.errors import CongreveError
+from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.message import properties as names
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import QueryMessageRequestHeader
 
-CHUNK = 8192
-"""Dead letters between two records of the journal."""
+FIRST_CHUNK, CHUNK = 512, 8192
+"""Dead letters between two records of the journal: at the begin, and at most."""
+CHUNK_BYTES = 16 << 20
+"""About as many bytes are in memory, twice."""
 BATCH_BYTES = 256 << 10
 LARGE_BODY = 4096
 """Bodies from this size on are sent alone and compressed, as producers do."""
@@ -84,6 +101,9 @@ class Resender:
 
     A message gets the id of its dead letter and time, so that a letter in doubt can be found by
     this id in the index of the broker. `rate` is in messages a second.
+
+    Compiled code makes batches of all letters that fit into one. Large and compressed letters,
+    edited ones, and those of a batch that the broker finds illegal are sent one by one.
     """
 
     def __init__(
@@ -107,113 +127,137 @@ class Resender:
         self._edit = edit
         self._clock = clock
         self._turn = 0
+        self._encoder = ResendEncoder(
+            KEPT_OUT,
+            size_max=BATCH_BYTES,
+            body_max=LARGE_BODY,
+            retry_topic=retry_topic(group) if to_group else None,
+        )
         queue = reader.queue
         self._journal = ResentJournal(client, group, queue.broker_name, reader.address)
 
-    async def run(self, wanted: Iterable[int], report: ResendReport) -> None:
-        """Resend the letters with these ascending offsets that were not resent before.
+    async def run(self, wanted: Sequence[Range], report: ResendReport) -> None:
+        """Resend the letters with these offsets that were not resent before.
 
         Raises ResendConflictError when another process resends letters of the group.
         """
         await self._journal.read()
         await self._settle()
         await self._journal.create()
-        chunk: list[int] = []
-        size = CHUNK if self._rate is None else max(1, min(CHUNK, int(self._rate)))
-        for offset in wanted:
-            if self._journal.is_resent(self._reader.queue.queue_id, offset):
-                report.already_sent += 1
-                continue
-            chunk.append(offset)
-            if len(chunk) == size:
-                await self._paced(chunk, report)
-                chunk = []
-            if report.in_doubt:
-                return
-        if chunk:
-            await self._paced(chunk, report)
+        missing = self._journal.not_resent(self._reader.queue.queue_id, wanted)
+        report.already_sent += count_of(wanted) - count_of(missing)
+        async with aclosing(self._read_ahead(OffsetQueue(missing))) as chunks:
+            async for ranges, pulls in chunks:
+                await self._paced(ranges, pulls, report)
+                if report.in_doubt:
+                    return
 
-    async def _paced(self, offsets: Sequence[int], report: ResendReport) -> None:
+    async def _read_ahead(
+        self, left: OffsetQueue
+    ) -> AsyncGenerator[tuple[list[Range], list[PulledRecords]], None]:
+        """Each chunk with its records; the next one is read while the caller works on it."""
+        limit = CHUNK if self._rate is None else max(1, min(CHUNK, int(self._rate)))
+        ranges = left.take(min(FIRST_CHUNK, limit))
+        reading = asyncio.create_task(self._reader.pulls(ranges))
+        try:
+            while ranges:
+                pulls, chunk = await reading, ranges
+                letter_bytes = sum(len(pulled.body) for pulled in pulls) // count_of(chunk)
+                ranges = left.take(max(1, min(limit, CHUNK_BYTES // max(1, letter_bytes))))
+                reading = asyncio.create_task(self._reader.pulls(ranges))
+                yield chunk, pulls
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _paced(
+        self, ranges: list[Range], pulls: Sequence[PulledRecords], report: ResendReport
+    ) -> None:
         began = time.monotonic()
-        await self._chunk(offsets, report)
+        await self._chunk(ranges, pulls, report)
         if self._rate is not None:
-            await asyncio.sleep(max(0.0, began + len(offsets) / self._rate - time.monotonic()))
+            due = began + count_of(ranges) / self._rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
-    async def _chunk(self, offsets: Sequence[int], report: ResendReport) -> None:
-        wanted = set(offsets)
-        letters = [
-            letter
-            for letter in await self._reader.read(offsets[0], offsets[-1] + 1)
-            if letter.queue_offset in wanted
-        ]
-        if not letters:
-            return
+    async def _chunk(
+        self, ranges: list[Range], pulls: Sequence[PulledRecords], report: ResendReport
+    ) -> None:
         at_ms = int(self._clock() * 1000)
         queue = self._reader.queue
-        found = [letter.queue_offset for letter in letters]
-        begin_id = await self._journal.begin(queue.queue_id, found, self._to_group, at_ms)
-        stored: list[int] = []
-        doubtful = 0
-        ids = LetterIds(self._group, queue, at_ms)
-        for outcome in await in_turns(self._send, self._outgoings(letters, ids)):
-            stored += outcome.stored
-            doubtful += outcome.doubtful
-            report.failures += [
-                ResendFailure(queue.broker_name, queue.queue_id, offset, outcome.reason)
-                for offset in outcome.refused
-            ]
-        report.sent += len(stored)
+        ids = resend_ids(self._group, queue, at_ms)
+        requests, outcomes = self._requests(ranges, pulls, ids)
+        begun = OffsetSet(part for request in requests for part in request.ranges).ranges
+        if begun:
+            begin_id = await self._journal.begin(queue.queue_id, begun, self._to_group, at_ms)
+            sent = await in_turns(self._send, requests)
+            illegal = [part for one in sent if one.is_illegal_batch for part in one.ranges]
+            alone, refused = self._alone(_letters(pulls, queue, illegal), ids)
+            outcomes += [one for one in sent if not one.is_illegal_batch]
+            outcomes += [*refused, *await in_turns(self._send, alone)]
+        stored = OffsetSet(part for one in outcomes if one.is_stored for part in one.ranges).ranges
+        doubtful = sum(count_of(one.ranges) for one in outcomes if one.is_doubtful)
+        report.sent += count_of(stored)
         report.in_doubt += doubtful
-        if not doubtful:
-            await self._journal.end(begin_id, sorted(stored))
+        report.failures += [
+            ResendFailure(queue.broker_name, queue.queue_id, offset, str(one.error))
+            for one in outcomes
+            if not one.is_stored and not one.is_doubtful
+            for offset in offsets_of(one.ranges)
+        ]
+        if begun and not doubtful:
+            await self._journal.end(begin_id, stored)
 
-    def _outgoings(
-        self, letters: Sequence[ReceivedMessage], ids: "LetterIds"
-    ) -> list[tuple[Outgoing, list[int]]]:
-        """Requests, each with the offsets of its letters."""
-        small: dict[str, list[tuple[Message, int]]] = {}
-        requests: list[tuple[Outgoing, list[int]]] = []
+    def _requests(
+        self, ranges: list[Range], pulls: Sequence[PulledRecords], ids: ResendIds
+    ) -> tuple[list["_Request"], list["_Outcome"]]:
+        """The requests for the letters in these ranges, and the letters that cannot be sent."""
+        requests: list[_Request] = []
+        if self._edit is None:
+            bodies = [pulled.body for pulled in pulls]
+            batches, ranges = self._encoder.encode(bodies, ranges, ids)
+            for topic, body, part in batches:
+                like = Message(topic=topic, body=b"")
+                requests.append(_Request(batch(like, body, "", count_of(part)), part))
+        alone, refused = self._alone(_letters(pulls, self._reader.queue, ranges), ids)
+        return requests + alone, refused
+
+    def _alone(
+        self, letters: Iterable[ReceivedMessage], ids: ResendIds
+    ) -> tuple[list["_Request"], list["_Outcome"]]:
+        """A request for each letter, and the letters that cannot be sent."""
+        requests: list[_Request] = []
+        refused: list[_Outcome] = []
         for letter in letters:
-            message, offset = self._message(letter), letter.queue_offset
-            if self._to_group or len(message.body) >= LARGE_BODY:
-                outgoing = prepare(message, ids(offset), compress_from=LARGE_BODY)
-                requests.append((outgoing, [offset]))
-            else:
-                small.setdefault(message.topic, []).append((message, offset))
-        for messages in small.values():
-            offsets = [offset for _, offset in messages]
-            at = 0
-            for outgoing in prepare_batches(
-                [message for message, _ in messages],
-                map(ids, offsets).__next__,
-                body_max=BATCH_BYTES,
-            ):
-                requests.append((outgoing, offsets[at : at + outgoing.count]))
-                at += outgoing.count
-        return requests
+            ranges = ranges_of([letter.queue_offset])
+            try:
+                message = self._message(letter)
+                outgoing = prepare(message, ids(letter.queue_offset), compress_from=LARGE_BODY)
+                requests.append(_Request(outgoing, ranges))
+            except ClientError as error:
+                refused.append(_Outcome(ranges, error))
+        return requests, refused
 
     def _message(self, letter: ReceivedMessage) -> Message:
-        properties = letter.properties
-        topic = properties.get(names.RETRY_TOPIC, letter.topic)
-        kept = {name: value for name, value in properties.items() if name not in KEPT_OUT}
-        message = Message(topic=topic, body=letter.body, properties=kept, flag=letter.flag)
+        message = plain_message(letter)
         if self._edit is not None:
             message = self._edit(message)
+        if message.topic == self._reader.queue.topic:
+            raise InvalidMessageError(
+                f"the letter does not name the topic that it was sent to ({names.RETRY_TOPIC})"
+            )
         if self._to_group:
             message.properties[names.RETRY_TOPIC] = message.topic
             message.topic = retry_topic(self._group)
         return message
 
-    async def _send(self, request: tuple[Outgoing, list[int]]) -> "_Outcome":
-        outgoing, offsets = request
+    async def _send(self, request: "_Request") -> "_Outcome":
+        outgoing = request.outgoing
         try:
             address, queue_id = await self._target(outgoing.topic)
             await send(self._client, address, queue_id, outgoing)
-        except (BrokerError, RouteNotFoundError) as error:
-            return _Outcome(refused=offsets, reason=str(error))
-        except CongreveError:
-            return _Outcome(doubtful=len(offsets))
-        return _Outcome(stored=offsets)
+        except CongreveError as error:
+            return _Outcome(request.ranges, error, is_batch=outgoing.is_batch)
+        return _Outcome(request.ranges)
 
     async def _target(self, topic: str) -> tuple[str, int]:
         """The broker and the queue for the next request, where possible the letters' broker."""
@@ -242,7 +286,7 @@ class Resender:
             raise ClientError("another process resends dead letters now")
         for begin in list(self._journal.open.values()):
             queue = msgspec.structs.replace(self._reader.queue, queue_id=begin.queue_id)
-            ids = LetterIds(self._group, queue, begin.at_ms)
+            ids = resend_ids(self._group, queue, begin.at_ms)
             offsets = offsets_of(begin.ranges)
             reader = QueueReader(self._client, queue, self._reader.address)
             letters = await reader.read(offsets[0], offsets[-1] + 1)
@@ -254,7 +298,7 @@ class Resender:
             ]
             stored = await in_turns(self._is_stored, [(*one, begin.at_ms) for one in found])
             await self._journal.end(
-                begin.id, [one[0] for one, yes in zip(found, stored, strict=True) if yes]
+                begin.id, ranges_of(one[0] for one, yes in zip(found, stored, strict=True) if yes)
             )
 
     def _sent_topic(self, letter: ReceivedMessage, begin: Begin) -> str:
@@ -284,27 +328,68 @@ class Resender:
         return False
 
 
-class LetterIds:
+class _Request(msgspec.Struct, frozen=True):
+    """A message or a batch, and the offsets of its letters."""
+
+    outgoing: Outgoing
+    ranges: list[Range]
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What became of the letters of one request."""
+
+    ranges: list[Range]
+    error: CongreveError | None = None
+    is_batch: bool = False
+
+    @property
+    def is_stored(self) -> bool:
+        return self.error is None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a broker may have stored them."""
+        refused = isinstance(self.error, BrokerError | RouteNotFoundError | InvalidMessageError)
+        return self.error is not None and not refused
+
+    @property
+    def is_illegal_batch(self) -> bool:
+        """Whether a broker refused the batch for its form: nothing of it is stored."""
+        illegal = ResponseCode.MESSAGE_ILLEGAL
+        return self.is_batch and isinstance(self.error, BrokerError) and self.error.code == illegal
+
+
+def resend_ids(group: str, queue: MessageQueue, at_ms: int) -> ResendIds:
     """Ids of the messages that one resend makes of the letters in a queue, by queue offset.
 
     They have the form of all ids, with the time at the same place.
-    (RocketMQ: MessageClientIDSetter.)
     """
-
-    def __init__(self, group: str, queue: MessageQueue, at_ms: int) -> None:
-        place = f"{group}\n{queue.broker_name}\n{queue.queue_id}".encode()
-        self._head = blake2b(place, digest_size=8).hexdigest().upper()
-        elapsed = at_ms - int(month_start(at_ms).timestamp() * 1000)
-        self._elapsed = f"{elapsed & 0xFFFFFFFF:08X}"
-
-    def __call__(self, offset: int) -> str:
-        return f"{self._head}{offset >> 16 & 0xFFFF:04X}{self._elapsed}{offset & 0xFFFF:04X}"
+    place = f"{group}\n{queue.broker_name}\n{queue.queue_id}".encode()
+    elapsed = at_ms - int(month_start(at_ms).timestamp() * 1000)
+    return ResendIds(
+        blake2b(place, digest_size=8).hexdigest().upper(), f"{elapsed & 0xFFFFFFFF:08X}"
+    )
 
 
-class _Outcome(msgspec.Struct):
-    """What became of the letters of one request."""
+def plain_message(letter: ReceivedMessage) -> Message:
+    """The message that was sent, without what described its way since then."""
+    properties = letter.properties
+    topic = properties.get(names.RETRY_TOPIC, letter.topic)
+    kept = {name: value for name, value in properties.items() if name not in KEPT_OUT}
+    return Message(topic=topic, body=letter.body, properties=kept, flag=letter.flag)
 
-    stored: list[int] = []
-    refused: list[int] = []
-    doubtful: int = 0
-    reason: str = ""
+
+def _letters(
+    pulls: Iterable[PulledRecords], queue: MessageQueue, ranges: Sequence[Range]
+) -> list[ReceivedMessage]:
+    """The letters with these offsets, each once, in the queue's order."""
+    wanted = OffsetSet(ranges)
+    if not ranges:
+        return []
+    found = {
+        letter.queue_offset: letter
+        for pulled in pulls
+        for letter in pulled.messages(queue)
+        if letter.queue_offset in wanted
+    }
+    return list(found.values())

@@ -1,11 +1,11 @@
 """Remembers which dead letters were resent, in a topic of the broker that has them."""
 
 import secrets
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
+from congreve.client.admin.offset_ranges import OffsetSet, Range, count_of
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.errors import ClientError, ResendConflictError
@@ -17,9 +17,6 @@ from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import CreateTopicRequestHeader
 
 PERM_READ_WRITE = 6
-Range = tuple[int, int]
-"""Offsets from the first to the last, inclusive."""
-
 QUEUE_ID = 0
 NEVER_COMPRESS = 1 << 31
 
@@ -39,43 +36,6 @@ class End(msgspec.Struct, tag="end", frozen=True):
 
     id: str
     ranges: list[Range]
-
-
-class OffsetSet:
-    """A set of queue offsets as ranges."""
-
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
-
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._firsts, offset) - 1
-        return at >= 0 and offset <= self._lasts[at]
-
-    def add(self, first: int, last: int) -> None:
-        """Add the offsets from `first` to `last`."""
-        low = bisect_left(self._lasts, first - 1)
-        high = bisect_right(self._firsts, last + 1)
-        if low < high:
-            first, last = min(first, self._firsts[low]), max(last, self._lasts[high - 1])
-        self._firsts[low:high] = [first]
-        self._lasts[low:high] = [last]
-
-
-def ranges_of(offsets: Iterable[int]) -> list[Range]:
-    """The ranges of ascending offsets."""
-    ranges: list[Range] = []
-    for offset in offsets:
-        if ranges and ranges[-1][1] == offset - 1:
-            ranges[-1] = (ranges[-1][0], offset)
-        else:
-            ranges.append((offset, offset))
-    return ranges
-
-
-def offsets_of(ranges: Sequence[Range]) -> list[int]:
-    """The offsets of ranges."""
-    return [offset for first, last in ranges for offset in range(first, last + 1)]
 
 
 class ResentJournal:
@@ -104,6 +64,11 @@ class ResentJournal:
         """Whether that dead letter was resent."""
         return queue_id in self.done and offset in self.done[queue_id]
 
+    def not_resent(self, queue_id: int, ranges: Sequence[Range]) -> list[Range]:
+        """The dead letters in these ranges that were not resent."""
+        done = self.done.get(queue_id, OffsetSet())
+        return [part for first, last in ranges for part in done.missing(first, last)]
+
     async def read(self) -> bool:
         """Read what was written since the last call, and return whether there was something; a
         topic that does not exist is empty."""
@@ -129,7 +94,7 @@ class ResentJournal:
         code = RequestCode.UPDATE_AND_CREATE_TOPIC
         await self._client.demand(self._address, code, header.fields())
 
-    async def begin(self, queue_id: int, offsets: Sequence[int], to_group: bool, at_ms: int) -> str:
+    async def begin(self, queue_id: int, ranges: list[Range], to_group: bool, at_ms: int) -> str:
         """Record that these dead letters will be sent; returns the id for end().
 
         Raises ClientError when another process resends dead letters of the group.
@@ -138,26 +103,25 @@ class ResentJournal:
         begin = Begin(
             id=f"{self._run}-{self._count}",
             queue_id=queue_id,
-            ranges=ranges_of(offsets),
+            ranges=ranges,
             to_group=to_group,
             at_ms=at_ms,
         )
-        if not await self._write(begin) and self._is_taken(begin, offsets):
+        if not await self._write(begin) and self._is_taken(begin):
             await self._write(End(id=begin.id, ranges=[]))
             raise ResendConflictError(
                 f"another process resends dead letters: {self._reader.queue.topic} has its records"
             )
         return begin.id
 
-    async def end(self, begin_id: str, offsets: Sequence[int]) -> None:
+    async def end(self, begin_id: str, ranges: list[Range]) -> None:
         """Record which of them are stored again."""
-        await self._write(End(id=begin_id, ranges=ranges_of(offsets)))
+        await self._write(End(id=begin_id, ranges=ranges))
 
-    def _is_taken(self, begin: Begin, offsets: Sequence[int]) -> bool:
+    def _is_taken(self, begin: Begin) -> bool:
         """Whether another process works on dead letters, or has resent one of these."""
-        return len(self.open) > 1 or any(
-            self.is_resent(begin.queue_id, offset) for offset in offsets
-        )
+        left = self.not_resent(begin.queue_id, begin.ranges)
+        return len(self.open) > 1 or count_of(left) < count_of(begin.ranges)
 
     async def _write(self, record: Begin | End) -> bool:
         """Store a record; returns whether nothing was written since the last read."""

@@ -11,7 +11,7 @@ from congreve.client.message import Message, SendResult
 from congreve.client.producer.columns import pieces
 from congreve.client.producer.outgoing import Outgoing, batch, encoded_properties
 from congreve.errors import CongreveError
-from congreve.records.batch import BatchEncoder
+from congreve.records.batches.batch import BatchEncoder
 from congreve.records.errors import RecordError
 
 BATCH_BYTES = 256 * 1024

@@ -8,7 +8,7 @@ import msgspec
 from congreve.client.errors import InvalidMessageError
 from congreve.client.message import Message
 from congreve.client.producer.compression import CompressionType, compress
-from congreve.records.batch import batch_element
+from congreve.records.batches.batch import batch_element
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.properties import DELAY, KEYS, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, WAIT

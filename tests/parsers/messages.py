@@ -16,6 +16,7 @@ from congreve.client.producer.compression import CompressionType, compress, deco
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
 from congreve.engine.clock import Clock
+from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.inflate import INFLATED_MAX, inflate
@@ -59,6 +60,14 @@ def _records() -> Iterator[Parser]:
     for kind in (DELAYED, TIMED, COMMITTED):
         restore = partial(restored, kind=kind)
         yield Parser(f"parked record {kind}", ("records/restore.pyx",), restore, RECORDS)
+    encoder = ResendEncoder(["a", "KEYS"], size_max=4096, body_max=1024)
+    ids = ResendIds("0" * 16, "0" * 8)
+    yield Parser(
+        "records that are sent again",
+        ("records/batches/resend.pyx",),
+        lambda data: encoder.encode([data], [(0, 1 << 62)], ids),
+        RECORDS,
+    )
     yield Parser(
         "recall handle",
         ("records/message/recall_handle.py",),

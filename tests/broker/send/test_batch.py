@@ -82,10 +82,13 @@ def test_a_batch_with_a_delay_or_a_transaction_is_refused(bench, forbidden) -> N
     assert next(iter(forbidden)) in answer.remark
 
 
-def test_a_batch_to_a_retry_topic_is_refused(bench) -> None:
-    answer = refused(bench, batch_body((b"body", b"")), topic="%RETRY%G", queue_id=0)
-    assert answer.code == 13
-    assert "%RETRY%G" in answer.remark
+def test_a_batch_to_a_retry_topic_follows_the_rules_of_its_messages(bench) -> None:
+    body = batch_body((b"one", b""), (b"two", b""))
+    to_group = {"code": 320, "batch": True, "topic": "%RETRY%G", "queue_id": 0}
+    for topic, attempts in (("%RETRY%G", 3), ("%DLQ%G", 4)):
+        answer = bench.send(body, reconsume_times=attempts, max_reconsume_times=4, **to_group)
+        assert answer.code == 0
+        assert [bench.stored(topic, offset=at).body for at in range(2)] == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("sys_flag", [4, 8, 12])

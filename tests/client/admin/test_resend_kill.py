@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from harness.dead_letters import GROUP, make_letters, stored_keys
 
 import congreve
 from congreve.client import AdminClient
-from tests.client.admin.letters import GROUP, make_letters, stored_keys
 
 LETTERS = 12_000
 

@@ -4,48 +4,19 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.records cimport layout
+from congreve.records.cursor cimport load_i32
 from congreve.records.message.properties cimport UNIQ_KEY, put_name
 
 from congreve.records.errors import RecordError
 
-# One element, big endian: size i32, magic i32 (0), CRC i32 (0), flag i32, body length i32, body,
-# properties length i16, properties. read_batch_element() of `record` reads it.
-
 cdef enum:
-    ID_LENGTH = 32
     COUNTER_LENGTH = 4          # the hex digits of an id that count
     ID_NAME_LENGTH = 9          # UNIQ_KEY and the separator after it
     ID_PROPERTY_LENGTH = ID_NAME_LENGTH + ID_LENGTH + 1
-
-cdef const char *HEX = b"0123456789ABCDEF"
-
-
-cdef inline uint8_t *put_i32(uint8_t *out, int32_t value) noexcept nogil:
-    out[0] = <uint8_t> (value >> 24)
-    out[1] = <uint8_t> (value >> 16)
-    out[2] = <uint8_t> (value >> 8)
-    out[3] = <uint8_t> value
-    return out + 4
-
-
-cdef inline int32_t load_i32(const uint8_t *at) noexcept nogil:
-    return <int32_t> (<uint32_t> at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3])
-
-
-cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length, int32_t flag,
-                              int32_t properties_length) noexcept nogil:
-    """All of an element up to its properties."""
-    out = put_i32(out, layout.BATCH_ELEMENT_FIXED + length + properties_length)
-    out = put_i32(put_i32(put_i32(put_i32(out, 0), 0), flag), length)
-    memcpy(out, body, length)
-    out += length
-    out[0] = <uint8_t> (properties_length >> 8)
-    out[1] = <uint8_t> properties_length
-    return out + 2
 
 
 def batch_element(body, bytes properties not None, int32_t flag):
@@ -98,10 +69,7 @@ cdef class BatchEncoder:
                       int32_t counter) noexcept:
         cdef uint8_t *digits = self.id + ID_LENGTH - COUNTER_LENGTH
         cdef Py_ssize_t properties_length = len(self.properties)
-        digits[0] = HEX[counter >> 12 & 15]
-        digits[1] = HEX[counter >> 8 & 15]
-        digits[2] = HEX[counter >> 4 & 15]
-        digits[3] = HEX[counter & 15]
+        put_hex(digits, counter)
         out = put_body(out, body, length, 0, ID_PROPERTY_LENGTH + <int32_t> properties_length)
         memcpy(out, self.id_property, ID_PROPERTY_LENGTH)
         out += ID_PROPERTY_LENGTH

@@ -1,21 +1,28 @@
-"""An embedded broker with dead letters of a group."""
+"""Dead letters of one group in a broker."""
+
+from __future__ import annotations
 
 from congreve.client import AdminClient, Message
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import readers
 from congreve.client.producer.outgoing import prepare_batches
 from congreve.records.message.properties import KEYS, RETRY_TOPIC
-from congreve.records.message.topics import dlq_topic
+from congreve.records.message.topics import dlq_topic, retry_topic
 
 GROUP, TOPIC = "g", "orders"
 
 
 async def make_letters(
-    admin: AdminClient, count: int, *, topic: str = TOPIC, size: int = 100
+    admin: AdminClient,
+    count: int,
+    *,
+    topic: str = TOPIC,
+    size: int = 100,
+    cluster: str = "DefaultCluster",
 ) -> None:
     """Store dead letters of GROUP; the key of each is its number."""
-    for name in (TOPIC, dlq_topic(GROUP)):
-        await admin.create_topic(name, queues=4 if name == TOPIC else 1)
+    for name, queues in ((TOPIC, 4), (retry_topic(GROUP), 1), (dlq_topic(GROUP), 1)):
+        await admin.create_topic(name, queues=queues, cluster=cluster)
     messages = [
         Message(
             topic=dlq_topic(GROUP),
@@ -24,7 +31,7 @@ async def make_letters(
         )
         for number in range(count)
     ]
-    (address,) = (await admin.masters("DefaultCluster")).values()
+    (address,) = (await admin.masters(cluster)).values()
     ids = (f"{number:032X}" for number in range(count))
     for outgoing in prepare_batches(messages, ids.__next__, body_max=1 << 20):
         await send(admin, address, 0, outgoing)

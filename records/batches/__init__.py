@@ -1,0 +1,1 @@
+"""Bodies of batches: encoded from messages, or from records that are sent again."""
