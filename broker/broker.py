@@ -17,10 +17,11 @@ from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
 from congreve.broker.config_file import keyword_texts, load_config
+from congreve.broker.console_process import console_process
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
-from congreve.broker.lake_process import LakeProcess
+from congreve.broker.lake_process import lake_process
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
@@ -33,6 +34,7 @@ from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
+from congreve.broker.side_process import SideProcess
 from congreve.broker.slow_requests import SlowRequests
 from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.clock import Clock
@@ -85,7 +87,8 @@ class Broker(Lifecycle):
         replication: Callable[..., Replication] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
-        self._lake = LakeProcess.of(self.config)
+        self._lake = lake_process(self.config)
+        self._beside: list[SideProcess] = []
         self._clock = clock or Clock()
         self._on_ready = on_ready
         self._config_path = config_path
@@ -163,6 +166,7 @@ class Broker(Lifecycle):
         if self._started:
             raise BrokerError("a broker can start only once: create a new Broker with its config")
         self._check_addresses()
+        self._beside = [each for each in (self._lake, console_process(self.config)) if each]
         self._started = True
         self._log_levels.apply(self.config.log_levels)
         try:
@@ -193,8 +197,8 @@ class Broker(Lifecycle):
             if self._watchdog is not None:
                 self._watchdog.start()
             self._metrics.serve(self._paths, runtime_info)
-            if self._lake is not None:
-                self._lake.start()
+            for process in self._beside:
+                process.start()
             await self.managers.start()  # last: delivery of due messages needs the event loop
         except BaseException:
             await self.stop()
@@ -210,8 +214,8 @@ class Broker(Lifecycle):
             periodic.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
-        if self._lake is not None:
-            await asyncio.to_thread(self._lake.stop)
+        for process in self._beside:
+            await asyncio.to_thread(process.stop)
         await self._registration.stop()
         for server in self._servers:
             await server.stop(None if self._paths is None else self._paths.dismiss_pulls)
@@ -295,6 +299,8 @@ class Broker(Lifecycle):
         handlers = QuotaGate(self._quotas.table).guard(handlers)
         if self._access is not None:
             handlers = self._access.guard(handlers)
+        if config.metrics_port >= 0:
+            handlers = self._metrics.rpc_times.watch(handlers)
         if config.slow_request_millis:
             handlers = SlowRequests(config.slow_request_millis / 1000).watch(handlers)
         main = self._server(handlers, config.listen_port, paths)

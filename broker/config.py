@@ -181,6 +181,16 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Ours: see broker/log_levels.py; empty leaves the levels as they are.
     log_levels: Annotated[str, Change.NOW] = ""
 
+    # Ours: the web console (broker/console_process.py); 0: none.
+    console_port: Annotated[int, Range(0, 65535)] = 0
+    console_address: Annotated[str, Show.NEVER] = "127.0.0.1"
+    console_hosts: str = ""
+    console_cert_path: Annotated[str, Show.NEVER] = ""
+    console_key_path: Annotated[str, Show.NEVER] = ""
+    console_hide_bodies: bool = False
+    console_bodies_for: str = ""
+    console_audit_log: Annotated[str, Show.NEVER] = ""
+
     # Ours: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
     lake_topics: str = ""
     lake_warehouse: Annotated[str, Show.NEVER] = ""

@@ -16,6 +16,7 @@ from congreve.broker.fastpath.lane_sends import (
 from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
+from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
@@ -56,6 +57,8 @@ class MessagePaths:
         self._arrived = arrived
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
+        self.counts = MessageCounts()
+        """The sends that handlers have stored."""
         self._confirm = confirm
         lanes_listen = config.network_threads > 0 and config.answers_wait
         self.group_commit = GroupCommit(
@@ -112,7 +115,7 @@ class MessagePaths:
             arrived=self._arrived,
             pulls=pulls,
             transactions=managers.transactions.fast_path(self.topics),
-            delays=managers.delayed.fast_path(config.broker_cluster_name),
+            delays=managers.delayed.fast_path(config.broker_cluster_name, config.broker_name),
             settings=fast_path_settings(config),
             quota=SendQuota(self._quotas),
             accounts=None if self._access is None else self._access.table,
@@ -187,8 +190,14 @@ class MessagePaths:
 
     @property
     def put_times(self) -> list[PutTimes]:
-        """How long sends took, by the thread that answered them."""
+        """How long requests took, by the thread that answered them."""
         return [self.group_commit.put_times, *(path.put_times for path in self.fast_paths)]
+
+    @property
+    def message_counts(self) -> list[MessageCounts]:
+        """What was stored, by the thread that did it."""
+        handled = (self.counts, self._managers.transactions.counts)
+        return [*handled, *(path.counts for path in self.fast_paths)]
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""

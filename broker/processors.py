@@ -83,6 +83,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             transactions=managers.transactions.service,
             clock=managers.clock,
             take_back=delayed.take_back,
+            counts=paths.counts,
         ),
         SendBackProcessor(
             config=config,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConsumeContext,
         ConsumeHook,
         ConsumeOutcome,
+        ReceiveContext,
         SendContext,
         SendHook,
     )
@@ -64,6 +65,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "ReceiveContext",
     "ReceivedMessage",
     "ReconsumeLaterError",
     "SendContext",
@@ -103,6 +105,7 @@ _MODULES = {
     "PullConsumer": "consumer.consumer",
     "PushConsumer": "consumer.push",
     "ReconsumeLaterError": "consumer.listening",
+    "ReceiveContext": "observability.hooks",
     "SendContext": "observability.hooks",
     "SendHook": "observability.hooks",
     "Sql": "consumer.subscription",

@@ -52,7 +52,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     and the offset of the first message.
 
     `count` is the number of messages. `transaction_id` is the id that a broker may give to a half
-    message in addition to ours.
+    message in addition to ours. `recall_handle` takes a timed message back (Congreve and RocketMQ
+    5: ``admin.timers.recall``).
     """
 
     status: SendStatus
@@ -62,6 +63,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     queue_offset: int
     count: int = 1
     transaction_id: str | None = None
+    recall_handle: str | None = None
 
 
 class PullStatus(IntEnum):

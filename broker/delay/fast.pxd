@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.broker.send.properties cimport DeliveryWish
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.record cimport Message
+from congreve.remoting.wire.slices cimport Slice
 
 # The result of parking a message.
 cdef enum ParkStatus:
@@ -15,7 +16,12 @@ cdef class DelayPath:
     cdef object store
     cdef CommitLog log
     cdef bytes cluster
+    cdef bytes broker_name
+    cdef Slice broker
     cdef uint8_t *added_properties  # the properties that parking adds
+    cdef uint8_t *handle_text
+    cdef uint8_t *handle
+    cdef Py_ssize_t handle_room
     cdef int64_t *delays_ms
     cdef int32_t levels
     cdef bint takes_times
@@ -27,6 +33,8 @@ cdef class DelayPath:
     # Of the last park().
     cdef void *queue        # borrowed: the queue of the message
     cdef int32_t place      # in `queues`
+    cdef int64_t due_ms     # of a timed message
+    cdef Slice recall_handle    # of a timed message; no length: it has none
 
     # Turns a message that is ready to be appended into its parked form, for `queue`.
     cdef ParkStatus park(self, Message *message, const DeliveryWish *wish) noexcept nogil

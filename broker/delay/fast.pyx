@@ -5,6 +5,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset, strlen
 
+from congreve.broker.delay.recall_handle cimport put_recall_handle, recall_handle_room
+from congreve.broker.send.prepared cimport TOPIC_MAX
 from congreve.broker.send.properties cimport (
     TARGET_MAX,
     TIME_FROM_NOW_S,
@@ -17,6 +19,7 @@ from congreve.records.message.properties cimport DELAY, TIMER_OUT_MS, put_next_n
 from congreve.records.message.topics cimport SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.records.restore cimport decimal
 from congreve.remoting.wire.byte_text cimport put, put_decimal
+from congreve.remoting.wire.slices cimport slice_of
 
 from congreve.records.message import properties
 from congreve.records.message.property_codec import encode_properties
@@ -36,11 +39,16 @@ cdef class DelayPath:
     (RocketMQ: ScheduleMessageService's part of CommitLog.asyncPutMessage.)
     """
 
-    def __cinit__(self, store, str cluster):
+    def __cinit__(self, store, str cluster, str broker_name):
         delays = store.config.delay_levels_ms
         self.store = store
         self.log = store.log
         self.cluster = encode_properties({properties.CLUSTER: cluster})
+        self.broker_name = broker_name.encode()
+        self.broker = slice_of(self.broker_name)
+        self.handle_room = recall_handle_room(TOPIC_MAX, len(self.broker_name))
+        self.handle = <uint8_t *> PyMem_Malloc(self.handle_room)
+        self.handle_text = <uint8_t *> PyMem_Malloc(self.handle_room)
         self.levels = <int32_t> len(delays)
         self.opened_queues = [None] * (len(delays) + 1)
         self.added_properties = <uint8_t *> PyMem_Malloc(
@@ -48,7 +56,10 @@ cdef class DelayPath:
         )
         self.delays_ms = <int64_t *> PyMem_Malloc((len(delays) + 1) * sizeof(int64_t))
         self.queues = <void **> PyMem_Malloc((len(delays) + 1) * sizeof(void *))
-        if self.added_properties == NULL or self.delays_ms == NULL or self.queues == NULL:
+        if (
+            self.added_properties == NULL or self.delays_ms == NULL or self.queues == NULL
+            or self.handle == NULL or self.handle_text == NULL
+        ):
             raise MemoryError()
         memset(self.queues, 0, (len(delays) + 1) * sizeof(void *))
         for level, delay_ms in enumerate(delays):
@@ -59,6 +70,8 @@ cdef class DelayPath:
         PyMem_Free(self.added_properties)
         PyMem_Free(self.delays_ms)
         PyMem_Free(self.queues)
+        PyMem_Free(self.handle)
+        PyMem_Free(self.handle_text)
 
     def config_changed(self):
         """Follow timerWheelEnable, timerMaxDelaySec and timerRollWindowSlot; levels are fixed."""
@@ -113,6 +126,11 @@ cdef class DelayPath:
             return False
         at = put(at, <const char *> message.properties_more, message.properties_more_length)
         at = put_decimal(put_next_name(at, TIMER_OUT_MS), due)
+        self.due_ms = due
+        self.recall_handle.data = self.handle
+        self.recall_handle.length = <int32_t> put_recall_handle(
+            self.handle, self.handle_text, message, self.broker, due
+        )
         at = put_target(at, message)
         message.properties_more = self.added_properties
         message.properties_more_length = <int32_t> (at - self.added_properties)

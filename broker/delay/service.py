@@ -38,9 +38,9 @@ class DelayedMessages:
         """The writers of delayOffset.json and recalls.json."""
         return (self._writer, self.recalls.writer)
 
-    def fast_path(self, cluster: str) -> DelayPath:
+    def fast_path(self, cluster: str, broker_name: str) -> DelayPath:
         """Build the compiled part of parking; the store must be open."""
-        path = DelayPath(self._store, cluster)
+        path = DelayPath(self._store, cluster, broker_name)
         self._paths.append(path)
         return path
 

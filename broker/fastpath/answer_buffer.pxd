@@ -85,17 +85,18 @@ cdef inline Py_ssize_t put_message_ids(const AnswerBuffer *answers, uint8_t *at,
     return at - start
 
 
-# The answer to a send; `room` is what send_answer_room() says, `log` as in put_message_ids().
+# The answer to a send; `room` is what send_answer_room() says, and more for a recall handle (no
+# length: none), `log` as in put_message_ids().
 cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t room, int32_t serialize_type,
                                  int32_t opaque, int32_t queue_id, const Appended *appended,
-                                 const uint8_t *log) noexcept nogil:
+                                 const uint8_t *log, Slice recall_handle) noexcept nogil:
     # The ids are written at the far end of the free space; the encoder moves them into place.
     cdef uint8_t *out = answers.data + answers.used
     cdef uint8_t *ids = out + room - (<Py_ssize_t> appended.count) * ID_ROOM
     cdef Py_ssize_t length = put_message_ids(answers, ids, appended, log)
     answers.used += encode_send_response(
         out, serialize_type, opaque, <const char *> ids, <int32_t> length, queue_id,
-        appended.queue_offset, answers.constants[serialize_type],
+        appended.queue_offset, answers.constants[serialize_type], recall_handle,
     )
 
 

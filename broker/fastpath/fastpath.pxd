@@ -4,6 +4,7 @@ from congreve.broker.accounts.account_table cimport AccountTable, FieldOrder
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
+from congreve.broker.metrics.message_counts cimport MessageCounts
 from congreve.broker.metrics.put_times cimport PutTimes
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.fast cimport SendPath
@@ -44,7 +45,9 @@ cdef class FastPath(FrameSink):
     cdef int64_t begun_ns               # by the monotonic clock
 
     cdef readonly PutTimes put_times
-    """How long sends took whose answers did not wait in GroupCommit."""
+    """How long requests took whose answers did not wait in GroupCommit."""
+    cdef readonly MessageCounts counts
+    """What was stored here, by type and size, and ends of transactions."""
 
     cdef inline void begin_chunk(self) noexcept nogil:
         self.at = 0

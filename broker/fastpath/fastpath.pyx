@@ -31,6 +31,8 @@ from congreve.broker.fastpath.stops cimport (
     STOP_UNFRAMEABLE,
 )
 from congreve.broker.fastpath.topic_table cimport TopicTable
+from congreve.broker.metrics.message_counts cimport MessageCounts
+from congreve.broker.metrics.put_times cimport RPC_END, RPC_PULL
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.quotas.send_quota cimport REST_MS, SendQuota
 from congreve.broker.send.fast cimport SendPath
@@ -79,6 +81,7 @@ cdef class FastPath(FrameSink):
     def __cinit__(self):
         self.headers = HeaderDecoder()
         self.put_times = PutTimes()
+        self.counts = MessageCounts()
 
     def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
                  TransactionPath transactions, DelayPath delays, settings,
@@ -91,7 +94,7 @@ cdef class FastPath(FrameSink):
         self.transactions, self.delays = transactions, delays
         self.sends = SendPath(
             self.log, topics, transactions=transactions, delays=delays, settings=settings,
-            quota=quota,
+            quota=quota, counts=self.counts,
         )
         self.group_commit = group_commit
         self.arrived = arrived
@@ -138,6 +141,8 @@ cdef class FastPath(FrameSink):
         elif stop == STOP_PULL:
             if self.pulls.serve(connection, &self.frame, &self.header):
                 self.at += size
+                if self.pulls.answered:
+                    self.put_times.add_requests(<int> RPC_PULL, monotonic_ns() - self.begun_ns, 1)
             else:
                 self.answer_cold(connection)
         elif stop == STOP_SEGMENT or stop == STOP_QUEUE_ROOM:
@@ -183,11 +188,12 @@ cdef class FastPath(FrameSink):
             answers = sends.answers.data[:sends.answers.used]
             if parks:
                 self.group_commit.send_when_durable(
-                    connection, answers, sends.appended_end, self.begun_ns, sends.chunk_messages
+                    connection, answers, sends.appended_end, self.begun_ns,
+                    sends.answered.messages, sends.answered.requests,
                 )
             else:
                 connection.write(answers)
-                self.put_times.add(self.begun_ns, sends.chunk_messages)
+                self.put_times.add(self.begun_ns, &sends.answered)
         if sends.appended_end:
             self.store.after_append(sends.appended_end, flush=not parks)
         self.notify_arrivals()
@@ -324,7 +330,12 @@ cdef class FastPath(FrameSink):
         if status != END_DONE:
             return STOP_COLD
         self.sends.appended_end = appended.end
+        if queue == NULL:
+            self.counts.add_rollback()
+        else:
+            self.counts.commits.add(self.transactions.age_ms() // 1000, 1)
         if not self.header.flag & FLAG_ONEWAY:
+            self.sends.count_request(<int> RPC_END)
             put_success(&self.sends.answers, self.frame.serialize_type, self.header.opaque)
         if queue != NULL and note_arrival(&self.sends.arrivals, queue, False):
             return STOP_NOTIFY

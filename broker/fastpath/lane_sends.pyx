@@ -94,6 +94,7 @@ cdef class LaneSends(LaneSink):
                  LaneSends leader=None):
         self.path, self.sends = path, path.sends
         self.pulls = pulls
+        pulls.times = path.put_times
         self.store = store
         self.index = store.index
         if path.answers_wait:
@@ -287,11 +288,12 @@ cdef class LaneSends(LaneSink):
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
         if self.sends.answers.used and self.sends.appended_end and self.commit is not None:
             self.commit.hold(lane, connection, self.sends.answers.data, self.sends.answers.used,
-                             self.sends.appended_end, self.path.begun_ns, self.sends.chunk_messages)
+                             self.sends.appended_end, self.path.begun_ns, &self.sends.answered)
         elif self.sends.answers.used:
             lane.put(connection, self.sends.answers.data, self.sends.answers.used)
-            self.path.put_times.add(self.path.begun_ns, self.sends.chunk_messages)
+            self.path.put_times.add(self.path.begun_ns, &self.sends.answered)
         self.pulls.flush(lane, connection)
+        self.pulls.count_answers(self.path.begun_ns)
         if self.sends.appended_end:
             if self.index is not None:
                 self.index.wake()

@@ -4,8 +4,9 @@ prometheus_client writes a whole answer in one call (docs/decisions/metrics-on-t
 each line is a step.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import StrEnum
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -53,6 +54,22 @@ def label_text(constant: str = "", **labels: str) -> str:
 def escaped(value: str) -> str:
     """A label's value as it is written between quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def histogram(
+    constant: str, bounds: Sequence[float], counts: Sequence[int], total: float
+) -> list[tuple[str, float]]:
+    """The series of one histogram with the labels `constant` (a text without its braces).
+
+    `counts` are those of each bucket and of what is above the last bound.
+    """
+    ends = [*(f"{bound:g}" for bound in bounds), "+Inf"]
+    samples = [
+        ("_bucket" + label_text(constant, le=end), float(upto))
+        for end, upto in zip(ends, accumulate(counts), strict=True)
+    ]
+    labels = label_text(constant)
+    return [*samples, ("_sum" + labels, total), ("_count" + labels, samples[-1][1])]
 
 
 def is_open_metrics(accept: str) -> bool:

@@ -5,7 +5,8 @@ messages counts since its topic was created, all others since the broker started
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
@@ -15,15 +16,29 @@ from congreve.broker.metrics.exposition import (
     Family,
     Kind,
     escaped,
+    histogram,
     label_text,
     labelled,
 )
 from congreve.broker.metrics.figures import Figures
+from congreve.broker.metrics.message_counts import TYPES, Histogram, MessageCounts
+from congreve.broker.metrics.put_times import RPC_BOUNDS_MS, PutTimes
+from congreve.broker.metrics.rpc_times import RpcTime
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.connection import Connection
 
-GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
+GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+COMPILED = (
+    (RequestCode.SEND_MESSAGE, False),
+    (RequestCode.SEND_MESSAGE_V2, False),
+    (RequestCode.SEND_BATCH_MESSAGE, False),
+    (RequestCode.END_TRANSACTION, False),
+    (RequestCode.PULL_MESSAGE, False),
+    (RequestCode.PULL_MESSAGE, True),
+)
+"""The requests that PutTimes counts, and whether they have waited for messages."""
 REMOTING = "remoting"
 
 
@@ -94,6 +109,71 @@ class NativeNames:
             "rocketmq_send_to_dlq_messages_total", COUNTER, "Messages given up by a group", samples
         )
 
+    def of_messages(self, counted: Sequence[MessageCounts]) -> Iterator[Family]:
+        """What was stored, by type, and ends of transactions; `counted` by thread.
+
+        RocketMQ counts these by topic, too.
+        """
+        types = {kind: self._text(message_type=kind) for kind in TYPES}
+        sizes = [
+            sample
+            for kind in TYPES
+            for sample in _merged(types[kind], [each.sizes[kind] for each in counted])
+        ]
+        yield Family("rocketmq_message_size", HISTOGRAM, "Bytes of stored records", sizes)
+        commits = [each.commits for each in counted]
+        for name, text, value in (
+            ("commit", "Committed", sum(sum(each.counts) for each in commits)),
+            ("rollback", "Rolled back", sum(each.rollbacks for each in counted)),
+        ):
+            labels = label_text(self._node)
+            yield Family(
+                f"rocketmq_{name}_messages_total",
+                COUNTER,
+                f"{text} transactions",
+                [(labels, value)],
+            )
+        for name, text, found in (
+            ("finish_message", "Seconds from half messages to commits", commits),
+            ("delay_message", "Seconds of delay of timed messages", [c.delays for c in counted]),
+        ):
+            yield Family(f"rocketmq_{name}_latency", HISTOGRAM, text, _merged(self._node, found))
+
+    def of_requests(
+        self, times: Sequence[PutTimes], handled: Mapping[tuple[int, int], RpcTime]
+    ) -> Families:
+        """Milliseconds from requests to answers: of the compiled paths by thread, and of handlers
+        by request and response code."""
+        found = {(code, answered, False): [time] for (code, answered), time in handled.items()}
+        for kind, (compiled, waited) in enumerate(COMPILED):
+            found.setdefault((compiled, ResponseCode.SUCCESS, waited), []).extend(
+                RpcTime(each.rpc_counts[kind], each.rpc_sums_ns[kind] / 1e6) for each in times
+            )
+        samples: list[tuple[str, float]] = []
+        for (code, answered, waited), parts in found.items():
+            counts = [sum(bucket) for bucket in zip(*(part.counts for part in parts), strict=True)]
+            if any(counts):
+                labels = self._of_request(code, answered, waited=waited)
+                total = sum(part.sum_ms for part in parts)
+                samples += histogram(labels, RPC_BOUNDS_MS, counts, total)
+            yield None
+        yield Family(
+            "rocketmq_rpc_latency", HISTOGRAM, "Milliseconds from requests to answers", samples
+        )
+
+    def _of_request(self, code: int, answered: int, *, waited: bool) -> str:
+        return self._text(
+            protocol_type=REMOTING,
+            request_code=_name(RequestCode, code),
+            response_code=_name(ResponseCode, answered),
+            is_long_polling=_bool(waited),
+            result="success",
+        )
+
+    def _text(self, **labels: str) -> str:
+        """Labels as a text without braces."""
+        return label_text(self._node, **labels)[1:-1]
+
     def of_clients(
         self,
         consumers: Mapping[str, ConsumerGroup],
@@ -155,6 +235,20 @@ class NativeNames:
 
 def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
     return Family(name, GAUGE, text, [(labels, float(count)) for labels, count in counts.items()])
+
+
+def _merged(labels: str, found: Sequence[Histogram]) -> list[tuple[str, float]]:
+    """One histogram of those of all threads."""
+    counts = [sum(bucket) for bucket in zip(*(each.counts for each in found), strict=True)]
+    return histogram(labels, found[0].bounds, counts, float(sum(each.sum for each in found)))
+
+
+def _name(codes: type[IntEnum], code: int) -> str:
+    """RocketMQ's name of a code in small letters; the number of one that it has not."""
+    try:
+        return codes(code).name.lower()
+    except ValueError:
+        return str(code)
 
 
 def _bool(value: bool) -> str:

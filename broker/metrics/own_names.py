@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from congreve import __version__
 from congreve.broker.config import BrokerConfig
 from congreve.broker.message_paths import MessagePaths
-from congreve.broker.metrics.exposition import Family, Kind, label_text
+from congreve.broker.metrics.exposition import Family, Kind, histogram, label_text
 from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.metrics.put_times import BOUNDS_US
 from congreve.broker.quotas.limits import Use
@@ -86,16 +86,13 @@ class OwnNames:
         ):
             total = sum(getattr(path, value) for path in self._paths.fast_paths)
             yield _one(f"{name}_total", COUNTER, text, total)
-        name = "congreve_put_seconds"
-        samples: list[tuple[str, float]] = []
-        upto = 0
-        ends = [*(bound / 1e6 for bound in BOUNDS_US), float("inf")]
-        for end, count in zip(ends, latency.counts(), strict=True):
-            upto += count
-            at = "+Inf" if end == float("inf") else f"{end:g}"
-            samples.append(("_bucket" + label_text(le=at), upto))
-        samples += [("_sum", latency.sum_s), ("_count", upto)]
-        yield Family(name, Kind.HISTOGRAM, "Seconds from a send to its answer", samples)
+        ends = [bound / 1e6 for bound in BOUNDS_US]
+        yield Family(
+            "congreve_put_seconds",
+            Kind.HISTOGRAM,
+            "Seconds from a send to its answer",
+            histogram("", ends, latency.counts(), latency.sum_s),
+        )
 
     def of_quotas(self) -> Iterator[Family]:
         """Requests that found a quota used up: of each kind of names, and of names with a quota."""

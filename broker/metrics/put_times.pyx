@@ -1,4 +1,4 @@
-"""How long sends take, counted in fixed buckets."""
+"""How long sends and the other requests of the compiled paths take, counted in fixed buckets."""
 
 cimport cython
 from libc.string cimport memset
@@ -6,43 +6,87 @@ from libc.string cimport memset
 from congreve.engine.atomic cimport load_acquire, store_release
 from congreve.remoting.lanes.sockets cimport monotonic_ns
 
+from congreve.remoting.messages.codes import RequestCode
+
 BOUNDS_US = (
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000, 10_000_000,
 )
 """Upper ends of all buckets but the last, in microseconds; among them those of 4.9.4."""
 
+RPC_BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
+"""The same of requests, in milliseconds (RocketMQ 5: RemotingMetricsManager)."""
+
+NO_REQUESTS = (0,) * RPCS
+"""No request of any kind, for count()."""
+
 cdef int64_t[BUCKETS - 1] BOUNDS_NS
 for number, bound in enumerate(BOUNDS_US):
     BOUNDS_NS[number] = bound * 1000
 
+cdef int64_t[RPC_BUCKETS - 1] RPC_BOUNDS_NS
+for number, bound in enumerate(RPC_BOUNDS_MS):
+    RPC_BOUNDS_NS[number] = bound * 1_000_000
+
+cdef dict _RPCS = {
+    RequestCode.SEND_MESSAGE: RPC_SEND,
+    RequestCode.SEND_MESSAGE_V2: RPC_SEND_V2,
+    RequestCode.SEND_BATCH_MESSAGE: RPC_BATCH,
+    RequestCode.END_TRANSACTION: RPC_END,
+}
+
+
+def requests_of(int code):
+    """One request of this code, as count() takes it; NO_REQUESTS for other codes than its own."""
+    if code not in _RPCS:
+        return NO_REQUESTS
+    return tuple(int(each == _RPCS[code]) for each in range(<int> RPCS))
+
 
 @cython.final
 cdef class PutTimes:
-    """Counts messages by the time from their request to their answer.
+    """Counts messages, and requests by their kind, by the time from the request to its answer.
 
-    One thread counts, any thread reads. (RocketMQ: StoreStatsService, putMessageDistributeTime.)
+    One thread counts, any thread reads. (RocketMQ: StoreStatsService, putMessageDistributeTime;
+    RocketMQ 5: RemotingMetricsManager.)
     """
 
     def __cinit__(self):
         memset(self.buckets, 0, sizeof(self.buckets))
+        memset(self.rpc_buckets, 0, sizeof(self.rpc_buckets))
+        memset(self.rpc_spent_ns, 0, sizeof(self.rpc_spent_ns))
 
-    cdef void add(self, int64_t begun_ns, int64_t messages) noexcept nogil:
-        cdef int64_t spent
+    cdef void add(self, int64_t begun_ns, const Answered *answered) noexcept nogil:
+        cdef int64_t spent = monotonic_ns() - begun_ns
         cdef int i = 0
-        if not messages:
+        for i in range(<int> RPCS):
+            if answered.requests[i]:
+                self.add_requests(i, spent, answered.requests[i])
+        if not answered.messages:
             return
-        spent = monotonic_ns() - begun_ns
+        i = 0
         while i < BUCKETS - 1 and spent >= BOUNDS_NS[i]:
             i += 1
-        store_release(&self.buckets[i], self.buckets[i] + messages)
-        store_release(&self.spent_ns, self.spent_ns + spent * messages)
+        store_release(&self.buckets[i], self.buckets[i] + answered.messages)
+        store_release(&self.spent_ns, self.spent_ns + spent * answered.messages)
         if spent > self.longest_ns:
             store_release(&self.longest_ns, spent)
 
-    def count(self, int64_t begun_ns, int64_t messages):
-        """Count messages whose request came at `begun_ns` of the monotonic clock."""
-        self.add(begun_ns, messages)
+    cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil:
+        cdef int i = 0
+        while i < RPC_BUCKETS - 1 and spent_ns > RPC_BOUNDS_NS[i]:
+            i += 1
+        store_release(&self.rpc_buckets[rpc][i], self.rpc_buckets[rpc][i] + requests)
+        store_release(&self.rpc_spent_ns[rpc], self.rpc_spent_ns[rpc] + spent_ns * requests)
+
+    def count(self, int64_t begun_ns, int64_t messages, requests=NO_REQUESTS):
+        """Count messages and requests, by kind, that came at `begun_ns` of the monotonic clock."""
+        cdef Answered answered
+        cdef int i
+        answered.messages = messages
+        for i in range(<int> RPCS):
+            answered.requests[i] = requests[i]
+        self.add(begun_ns, &answered)
 
     @property
     def counts(self):
@@ -58,3 +102,16 @@ cdef class PutTimes:
     def max_ns(self):
         """The longest time, in nanoseconds."""
         return load_acquire(&self.longest_ns)
+
+    @property
+    def rpc_counts(self):
+        """Requests in each bucket of RPC_BOUNDS_MS and after the last one, by kind."""
+        return [
+            [load_acquire(&self.rpc_buckets[rpc][i]) for i in range(RPC_BUCKETS)]
+            for rpc in range(<int> RPCS)
+        ]
+
+    @property
+    def rpc_sums_ns(self):
+        """The time of all requests together, in nanoseconds, by kind."""
+        return [load_acquire(&self.rpc_spent_ns[rpc]) for rpc in range(<int> RPCS)]

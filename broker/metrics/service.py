@@ -24,6 +24,7 @@ from congreve.broker.metrics.http_server import Answer, HttpServer
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.put_latency import PutLatency
+from congreve.broker.metrics.rpc_times import RpcTimes
 from congreve.broker.periodic import Periodic
 from congreve.broker.quotas.quotas import Quotas
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -61,6 +62,8 @@ class MetricsService:
         self._guard = guard
         self._watchdog = watchdog
         self._quotas = quotas
+        self.rpc_times = RpcTimes()
+        """How long the requests that have handlers take."""
         self._state: str | None = STARTING
         self._collection: Collection | None = None
         self._reports = ClientReports(managers.members.consumers)
@@ -96,7 +99,13 @@ class MetricsService:
             self._quotas,
         )
         self._collection = Collection(
-            self._config, self._managers, paths, runtime_info, names, self._reports
+            self._config,
+            self._managers,
+            paths,
+            runtime_info,
+            names,
+            self._reports,
+            self.rpc_times,
         )
         if self._server is not None:
             self._asking.start()
@@ -153,6 +162,7 @@ class Collection:
         runtime_info: RuntimeInfo,
         own: OwnNames,
         reports: ClientReports,
+        rpc_times: RpcTimes,
     ) -> None:
         self._config = config
         self._managers = managers
@@ -160,6 +170,7 @@ class Collection:
         self._runtime_info = runtime_info
         self._own = own
         self._reports = reports
+        self._rpc_times = rpc_times
         self._exporter = ExporterNames(config)
         self._native = NativeNames(config)
         self._latency = PutLatency(lambda: paths.put_times)
@@ -227,6 +238,8 @@ class Collection:
         yield from self._exporter.of_members(consumers, producers, self._reports.figures)
         yield from self._native.of_topics(figures)
         yield from self._native.of_groups(figures, len(managers.metadata.groups.table))
+        yield from self._native.of_messages(self._paths.message_counts)
+        yield from self._native.of_requests(self._paths.put_times, dict(self._rpc_times.times))
         yield from self._native.of_dead_letters(managers.stats.dead_letters)
         yield from self._native.of_clients(consumers, producers)
         begun = managers.store.earliest_message_time()

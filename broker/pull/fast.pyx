@@ -39,6 +39,7 @@ cdef class PullPath:
 
     cdef bint serve(self, object connection, const Frame *frame, const Header *header) except -1:
         cdef ValidatedPull validated
+        self.answered = False
         read_pull_header(header, &self.pull)
         if not self.pull.complete or header.flag & FLAG_ONEWAY:
             return False
@@ -56,6 +57,7 @@ cdef class PullPath:
                          validated.tags, validated.records)
         if self.gather.status == GET_FOUND:
             answer_found(connection, self.gather, frame.serialize_type, header.opaque)
+            self.answered = True
             validated.counter.add(self.gather.count, self.gather.size)
             if has_quotas(self.quotas):
                 self.quotas.charge(&self.who, PULLS, self.gather.count, self.gather.size,

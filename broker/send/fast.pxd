@@ -5,6 +5,8 @@ from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
 from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
+from congreve.broker.metrics.message_counts cimport MessageCounts, MessageType
+from congreve.broker.metrics.put_times cimport Answered, clear_answered
 from congreve.broker.quotas.send_quota cimport SendQuota
 from congreve.broker.send.prepared cimport PreparedSend, PreparedSends
 from congreve.broker.transaction.fast cimport TransactionPath
@@ -21,6 +23,7 @@ cdef class SendPath:
     cdef TransactionPath transactions
     cdef DelayPath delays
     cdef SendQuota quota
+    cdef MessageCounts counts
     cdef bint answers_wait
     cdef int32_t max_message_size
 
@@ -38,7 +41,7 @@ cdef class SendPath:
     cdef Py_ssize_t wanted_room         # bytes of answers, after STOP_OUT
     cdef int64_t now_ms                 # all records of one hold of the lock have this time
     cdef int64_t appended_end
-    cdef int64_t chunk_messages
+    cdef Answered answered              # what the answers are about
 
     # After a stop.
     cdef TopicEntry *topic
@@ -56,9 +59,13 @@ cdef class SendPath:
     """How often the append lock was held here, each time for some 64 KiB of requests at most."""
 
     cdef inline void begin_chunk(self, int64_t now_ns) noexcept nogil:
-        self.appended_end = self.chunk_messages = 0
+        self.appended_end = 0
+        clear_answered(&self.answered)
         self.answers.used = self.arrivals.count = 0
         self.quota.begin_chunk(now_ns)
+
+    cdef inline void count_request(self, int rpc) noexcept nogil:
+        self.answered.requests[rpc] += 1
 
     # Before another thread or handler serves a send that prepare() may have charged.
     cdef inline void give_back(self, const Frame *frame, const Header *header,
@@ -85,3 +92,5 @@ cdef class SendPath:
     cdef void *queue_of(self, const PreparedSend *send, Stop *stop) noexcept nogil
     cdef Stop append(self, PreparedSend *send, void *queue) noexcept nogil
     cdef void answer(self, const PreparedSend *send) noexcept nogil
+    cdef void count(self, const PreparedSend *send) noexcept nogil
+    cdef MessageType type_of(self, const PreparedSend *send) noexcept nogil

@@ -31,6 +31,15 @@ from congreve.broker.fastpath.stops cimport (
     STOP_QUEUE_ROOM,
     STOP_SEGMENT,
 )
+from congreve.broker.metrics.message_counts cimport (
+    DELAY_MESSAGE,
+    FIFO_MESSAGE,
+    NORMAL_MESSAGE,
+    TRANSACTION_MESSAGE,
+    MessageCounts,
+    MessageType,
+)
+from congreve.broker.metrics.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
 from congreve.broker.send.batch_body cimport is_ordinary_batch
 from congreve.broker.send.prepared cimport (
     TOPIC_MAX,
@@ -49,12 +58,16 @@ from congreve.engine.log.commit_log cimport (
     APPEND_NEXT_SEGMENT,
     APPEND_OK,
     APPEND_QUEUE_ROOM,
+    Appended,
     AppendStatus,
 )
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY
 from congreve.remoting.wire.slices cimport slice_of
+
+cdef enum:
+    SEND_MESSAGE = 10
 
 
 @cython.final
@@ -75,10 +88,11 @@ cdef class SendPath:
 
     def __init__(self, CommitLog log not None, TopicTable topics not None, *,
                  TransactionPath transactions not None, DelayPath delays not None, settings,
-                 SendQuota quota not None):
+                 SendQuota quota not None, MessageCounts counts not None):
         self.log = log
         self.topics = topics
         self.transactions, self.delays, self.quota = transactions, delays, quota
+        self.counts = counts
         self.answers_wait = settings.answers_wait
         self.max_message_size = settings.max_message_size
         self.constant_bytes = (settings.cluster, *settings.send_constants)
@@ -105,6 +119,8 @@ cdef class SendPath:
         if not self.is_ordinary(frame, fields, send):
             return STOP_COLD
         send.answer_room = send_answer_room(&self.answers, frame.body.length, fields.batch)
+        if send.wish.time.data != NULL:
+            send.answer_room += self.delays.handle_room
         self.wanted_room = self.prepared.answer_room + send.answer_room
         if not has_room(&self.answers, self.wanted_room):
             return STOP_OUT
@@ -120,6 +136,7 @@ cdef class SendPath:
         send.body = frame.body
         send.queue_id = fields.queue_id
         send.frame_size = frame.size
+        send.code = header.code
         send.serialize_type = frame.serialize_type
         send.opaque = header.opaque
         send.oneway = header.flag & FLAG_ONEWAY != 0
@@ -263,7 +280,6 @@ cdef class SendPath:
             return STOP_COLD
         self.appended_end = send.appended.end
         self.put_messages += send.appended.count
-        self.chunk_messages += send.appended.count
         self.put_batches += send.kind == SEND_BATCH
         self.put_bytes += send.appended.end - send.appended.physical_offset
         return STOP_NEXT_FRAME
@@ -271,6 +287,10 @@ cdef class SendPath:
     cdef void answer(self, const PreparedSend *send) noexcept nogil:
         """Encode the answer; for a batch, which reads the log, under the append lock."""
         cdef const uint8_t *log = NULL
+        cdef Slice recall_handle
+        recall_handle.data, recall_handle.length = NULL, 0
+        if not send.refused:
+            self.count(send)
         if send.oneway:
             return
         if send.refused:
@@ -278,7 +298,39 @@ cdef class SendPath:
             return
         if send.kind == SEND_BATCH:
             log = self.log.active.data - self.log.active.base_offset
+        if send.wish.time.data != NULL:
+            recall_handle = self.delays.recall_handle
         put_send_answer(
             &self.answers, send.answer_room, send.serialize_type, send.opaque, send.queue_id,
-            &send.appended, log,
+            &send.appended, log, recall_handle,
         )
+
+    cdef void count(self, const PreparedSend *send) noexcept nogil:
+        """Count the messages of an appended send by type and size, and its request."""
+        cdef const Appended *appended = &send.appended
+        self.counts.add_sent(
+            self.type_of(send), appended.count, appended.end - appended.physical_offset
+        )
+        if send.wish.time.data != NULL:
+            self.counts.delays.add(
+                max(self.delays.due_ms - send.message.born_timestamp, 0) // 1000, 1
+            )
+        self.answered.messages += appended.count
+        if send.oneway:
+            return
+        if send.kind == SEND_BATCH:
+            self.count_request(<int> RPC_BATCH)
+        elif send.code == SEND_MESSAGE:
+            self.count_request(<int> RPC_SEND)
+        else:
+            self.count_request(<int> RPC_SEND_V2)
+
+    cdef MessageType type_of(self, const PreparedSend *send) noexcept nogil:
+        """RocketMQ 5: BrokerMetricsManager.getMessageType."""
+        if send.kind == SEND_HALF:
+            return TRANSACTION_MESSAGE
+        if send.wish.in_order:
+            return FIFO_MESSAGE
+        if send.wish.level.data != NULL or send.wish.time.data != NULL:
+            return DELAY_MESSAGE
+        return NORMAL_MESSAGE

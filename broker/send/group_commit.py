@@ -11,10 +11,10 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.broker.send.commit_delay import CommitDelay
 from congreve.broker.send.lane_commit import NO_SLAVE, SLAVE_LATE
 from congreve.broker.send.recode import recode
@@ -36,6 +36,7 @@ class _Waiting(NamedTuple):
     answers: bytes
     begun_ns: int
     messages: int
+    requests: Sequence[int]  # by kind (PutTimes)
     lacks_slave: bool  # no slave could be waited for: only the disk is
 
 
@@ -62,7 +63,7 @@ class GroupCommit:
         slave_timeout_s: float = 3.0,
     ) -> None:
         self.put_times = PutTimes()
-        """How long sends took whose answers have waited here."""
+        """How long requests took whose answers have waited here."""
         self._backend = backend
         self._config = config
         self._waits = waits
@@ -109,7 +110,8 @@ class GroupCommit:
         waits = self._config.sync_flush or self._slaves is not None
         if not waits or request.is_oneway or upto <= 0:
             return answer
-        self.send_when_durable(connection, answer.encode(), upto, time.monotonic_ns(), 1)
+        requests = requests_of(request.code)
+        self.send_when_durable(connection, answer.encode(), upto, time.monotonic_ns(), 1, requests)
         return None
 
     def send_when_durable(
@@ -119,11 +121,12 @@ class GroupCommit:
         upto: int,
         begun_ns: int = 0,
         messages: int = 0,
+        requests: Sequence[int] = NO_REQUESTS,
     ) -> None:
         """Send `answers` (one or more response frames) when all bytes below `upto` are durable.
 
         Calls must be in the order of the log: `upto` never decreases. The answers are about
-        `messages` messages that came at `begun_ns` of the monotonic clock.
+        `messages` messages and `requests`, by kind, that came at `begun_ns` of the monotonic clock.
         """
         assert self._loop is not None, "group commit was not started"
         if self._waits is not None:
@@ -134,10 +137,12 @@ class GroupCommit:
             return
         lacks_slave = self._slaves is not None and not self._slaves.may_wait(upto)
         deadline = self._loop.time() + self.timeout_s
-        entry = _Waiting(upto, deadline, connection, answers, begun_ns, messages, lacks_slave)
+        entry = _Waiting(
+            upto, deadline, connection, answers, begun_ns, messages, requests, lacks_slave
+        )
         if self._is_done(entry) or (self._written_alone(entry) and self._is_done(entry)):
             connection.write(_answers(entry))
-            self.put_times.count(begun_ns, messages)
+            self.put_times.count(begun_ns, messages, requests)
             return
         self._waiting.append(entry)
         if self._config.sync_flush and self._delay.is_over(connection):
@@ -171,7 +176,7 @@ class GroupCommit:
         while waiting and self._is_done(waiting[0]):
             entry = waiting.popleft()
             due.setdefault(entry.connection, []).append(_answers(entry))
-            self.put_times.count(entry.begun_ns, entry.messages)
+            self.put_times.count(entry.begun_ns, entry.messages, entry.requests)
         if due and self._config.sync_flush:
             self._delay.begin(due)
         for connection, answers in due.items():

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.broker.metrics.put_times cimport PutTimes
+from congreve.broker.metrics.put_times cimport Answered, PutTimes
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
@@ -17,7 +17,7 @@ cdef struct HeldAnswers:
     int64_t upto
     int64_t deadline_ms
     int64_t begun_ns
-    int64_t messages
+    Answered answered
     int64_t connection
     uint8_t *data
     int64_t size
@@ -44,10 +44,10 @@ cdef class LaneCommit:
 
     # Sends the answers when the log up to `upto`, which never decreases, is durable and, with
     # SYNC_MASTER, confirmed by a slave. They are about
-    # `messages` messages that came at `begun_ns`.
+    # `answered`, which came at `begun_ns`.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto, int64_t begun_ns,
-                   int64_t messages) noexcept nogil
+                   const Answered *answered) noexcept nogil
     # Sends all due answers; the lane calls it when the backend's eventfd is readable.
     cdef void release(self, Lane lane) noexcept nogil
     # Returns how long the lane may sleep, in ms.

@@ -62,7 +62,7 @@ cdef class LaneCommit:
 
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto, int64_t begun_ns,
-                   int64_t messages) noexcept nogil:
+                   const Answered *answered) noexcept nogil:
         cdef HeldAnswers *entry
         cdef bint lacks_slave = not self.confirm.has_slave(upto)
         if self.confirm.backend.failure:
@@ -72,7 +72,7 @@ cdef class LaneCommit:
             self.written_alone(connection, upto) and self.is_done(upto, lacks_slave)
         ):
             self.answer(lane, connection, answers, size, lacks_slave)
-            self.times.add(begun_ns, messages)
+            self.times.add(begun_ns, answered)
             return
         if self.count == self.room and not self.grow():
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
@@ -86,7 +86,7 @@ cdef class LaneCommit:
         entry.size = size
         entry.upto = upto
         entry.begun_ns = begun_ns
-        entry.messages = messages
+        entry.answered = answered[0]
         entry.connection = connection.id
         entry.deadline_ms = lane.now_ms + self.timeout_ms
         entry.lacks_slave = lacks_slave
@@ -136,7 +136,7 @@ cdef class LaneCommit:
             self.first = (self.first + 1) % self.room
             self.count -= 1
             released += 1
-            self.times.add(entry.begun_ns, entry.messages)
+            self.times.add(entry.begun_ns, &entry.answered)
             connection = lane.table.find(entry.connection)
             if connection != NULL:
                 if awaits and connection.mark != self.epoch:

@@ -25,6 +25,7 @@ cdef struct PreparedSend:
     DeliveryWish wish
     int32_t queue_id        # that was asked for; a parked message has another one
     int32_t frame_size
+    int32_t code            # of the request
     int32_t serialize_type
     int32_t opaque
     bint oneway

@@ -13,6 +13,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.send.batch import batch_fault
 from congreve.broker.send.checks import (
     SendChecks,
@@ -34,7 +35,8 @@ from congreve.records.message import properties
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Host, Record
 from congreve.records.message.property_codec import decode_properties
-from congreve.records.message.topics import RETRY_PREFIX, dlq_topic
+from congreve.records.message.recall_handle import RecallHandle
+from congreve.records.message.topics import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -49,6 +51,8 @@ from congreve.remoting.transport.dispatcher import Handler
 Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
 
 MULTI_TAG = "MULTI_TAG"
+RECALL_ID_MAX = 128
+"""Bytes of a message's id, beyond which its send gets no recall handle."""
 
 TakeBack = Callable[[str, str, Host], Awaitable[PutResult]]
 """Takes back the delayed message of a topic with that id, for the client at that address."""
@@ -67,6 +71,7 @@ class SendMessageProcessor:
         transactions: TransactionService,
         clock: Clock,
         take_back: TakeBack,
+        counts: MessageCounts,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -78,6 +83,7 @@ class SendMessageProcessor:
         self._metadata = metadata
         self._clock = clock
         self._take_back = take_back
+        self._counts = counts
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
         self._pick = pick
 
@@ -148,12 +154,32 @@ class SendMessageProcessor:
         connection: Connection,
     ) -> RemotingCommand | None:
         try:
-            put = self._put(record, header, request)
+            put, as_stored = self._put(record, header, request)
             if put.status is not PutStatus.PUT_OK:
                 raise RefusedError(put_code(put.status), self._why(put, request, record))
         except RefusedError as refused:
             return self._answer(request, refused.code, str(refused), {})
-        return self._stored(put, record, wait, request, connection)
+        self._count(put, record, as_stored)
+        return self._stored(
+            put, record, wait, request, connection, self._recall_handle(record, as_stored)
+        )
+
+    def _count(self, put: PutResult, record: Record, as_stored: Record) -> None:
+        messages = put.message_ids.count(",") + 1
+        kind = message_type(record.properties)
+        self._counts.count_sent(kind, messages, put.end - put.physical_offset)
+        if as_stored.topic == TIMER_TOPIC:
+            due_ms = int(as_stored.properties[properties.TIMER_OUT_MS])
+            self._counts.delays.count(max(due_ms - record.born_timestamp, 0) // 1000)
+
+    def _recall_handle(self, record: Record, as_stored: Record) -> str | None:
+        """By which a timed message can be taken back (RocketMQ 5: attachRecallHandle)."""
+        message_id = record.properties.get(properties.UNIQ_KEY, "")
+        if as_stored.topic != TIMER_TOPIC or not 0 < len(message_id.encode()) <= RECALL_ID_MAX:
+            return None
+        due_ms = int(as_stored.properties[properties.TIMER_OUT_MS]) + 1
+        handle = RecallHandle(record.topic, self._config.broker_name, str(due_ms), message_id)
+        return handle.encode()
 
     def _stored(
         self,
@@ -162,9 +188,13 @@ class SendMessageProcessor:
         wait: bool,
         request: RemotingCommand,
         connection: Connection,
+        recall_handle: str | None = None,
     ) -> RemotingCommand | None:
         answered = SendMessageResponseHeader(
-            msg_id=put.message_ids, queue_id=record.queue_id, queue_offset=put.queue_offset
+            msg_id=put.message_ids,
+            queue_id=record.queue_id,
+            queue_offset=put.queue_offset,
+            recall_handle=recall_handle,
         )
         answer = self._answer(request, ResponseCode.SUCCESS, None, answered.fields())
         if not wait:
@@ -173,28 +203,29 @@ class SendMessageProcessor:
 
     def _put(
         self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
-    ) -> PutResult:
+    ) -> tuple[PutResult, Record]:
+        """Store the message; returns also the record that it has become."""
         if header.batch:
             fault = batch_fault(record, request.body)
             if fault is not None:
                 raise RefusedError(
                     ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {fault} is not possible"
                 )
-            return self._store.put_batch(record, bytes(request.body))
+            return self._store.put_batch(record, bytes(request.body)), record
         now = self._clock.now()
         if half_messages.is_half(record):
             park(record, self._store.config, now)  # rejects a time that the commit could not use
-            return self._transactions.prepare(record)
+            return self._transactions.prepare(record), record
         if half_messages.says_transaction(record.properties):
             record = half_messages.without_transaction(record)
         if record.sys_flag & SysFlag.TRANSACTION_PREPARED:
             # Neither queued nor delayed, as in the reference (CommitLog.asyncPutMessage); the type
             # of a rollback has this bit, too.
-            return self._store.put(_without_wait(record))
+            return self._store.put(_without_wait(record)), record
         parked = park(record, self._store.config, now)
         if parked.topic == record.topic:
             parked = _without_wait(parked)
-        return self._store.put(parked)
+        return self._store.put(parked), parked
 
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]
@@ -294,3 +325,16 @@ def _without_wait(record: Record) -> Record:
         return record
     kept = {name: text for name, text in record.properties.items() if name != properties.WAIT}
     return msgspec.structs.replace(record, properties=kept)
+
+
+def message_type(stored: dict[str, str]) -> str:
+    """The type of a message, one of message_counts.TYPES, by its properties.
+
+    (RocketMQ 5: BrokerMetricsManager.getMessageType.)
+    """
+    if half_messages.says_transaction(stored):
+        return "transaction"
+    if properties.SHARDING_KEY in stored:
+        return "fifo"
+    times = (properties.TIMER_DELIVER_MS, properties.TIMER_DELAY_MS, properties.TIMER_DELAY_SEC)
+    return "normal" if stored.keys().isdisjoint((properties.DELAY, *times)) else "delay"

@@ -20,6 +20,7 @@ cdef struct DeliveryWish:
     Slice level             # of DELAY, which is then not among the stored properties
     Slice time
     TimeUnit unit
+    bint in_order           # it has a sharding key
 
 # Writes the properties of a send as they are stored, without those that the broker adds, to `out`
 # (PROPERTIES_MAX bytes) and computes the tags code. False when they ask for more than an ordinary

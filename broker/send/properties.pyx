@@ -7,9 +7,10 @@ from congreve.records.byte_compare cimport is_text, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
-    CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS,
-    TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX, TRANSACTION_CHECK_TIMES,
-    TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT, put_name, put_next_name,
+    CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC,
+    SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
+    TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT,
+    put_name, put_next_name,
 )
 from congreve.records.record cimport Message
 from congreve.remoting.wire.byte_text cimport put, put_decimal
@@ -85,6 +86,7 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
             return PROPERTY_FOR_PYTHON
         wish.level = value
         return PROPERTY_LEFT_OUT
+    wish.in_order |= is_text(name, length, SHARDING_KEY)
     if starts_with(name, length, TIMER_PREFIX) and not take_time(name, length, value, wish):
         return PROPERTY_FOR_PYTHON
     return PROPERTY_STORED
@@ -113,6 +115,7 @@ cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, 
     seen.transaction = seen.grouped = seen.parked_before = False
     tags_code[0] = 0
     wish.level.data = wish.time.data = seen.wait.data = NULL
+    wish.in_order = False
     if given.length > PROPERTIES_MAX:
         return False
     while at < end:

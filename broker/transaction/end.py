@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
+from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.send.checks import put_code
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.service import TransactionService
+from congreve.engine.clock import Clock
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
@@ -39,11 +41,15 @@ class EndTransactionProcessor:
         store: MessageStore,
         group_commit: GroupCommit,
         service: TransactionService,
+        counts: MessageCounts,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._store = store
         self._group_commit = group_commit
         self._service = service
+        self._counts = counts
+        self._clock = clock
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -77,7 +83,12 @@ class EndTransactionProcessor:
             put = self._service.rollback(half, offset)
         if put is None:
             raise _ended_before(half)
-        return self._answer(request, connection, put)
+        answer = self._answer(request, connection, put)
+        if commits:
+            self._counts.commits.count(max(self._clock.now() - half.born_timestamp, 0) // 1000)
+        else:
+            self._counts.count_rollback()
+        return answer
 
     def resume(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """Store a given-up message as a half message again, so that its checks restart."""

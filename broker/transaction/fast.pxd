@@ -54,6 +54,10 @@ cdef class TransactionPath:
         found.data, found.length = self.committed.topic, self.committed.topic_length
         return found
 
+    # How long that message had been a half message.
+    cdef inline int64_t age_ms(self) noexcept nogil:
+        return max(self.op.born_timestamp - self.committed.born_timestamp, 0)
+
     # Turns a message that is ready for the append into its half message, for `half_queue`.
     cdef void make_half(self, Message *message) noexcept nogil
     # Appends the message to its real topic (for a commit) and the op record after it, or nothing.

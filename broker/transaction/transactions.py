@@ -9,6 +9,7 @@ from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
+from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.check import TransactionCheckService
 from congreve.broker.transaction.end import EndTransactionProcessor
@@ -45,6 +46,9 @@ class Transactions:
     ) -> None:
         self._config = config
         self._store = store
+        self._clock = clock
+        self.counts = MessageCounts()
+        """The transactions that the handler has ended."""
         self.service = TransactionService(store, metadata.offsets, clock, lambda: config.store_host)
         self._asked = self.service.asked
         self._recovery = TransactionRecovery(store, metadata.offsets, self.service)
@@ -72,7 +76,12 @@ class Transactions:
     def processor(self, group_commit: GroupCommit) -> EndTransactionProcessor:
         """The processor of END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
         return EndTransactionProcessor(
-            config=self._config, store=self._store, group_commit=group_commit, service=self.service
+            config=self._config,
+            store=self._store,
+            group_commit=group_commit,
+            service=self.service,
+            counts=self.counts,
+            clock=self._clock,
         )
 
     def fast_path(self, topics: TopicTable) -> TransactionPath:

@@ -14,7 +14,8 @@ class SendContext(msgspec.Struct, kw_only=True):
     """One attempt to send (RocketMQ: SendMessageContext). After it `result` or `error` is set,
     neither for a one-way send.
 
-    Times are seconds, `began_at` since 1970; `outgoing.message` is None for a batch.
+    Times are seconds, `began_at` since 1970; `outgoing.message` is None for a batch. `notes` belong
+    to the hooks, from before_send() to after_send().
     """
 
     group: str
@@ -28,6 +29,7 @@ class SendContext(msgspec.Struct, kw_only=True):
     trace_on: bool = True
     result: SendResult | None = None
     error: BaseException | None = None
+    notes: dict[object, Any] = {}
 
 
 class EndContext(msgspec.Struct, kw_only=True):
@@ -97,6 +99,15 @@ class ConsumeContext(msgspec.Struct, kw_only=True):
     notes: dict[object, Any] = {}
 
 
+class ReceiveContext(msgspec.Struct, kw_only=True):
+    """A poll that returned messages; times are seconds, `began_at` since 1970."""
+
+    group: str
+    messages: list[ReceivedMessage]
+    began_at: float
+    seconds: float
+
+
 class ConsumeHook:
     """Base class of consume hooks; override what you need. Methods run where the listener runs: in
     the event loop for ``async def``, in its thread for ``def``.
@@ -110,6 +121,9 @@ class ConsumeHook:
 
     def after_consume(self, context: ConsumeContext) -> None:
         """Called after the listener."""
+
+    def after_receive(self, context: ReceiveContext) -> None:
+        """Called after a poll of a LitePullConsumer that returned messages."""
 
     async def start(self) -> None:
         """Called when the consumer starts."""

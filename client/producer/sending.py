@@ -301,6 +301,7 @@ def _result(
             queue_offset=int(fields["queueOffset"]),
             count=outgoing.count,
             transaction_id=fields.get("transactionId"),
+            recall_handle=fields.get("recallHandle"),
         )
     except (KeyError, ValueError) as error:
         raise BrokerError(answer.code, f"the answer to a send lacks {error}", address) from error

@@ -4,7 +4,8 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,19 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class ConsoleAudit:
-    """Writes a line of JSON for each change, and keeps the newest for the page."""
+    """Writes a line of JSON for each change, and keeps the newest for the page.
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    With a `path` the lines are also appended to that file, and its end is read first. Raises
+    OSError if it cannot be read.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+        self._path = path
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
+        if path is not None:
+            path.touch(mode=0o600)
+            self._entries.extend(_entries(_last_lines(path)))
 
     def note(self, visit: "Visit", action: str, target: str) -> None:
         """Note a change of a logged-in user, or of one without an account."""
@@ -47,7 +56,14 @@ class ConsoleAudit:
         """Note an event such as a login."""
         entry = Entry(int(self._clock() * 1000), user, address, action, target)
         self._entries.append(entry)
-        logger.info("%s", msgspec.json.encode(entry).decode())
+        line = msgspec.json.encode(entry)
+        logger.info("%s", line.decode())
+        if self._path is not None:
+            try:
+                with self._path.open("ab") as file:
+                    file.write(line + b"\n")
+            except OSError as error:
+                logger.error("cannot write to %s: %s", self._path, error.strerror)
 
     def entries(self) -> list[Entry]:
         """The newest entries, newest first."""
@@ -59,18 +75,28 @@ def broker_lines(path: Path) -> list[dict[str, Any]]:
 
     Other lines are left out. Raises OSError when the file cannot be read.
     """
-    with path.open("rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - TAIL_BYTES))
-        lines = file.read().splitlines()
     found = []
-    for line in reversed(lines):
+    for line in reversed(_last_lines(path)):
         entry = audit_entry(line)
         if entry is not None:
             found.append(entry)
         if len(found) == LINES_MAX:
             break
     return found
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - TAIL_BYTES))
+        return file.read().splitlines()
+
+
+def _entries(lines: list[bytes]) -> Iterator[Entry]:
+    """The entries of a console's audit file; a line that was cut off is left out."""
+    for line in lines[-ENTRIES_MAX:]:
+        with suppress(msgspec.DecodeError):
+            yield msgspec.json.decode(line, type=Entry)
 
 
 def audit_entry(line: bytes) -> dict[str, Any] | None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from congreve.console.daemon_log import log_options, start_log
+from congreve.console.notify import Notifier
 from congreve.console.report import connection, namesrv_option
 from congreve.errors import CongreveError
+
+if TYPE_CHECKING:
+    from congreve.console.web.options import Options
 
 PORT = 8080
 EXTRA = "congreve[console]"
@@ -52,6 +61,23 @@ EXTRA = "congreve[console]"
     type=click.Path(path_type=Path, dir_okay=False),
     help="A broker's log on this machine, for its audit lines.",
 )
+@click.option(
+    "--hide-bodies",
+    is_flag=True,
+    help="Show the sizes of messages' bodies instead of the bodies, and search none of them.",
+)
+@click.option(
+    "--bodies-for",
+    multiple=True,
+    metavar="ACCESS_KEY",
+    help="With --hide-bodies: an account that sees bodies nevertheless.",
+)
+@click.option(
+    "--audit-log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append what users change to this file, and show its end on the audit page.",
+)
+@click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @log_options
 def console(
     namesrv: str,
@@ -62,6 +88,10 @@ def console(
     key: Path | None,
     store: Path | None,
     broker_log: Path | None,
+    hide_bodies: bool,
+    bodies_for: tuple[str, ...],
+    audit_log: Path | None,
+    stop_with_stdin: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -70,7 +100,7 @@ def console(
         raise CongreveError("--certificate and --key belong together: give both, or neither")
     start_log(log_format, log_level)
     try:
-        from congreve.console.web.server import serve
+        import congreve.console.web.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise CongreveError(f"the console needs {error.name}: pip install {EXTRA}") from error
     from congreve.console.web.options import Options
@@ -84,10 +114,38 @@ def console(
         secure=certificate is not None,
         store=store,
         broker_log=broker_log,
+        audit_log=audit_log,
+        hide_bodies=hide_bodies,
+        bodies_for=bodies_for,
     )
+    if stop_with_stdin:
+        threading.Thread(target=_stop_with_stdin, daemon=True).start()
     try:
-        asyncio.run(serve(options, certificate, key, click.echo))
+        asyncio.run(_serve(options, certificate, key))
     except OSError as error:
         raise CongreveError(f"cannot serve on {host}:{port}: {error}") from error
     except KeyboardInterrupt:
         return
+
+
+async def _serve(options: Options, certificate: Path | None, key: Path | None) -> None:
+    """Serve, and notify systemd of a service's state."""
+    from congreve.console.web.server import serve
+
+    systemd = Notifier(os.environ)
+
+    def ready(text: str) -> None:
+        click.echo(text)
+        systemd.ready()
+
+    alive = asyncio.create_task(systemd.keep_alive())
+    try:
+        await serve(options, certificate, key, ready)
+    finally:
+        systemd.stopping()
+        alive.cancel()
+
+
+def _stop_with_stdin() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)

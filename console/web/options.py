@@ -14,6 +14,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `ssl` encrypts connections to name servers and brokers, `secure` says that browsers use https.
     `hosts` are further names that browsers may use for it; `store` is the root of a store on this
     machine, for the result of `congreve tune`; `broker_log` has the broker's audit lines.
+    With `hide_bodies` only the accounts `bodies_for` see bodies of messages. Changes that users
+    make are written to `audit_log`.
     """
 
     namesrv: str
@@ -24,6 +26,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     secure: bool = False
     store: Path | None = None
     broker_log: Path | None = None
+    audit_log: Path | None = None
+    hide_bodies: bool = False
+    bodies_for: tuple[str, ...] = ()
 
     @property
     def is_loopback(self) -> bool:

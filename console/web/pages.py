@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -65,6 +66,16 @@ class Visit:
         self._pages = pages
 
     @property
+    def sees_bodies(self) -> bool:
+        """Whether the user may read bodies of messages."""
+        return not self.options.hide_bodies or self.access_key in self.options.bodies_for
+
+    def check_sees_bodies(self) -> None:
+        """Raises HTTPException if the user may not read bodies of messages."""
+        if not self.sees_bodies:
+            raise HTTPException(403, "This console does not show bodies of messages to you.")
+
+    @property
     def audit(self) -> ConsoleAudit:
         """The log of changes that users made in this console."""
         return self._pages.audit
@@ -94,6 +105,7 @@ class Visit:
                 "path": self.request.url.path,
                 "user": self.access_key,
                 "csrf": self.csrf,
+                "sees_bodies": self.sees_bodies,
                 "notice": self._pages.notices.pop(self._session_id, None),
                 **values,
             },

@@ -56,12 +56,12 @@ class ShownMessage(msgspec.Struct, frozen=True):
         return body_hex(self.body or b"")
 
 
-def shown(found: Found, *, all_of_it: bool = False) -> ShownMessage:
+def shown(found: Found, *, all_of_it: bool = False, with_body: bool = True) -> ShownMessage:
     """A message for a list, or with `all_of_it` for its own page."""
     record = found.record
     properties = record.properties
     offset_id = offset_message_id(record.store_host, record.physical_offset)
-    body, fault = _body(found, all_of_it)
+    body, fault = _body(found, all_of_it) if with_body else (None, hidden(len(record.body)))
     return ShownMessage(
         broker_name=found.broker_name,
         topic=record.topic,
@@ -91,6 +91,11 @@ def _body(found: Found, all_of_it: bool) -> tuple[bytes | None, str | None]:
         return decompress(record.body, record.sys_flag), None
     except ClientError as error:
         return None, str(error)
+
+
+def hidden(size: int) -> str:
+    """What stands for a body of `size` bytes that the user may not read."""
+    return f"not shown: {size:,} bytes"
 
 
 def body_contains(found: Found, text: str) -> bool:

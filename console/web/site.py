@@ -37,7 +37,7 @@ class Site:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.gate = Gate(options)
-        self.audit = ConsoleAudit()
+        self.audit = ConsoleAudit(options.audit_log)
         self.pages = Pages(options, self.audit)
         self.stopping = asyncio.Event()
         app = Starlette(

@@ -49,6 +49,8 @@ INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 NAMES = frozenset(value for name, value in tuple(globals().items()) if name.isupper())
 """All of these, which users cannot have."""
 
+# Set by producers of ordered messages; users may set it, too.
+SHARDING_KEY = "__SHARDINGKEY"
 # The prefix of all names of delivery times.
 TIMER_PREFIX = "TIMER_"
 # The separator of several keys in KEYS.

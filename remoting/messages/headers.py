@@ -178,12 +178,14 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader, rename=_SHORT_NAMES):
 
 
 class SendMessageResponseHeader(Header):
-    """`msg_id` is the offset id, of a batch all of them with commas between."""
+    """`msg_id` is the offset id, of a batch all of them with commas between; `recall_handle` is
+    that of a timed message (RocketMQ 5)."""
 
     msg_id: str
     queue_id: Int32
     queue_offset: Int64
     transaction_id: str | None = None
+    recall_handle: str | None = None
 
 
 class ReplyMessageRequestHeader(Header):

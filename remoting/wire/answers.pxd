@@ -3,15 +3,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.remoting.wire.slices cimport Slice
 
 # A whole response frame to a send, in the request's serialize type; returns bytes written (below
-# SEND_RESPONSE_MAX + message_id_length + more.length). `more` is the constant ext fields MSG_REGION
-# and TRACE_ON, prepared by send_response_constants() for that serialize type.
+# SEND_RESPONSE_MAX + message_id_length + more.length + recall_handle.length). `more` is the
+# constant ext fields MSG_REGION and TRACE_ON, prepared by send_response_constants() for that
+# serialize type. `recall_handle` is base64 (no length: none).
 cdef enum:
     SEND_RESPONSE_MAX = 512
 
 cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
                                      const char *message_id, int32_t message_id_length,
                                      int32_t queue_id, int64_t queue_offset,
-                                     Slice more) noexcept nogil
+                                     Slice more, Slice recall_handle) noexcept nogil
 
 # A whole response frame without fields; returns the bytes written (below SEND_RESPONSE_MAX). The
 # remark (none: length 0) is cut at PULL_REMARK_MAX; what is not plain ASCII in it becomes '?'.

@@ -6,6 +6,7 @@ def send_response(
     queue_id: int,
     queue_offset: int,
     more: bytes,
+    recall_handle: bytes = b"",
 ) -> bytes: ...
 def pull_response(
     serialize_type: int,

@@ -70,7 +70,7 @@ cdef inline Py_ssize_t finish(uint8_t *out, uint8_t *end, int32_t serialize_type
 cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
                                      const char *message_id, int32_t message_id_length,
                                      int32_t queue_id, int64_t queue_offset,
-                                     Slice more) noexcept nogil:
+                                     Slice more, Slice recall_handle) noexcept nogil:
     cdef uint8_t *at
     cdef uint8_t *fields
     cdef Slice remark
@@ -78,12 +78,20 @@ cdef Py_ssize_t encode_send_response(uint8_t *out, int32_t serialize_type, int32
     remark.length = 0
     if serialize_type == 0:
         at = put(begin_json(out, 0), <const char *> more.data, more.length)
+        if recall_handle.length:
+            at = put(at, b'"recallHandle":"', 16)
+            at = put(at, <const char *> recall_handle.data, recall_handle.length)
+            at = put(at, b'",', 2)
         at = put(put(at, b'"msgId":"', 9), message_id, message_id_length)
         at = put_decimal(put(at, b'","queueId":"', 13), queue_id)
         at = put_decimal(put(at, b'","queueOffset":"', 17), queue_offset)
         return finish(out, end_json(put(at, b'"}', 2), opaque, remark), 0, 0)
     fields = begin_binary(out, 0, opaque, remark)
     at = put(fields, <const char *> more.data, more.length)
+    if recall_handle.length:
+        at = put_key(at, b"recallHandle", 12)
+        put_i32(at - 4, recall_handle.length)
+        at = put(at, <const char *> recall_handle.data, recall_handle.length)
     at = put_key(at, b"msgId", 5)
     put_i32(at - 4, message_id_length)
     at = put(at, message_id, message_id_length)
@@ -136,16 +144,17 @@ def send_response_constants(dict fields not None):
 
 
 def send_response(int32_t serialize_type, int32_t opaque, bytes message_id not None,
-                  int32_t queue_id, int64_t queue_offset, bytes more not None):
+                  int32_t queue_id, int64_t queue_offset, bytes more not None,
+                  bytes recall_handle=b""):
     """A whole frame (RocketMQ: SendMessageResponseHeader); `more` is that of
     send_response_constants() for this serialize type.
     """
     cdef bytes out = PyBytes_FromStringAndSize(
-        NULL, SEND_RESPONSE_MAX + len(message_id) + len(more)
+        NULL, SEND_RESPONSE_MAX + len(message_id) + len(more) + len(recall_handle)
     )
     cdef Py_ssize_t size = encode_send_response(
         <uint8_t *> <char *> out, serialize_type, opaque, message_id, <int32_t> len(message_id),
-        queue_id, queue_offset, slice_of(more),
+        queue_id, queue_offset, slice_of(more), slice_of(recall_handle),
     )
     return out[:size]
 

@@ -81,8 +81,9 @@ def repaired(wheel: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(repaired: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment into which pip installed the wheel and its dependencies."""
+    """The `bin` of an environment into which pip installed the wheel with the web console."""
     environment = tmp_path_factory.mktemp("empty") / "venv"
     venv.create(environment, symlinks=True)
-    pip("--python", environment / "bin" / "python", "install", "--no-compile", repaired)
+    python = environment / "bin" / "python"
+    pip("--python", python, "install", "--no-compile", f"{repaired}[console]")
     return environment / "bin"

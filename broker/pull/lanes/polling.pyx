@@ -87,6 +87,7 @@ cdef class LanePolling:
         pull.connection = connection.id
         pull.queue = NULL
         pull.links[<int> OF_QUEUE].before = pull.links[<int> OF_TICK].before = NULL
+        pull.begun_ms = now_ms
         pull.deadline_ms = now_ms + max(timeout_ms, 0)
         link(<WaitingPull **> &connection.of_sink, pull, OF_CONNECTION)
         self.look_at(pull, pull.deadline_ms)

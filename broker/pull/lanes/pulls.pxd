@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from congreve.broker.metrics.put_times cimport PutTimes
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
 from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
@@ -29,6 +30,8 @@ cdef class LanePulls:
     cdef Charged who            # is charged for the current request then
     cdef PullHeader pull        # of the current request
     cdef ByteBuffer answers     # of the current connection
+    cdef PutTimes times         # of the lane
+    cdef int64_t answered_now   # pulls of the current chunk
 
     # Answers a pull whose messages are in memory, or lets it wait. False: nothing was done, and the
     # loop must serve it.
@@ -36,6 +39,8 @@ cdef class LanePulls:
                     const Header *header) noexcept nogil
     # Sends the answers.
     cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil
+    # Counts the pulls of a chunk that came at `begun_ns`.
+    cdef void count_answers(self, int64_t begun_ns) noexcept nogil
     # Checks pulls that waited, and unmaps segments that the log has deleted. Returns how long the
     # lane may sleep, in ms.
     cdef int turn_ended(self, Lane lane) noexcept nogil

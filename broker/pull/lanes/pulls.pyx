@@ -8,6 +8,7 @@ cimport cython
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from congreve.broker.metrics.put_times cimport RPC_PULL, RPC_WAITED_PULL
 from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
 from congreve.broker.pull.validated_pull cimport (
@@ -103,6 +104,7 @@ cdef class LanePulls:
         if self.pull.sys_flag & COMMIT_OFFSET:
             self.table.commit(known, self.pull.commit_offset)   # before the client gets the answer
         if self.gather.status == GET_FOUND:
+            self.answered_now += 1
             return self.answer(lane, connection, known, frame.serialize_type, header.opaque)
         return self.hold(lane, connection, frame, known)
 
@@ -223,6 +225,11 @@ cdef class LanePulls:
         if self.answers.size > KEPT_BYTES:
             release(&self.answers)
 
+    cdef void count_answers(self, int64_t begun_ns) noexcept nogil:
+        if self.answered_now:
+            self.times.add_requests(<int> RPC_PULL, monotonic_ns() - begun_ns, self.answered_now)
+            self.answered_now = 0
+
     # Pulls that wait.
 
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
@@ -294,6 +301,9 @@ cdef class LanePulls:
             if not self.answer(lane, connection, known, frame.serialize_type, header.opaque):
                 lane.close(connection, ENOMEM)
             self.flush(lane, connection)
+            self.times.add_requests(
+                <int> RPC_WAITED_PULL, (lane.now_ms - waiting.begun_ms) * 1_000_000, 1
+            )
             free_pull(waiting)
             return True
         elif not may_wait(self.gather.status, waiting.offset):

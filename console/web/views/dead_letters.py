@@ -14,6 +14,7 @@ from congreve.client.errors import InvalidSettingError
 from congreve.client.message import Message
 from congreve.console.web.formats import body_text, path_part, preview
 from congreve.console.web.pages import Visit, redirect
+from congreve.console.web.shown_message import hidden
 from congreve.console.web.views.messages import whole
 from congreve.records.message.properties import KEYS, TAGS
 from congreve.records.message.topics import dlq_topic
@@ -68,7 +69,7 @@ async def of_group(visit: Visit) -> Response:
         kinds=kinds,
         numbers=numbers,
         ages=AGE_NAMES,
-        letters=[(letter, preview(letter.message.body)) for letter in letters],
+        letters=[(letter, _preview(visit, letter)) for letter in letters],
         skip=skip,
         step=LETTERS,
         export_max=EXPORT_MAX,
@@ -89,6 +90,7 @@ async def resend(visit: Visit) -> Response:
 
 async def edit_form(visit: Visit) -> Response:
     """A form with a copy of a dead letter."""
+    visit.check_sees_bodies()
     group = visit.path("group")
     letter = await _letter(visit, group)
     return visit.page(
@@ -98,6 +100,7 @@ async def edit_form(visit: Visit) -> Response:
 
 async def resend_edited(visit: Visit) -> Response:
     """Resend an edited copy of a dead letter, which then counts as resent."""
+    visit.check_sees_bodies()
     group = visit.path("group")
     letter = await _letter(visit, group)
     body = visit.form.get("body", [""])[0].replace("\r\n", "\n").encode()
@@ -126,7 +129,10 @@ async def export(visit: Visit) -> Response:
     """The newest dead letters as lines of JSON."""
     group = visit.path("group")
     letters = await visit.cluster.admin.dead_letters.newest(group, count=EXPORT_MAX)
-    lines = b"".join(msgspec.json.encode(_exported(letter)) + b"\n" for letter in letters)
+    lines = b"".join(
+        msgspec.json.encode(_exported(letter, with_body=visit.sees_bodies)) + b"\n"
+        for letter in letters
+    )
     return Response(
         lines,
         media_type="application/x-ndjson",
@@ -218,13 +224,12 @@ def _to_group(visit: Visit) -> bool:
     return visit.field("to") == "group"
 
 
-def _exported(letter: DeadLetter) -> dict[str, Any]:
-    text = None
+def _preview(visit: Visit, letter: DeadLetter) -> str:
     body = letter.message.body
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        encoded = base64.b64encode(body).decode()
+    return preview(body) if visit.sees_bodies else hidden(len(body))
+
+
+def _exported(letter: DeadLetter, *, with_body: bool) -> dict[str, Any]:
     return {
         "topic": letter.topic,
         "reason": letter.reason,
@@ -233,5 +238,12 @@ def _exported(letter: DeadLetter) -> dict[str, Any]:
         "isResent": letter.is_resent,
         "messageId": letter.message.message_id,
         "properties": letter.message.properties,
-        **({"body": text} if text is not None else {"bodyBase64": encoded}),
+        **(_exported_body(letter.message.body) if with_body else {}),
     }
+
+
+def _exported_body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"bodyBase64": base64.b64encode(body).decode()}

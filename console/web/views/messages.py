@@ -85,11 +85,14 @@ async def message(visit: Visit) -> Response:
     found = await at_offset(visit, queue, whole(visit.path("offset"), "offset"))
     if found is None:
         raise HTTPException(404, "There is no message at this offset, or it has expired.")
-    return visit.page("message.html", message=shown(found, all_of_it=True))
+    return visit.page(
+        "message.html", message=shown(found, all_of_it=True, with_body=visit.sees_bodies)
+    )
 
 
 async def body(visit: Visit) -> Response:
     """The body of a message as a file."""
+    visit.check_sees_bodies()
     topic, broker = visit.path("topic"), visit.path("broker")
     queue = MessageQueue(topic, broker, whole(visit.path("queue"), "queue"))
     found = await at_offset(visit, queue, whole(visit.path("offset"), "offset"))
@@ -112,6 +115,8 @@ def message_path(each: ShownMessage) -> str:
 
 async def find(visit: Visit, search: Search) -> Outcome:
     """Run a search. Raises CongreveError for one that cannot be run."""
+    if search.text and not visit.sees_bodies:
+        raise InvalidSettingError("this console does not search bodies of messages for you")
     ways: dict[str, Callable[[Visit, Search], Any]] = {
         "id": _by_id,
         "key": _by_key,
@@ -132,7 +137,7 @@ async def _by_id(visit: Visit, search: Search) -> Outcome:
         except CongreveError:
             one = None  # no id of host and offset
         found = [one] if one is not None else []
-    return _complete(found, f"Looked for the id in the index of topic {search.topic}.")
+    return _complete(visit, found, f"Looked for the id in the index of topic {search.topic}.")
 
 
 async def _by_key(visit: Visit, search: Search) -> Outcome:
@@ -142,7 +147,7 @@ async def _by_key(visit: Visit, search: Search) -> Outcome:
     found = await visit.cluster.lookup.by_key(
         search.topic, search.key, begin_ms=begin, end_ms=end, count=KEY_RESULTS
     )
-    outcome = _complete(found, "Looked for the key in the index.")
+    outcome = _complete(visit, found, "Looked for the key in the index.")
     if len(found) >= KEY_RESULTS:
         outcome.incomplete = True
         outcome.said.append(f"A broker returns {KEY_RESULTS} messages at most: there may be more.")
@@ -165,7 +170,7 @@ async def _by_offset(visit: Visit, search: Search) -> Outcome:
     result = await visit.cluster.lookup.search(
         _subscription(search), [Part(queue, start, min(start + NEWEST, high))], _wanted(search)
     )
-    outcome = _complete(result.found, f"The queue holds offsets {low:,} to {high:,}.")
+    outcome = _complete(visit, result.found, f"The queue holds offsets {low:,} to {high:,}.")
     if start + NEWEST < high:
         outcome.more = url(
             "/messages",
@@ -209,7 +214,7 @@ async def _search(
     result = await visit.cluster.lookup.search(
         _subscription(search), parts, _wanted(search, begin_ms, end_ms), LIMITS
     )
-    outcome = _complete(result.found, f"Searched {result.searched:,} messages.")
+    outcome = _complete(visit, result.found, f"Searched {result.searched:,} messages.")
     if result.rest:
         outcome.incomplete = True
         outcome.said.append(f"{result.remaining:,} more messages were not searched.")
@@ -221,8 +226,8 @@ async def _search(
     return outcome
 
 
-def _complete(found: list[Found], said: str) -> Outcome:
-    return Outcome([shown(each) for each in found], [said])
+def _complete(visit: Visit, found: list[Found], said: str) -> Outcome:
+    return Outcome([shown(each, with_body=visit.sees_bodies) for each in found], [said])
 
 
 def _rest(search: Search, queues: list[MessageQueue]) -> list[Part]:

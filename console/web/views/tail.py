@@ -41,6 +41,8 @@ async def tail(visit: Visit) -> Response:
 async def tail_events(visit: Visit) -> Response:
     """New messages, as events with table rows."""
     topic = visit.query("topic")
+    if visit.query("text"):
+        visit.check_sees_bodies()
     sql = visit.query("sql")
     subscription = subscribe(topic, Sql(sql) if sql else visit.query("tags") or "*")
     queues = (await visit.cluster.lookup.queues(topic))[:QUEUES_MAX]
@@ -77,12 +79,11 @@ class Tail:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _rows(self) -> str:
-        rows, skipped = self._waiting, self._skipped
+        waiting, skipped = self._waiting, self._skipped
         self._waiting, self._skipped = [], 0
-        rows.sort(key=lambda found: -found.record.store_timestamp)
-        return self._visit.text(
-            "tail_rows.html", rows=[shown(found) for found in rows], skipped=skipped
-        )
+        waiting.sort(key=lambda found: -found.record.store_timestamp)
+        rows = [shown(found, with_body=self._visit.sees_bodies) for found in waiting]
+        return self._visit.text("tail_rows.html", rows=rows, skipped=skipped)
 
     async def _follow(self, queue: MessageQueue) -> None:
         lookup = self._visit.cluster.lookup

@@ -67,7 +67,7 @@ class Histogram(msgspec.Struct):
 async def timers(visit: Visit) -> Response:
     """What is due and when, delay levels and half messages."""
     topic = visit.query("topic")
-    halves, due = await asyncio.gather(read_halves(visit.cluster), _due(visit.cluster, topic))
+    halves, due = await asyncio.gather(read_halves(visit), _due(visit.cluster, topic))
     levels = await read_levels(visit.cluster, None if due is None else due[0])
     return visit.page(
         "timers.html",
@@ -165,10 +165,10 @@ async def _delays(cluster: Cluster) -> list[str]:
     return []
 
 
-async def read_halves(cluster: Cluster) -> list[Halves]:
+async def read_halves(visit: Visit) -> list[Halves]:
     """The half messages of each master."""
     try:
-        progress = await cluster.admin.groups.lag(TRANS_GROUP, TRANS_HALF_TOPIC)
+        progress = await visit.cluster.admin.groups.lag(TRANS_GROUP, TRANS_HALF_TOPIC)
     except CongreveError:
         return []  # no broker has had a transaction
     rows = (row for row in progress if row.queue_id == TRANS_QUEUE_ID and row.lag)
@@ -176,19 +176,19 @@ async def read_halves(cluster: Cluster) -> list[Halves]:
         Halves(
             row.broker_name,
             row.lag,
-            await _half_messages(cluster, row.broker_name, row.consumer_offset, row.broker_offset),
+            await _half_messages(visit, row.broker_name, row.consumer_offset, row.broker_offset),
         )
         for row in rows
     ]
 
 
 async def _half_messages(
-    cluster: Cluster, broker_name: str, first: int, end: int
+    visit: Visit, broker_name: str, first: int, end: int
 ) -> list[ShownMessage]:
     queue = MessageQueue(TRANS_HALF_TOPIC, broker_name, TRANS_QUEUE_ID)
     part = Part(queue, first, min(end, first + HALF_SHOWN))
     try:
-        result = await cluster.lookup.search(Subscription(queue.topic, "*", "TAG"), [part])
+        result = await visit.cluster.lookup.search(Subscription(queue.topic, "*", "TAG"), [part])
     except CongreveError:
         return []
-    return [shown(found) for found in result.found]
+    return [shown(found, with_body=visit.sees_bodies) for found in result.found]

@@ -284,12 +284,24 @@ def test_the_longest_frame_is_allowed():
     assert frame.split(data) == ([], 0, False)
 
 
-@given(INT32, st.text("0123456789ABCDEF,", max_size=80), INT32, INT64, st.sampled_from([0, 1]))
-def test_a_compiled_send_response_equals_that_of_python(opaque, message_id, queue_id, offset, kind):
+@given(
+    INT32,
+    st.text("0123456789ABCDEF,", max_size=80),
+    INT32,
+    INT64,
+    st.sampled_from([0, 1]),
+    st.text("AZaz09-_=", max_size=900),
+)
+def test_a_compiled_send_response_equals_that_of_python(
+    opaque, message_id, queue_id, offset, kind, handle
+):
     constants = {"MSG_REGION": 'De"fault\u00e9', "TRACE_ON": "true"}
     more = answers.send_response_constants(constants)[kind]
-    data = answers.send_response(kind, opaque, message_id.encode(), queue_id, offset, more)
-    fields = {"msgId": message_id, "queueId": str(queue_id), "queueOffset": str(offset)}
+    data = answers.send_response(
+        kind, opaque, message_id.encode(), queue_id, offset, more, handle.encode()
+    )
+    fields = {"recallHandle": handle} if handle else {}
+    fields |= {"msgId": message_id, "queueId": str(queue_id), "queueOffset": str(offset)}
     request = RemotingCommand(code=310, opaque=opaque, serialize_type=kind)
     assert RemotingCommand.decode(data) == request.reply(0, None, constants | fields)
 
