@@ -34,6 +34,7 @@ STRATEGIES = (
 HELPERS = (
     *("TraceHook", "ConsumeTraceHook", "PrometheusHook", "PrometheusConsumerMetrics"),
     *("OpenTelemetryHook", "OpenTelemetryConsumeHook", "Idempotence", "SqliteClaims"),
+    *("SendSpans", "ConsumeSpans"),
     *("RedisClaims", "arrow_batches", "send_many", "send_soon", "send_oneway", "send_batch"),
     *("assign", "seek", "seek_to_begin", "pause", "commit_polled", "ZLIB", "LZ4", "ZSTD"),
 )
