@@ -10,7 +10,7 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run cluster check check-broker check-others test test-interop test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
+.PHONY: build run cluster check check-broker check-others test test-interop test-slow test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
 
 build: $(VENV)/.built
 
@@ -29,8 +29,8 @@ $(VENV)/.liburing: | $(VENV)/.base
 	touch $@
 
 # The coordination service that tests of the election start, where this machine lets us. RUNLEVEL
-# keeps the package from starting a service.
-$(VENV)/.etcd: | $(VENV)/.base
+# keeps the package from starting a service. After liburing, because only one apt-get can run.
+$(VENV)/.etcd: | $(VENV)/.base $(VENV)/.liburing
 	command -v etcd >/dev/null || ! test -w /usr/bin || ! command -v apt-get >/dev/null || \
 		RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server >/dev/null 2>&1 || \
 		{ apt-get update -qq && RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server; } \
@@ -58,8 +58,20 @@ $(VENV)/.demo: $(VENV)/.built
 	$(BIN)/pip install --quiet "congreve[demo,spark]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium
+# PySpark has no wheel on PyPI. pip builds one, of half a gigabyte, and keeps it in its cache; this
+# goes on while modules are compiled.
+$(VENV)/.pyspark: | $(VENV)/.base
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir $(VENV)/wheels pyspark
+	rm -r $(VENV)/wheels
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium $(VENV)/.pyspark
 	$(BIN)/pip install --quiet "congreve[dev,bench,console,demo,lake,spark]"
+	touch $@
+
+# The real RocketMQ and the drivers of its clients, which tests/interop needs.
+$(VENV)/.drivers: | $(VENV)/.base
+	PYTHONPATH=tests $(BIN)/python -m harness.build
 	touch $@
 
 # The main job: a broker, real messages through it, read back by a group and by Spark.
@@ -67,32 +79,37 @@ $(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium
 run: $(VENV)/.demo
 	$(BIN)/congreve demo $(if $(ONCE),--once)
 
-# Both halves run at once, because tests wait a lot; JOBS=1 runs one after the other.
 # Two machines' worth of brokers that elect their masters, and the loss of one; ONCE=1 ends by itself.
 cluster: $(VENV)/.built $(VENV)/.etcd
 	$(BIN)/python deploy/cluster.py $(if $(ONCE),--once)
 
-test: $(VENV)/.dev lint
-	$(MAKE) --jobs=$(or $(JOBS),2) --keep-going --output-sync=target test-interop test-others
+# Three of these at once, because tests wait a lot; JOBS=1 runs one after the other.
+test:
+	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint test-interop test-slow test-others
 
-test-interop:
+SLOW := $(addprefix tests/,crash examples lake packaging spark)
+
+test-interop: $(VENV)/.dev $(VENV)/.drivers
 	$(BIN)/pytest tests/interop
 
-test-others:
-	$(BIN)/pytest --ignore=tests/interop
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest $(SLOW)
+
+test-others: $(VENV)/.dev
+	$(BIN)/pytest --ignore=tests/interop $(addprefix --ignore=,$(SLOW))
 
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing.
-# Two halves at once, of about the same length.
-check: lint
-	$(MAKE) --jobs=2 --keep-going --output-sync=target check-broker check-others
+# Two halves of about the same length at once, and lint.
+check:
+	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint check-broker check-others
 
 QUICK := -m "not interop and not crash and not slow"
-check-broker:
+check-broker: $(VENV)/.dev
 	$(BIN)/pytest $(QUICK) tests/broker tests/console tests/frontdoor
 
-check-others:
-	$(BIN)/pytest $(QUICK) $(filter-out $(addprefix tests/,__pycache__ conftest.py golden harness bench \
-		broker console crash examples frontdoor interop lake packaging spark),$(wildcard tests/*))
+check-others: $(VENV)/.dev
+	$(BIN)/pytest $(QUICK) $(filter-out $(SLOW) $(addprefix tests/,__pycache__ conftest.py golden harness bench \
+		broker console frontdoor interop),$(wildcard tests/*))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

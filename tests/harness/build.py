@@ -84,3 +84,10 @@ def _run(command: list[str], *, cwd: Path | None = None, check: bool = True) -> 
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
     return done.returncode
+
+
+if __name__ == "__main__":
+    if not missing_tools("java", "mvn"):
+        classpath()
+    if not missing_tools("go"):
+        go_driver()
