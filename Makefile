@@ -10,7 +10,8 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run cluster check check-broker check-others test test-interop test-slow test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
+.PHONY: build run cluster check check-broker check-others test test-interop test-interop-clients \
+	test-interop-others test-programs test-broker test-crash test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
 
 build: $(VENV)/.built
 
@@ -83,20 +84,35 @@ run: $(VENV)/.demo
 cluster: $(VENV)/.built $(VENV)/.etcd
 	$(BIN)/python deploy/cluster.py $(if $(ONCE),--once)
 
-# Three of these at once, because tests wait a lot; JOBS=1 runs one after the other.
+# Three of these at once, because tests wait a lot; JOBS=1 runs one after the other. The long ones
+# come first.
 test:
-	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint test-interop test-slow test-others
+	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint \
+		test-interop-others test-interop-clients test-programs test-broker test-crash test-others
 
-SLOW := $(addprefix tests/,crash examples lake packaging spark)
+PROGRAMS := $(addprefix tests/,examples lake packaging spark)
+BROKER   := $(addprefix tests/,broker console frontdoor)
+OTHERS   := $(addprefix --ignore=,tests/interop tests/crash $(PROGRAMS) $(BROKER))
 
-test-interop: $(VENV)/.dev $(VENV)/.drivers
-	$(BIN)/pytest tests/interop
+test-interop: test-interop-clients test-interop-others
 
-test-slow: $(VENV)/.dev
-	$(BIN)/pytest $(SLOW)
+test-interop-clients: $(VENV)/.dev $(VENV)/.drivers
+	$(BIN)/pytest tests/interop/clients
+
+test-interop-others: $(VENV)/.dev $(VENV)/.drivers
+	$(BIN)/pytest tests/interop --ignore=tests/interop/clients
+
+test-programs: $(VENV)/.dev
+	$(BIN)/pytest $(PROGRAMS)
+
+test-broker: $(VENV)/.dev
+	$(BIN)/pytest $(BROKER)
+
+test-crash: $(VENV)/.dev
+	$(BIN)/pytest tests/crash
 
 test-others: $(VENV)/.dev
-	$(BIN)/pytest --ignore=tests/interop $(addprefix --ignore=,$(SLOW))
+	$(BIN)/pytest $(OTHERS)
 
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing.
 # Two halves of about the same length at once, and lint.
@@ -105,11 +121,10 @@ check:
 
 QUICK := -m "not interop and not crash and not slow"
 check-broker: $(VENV)/.dev
-	$(BIN)/pytest $(QUICK) tests/broker tests/console tests/frontdoor
+	$(BIN)/pytest $(QUICK) $(BROKER)
 
 check-others: $(VENV)/.dev
-	$(BIN)/pytest $(QUICK) $(filter-out $(SLOW) $(addprefix tests/,__pycache__ conftest.py golden harness bench \
-		broker console frontdoor interop),$(wildcard tests/*))
+	$(BIN)/pytest $(QUICK) $(OTHERS) --ignore=tests/bench
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
