@@ -62,11 +62,11 @@ $(VENV)/.demo: $(VENV)/.built
 # PySpark has no wheel on PyPI. pip builds one, of half a gigabyte, and keeps it in its cache; this
 # goes on while modules are compiled.
 $(VENV)/.pyspark: | $(VENV)/.base
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir $(VENV)/wheels pyspark
-	rm -r $(VENV)/wheels
+	-$(BIN)/pip wheel --quiet --no-deps --wheel-dir $(VENV)/wheels pyspark
+	rm -rf $(VENV)/wheels
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium $(VENV)/.pyspark
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium | $(VENV)/.pyspark
 	$(BIN)/pip install --quiet "congreve[dev,bench,console,demo,lake,spark]"
 	touch $@
 
