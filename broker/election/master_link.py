@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from congreve.broker.election.epoch_log import EpochLog
@@ -87,7 +87,8 @@ class ElectedSlave(Slave):
     """Follows the elected master, after the handshake that finds where the two logs differ.
 
     `diverged` gets the offset up to which the logs are the same, if this one is longer: the store
-    has to be cut there, which this object cannot do while the store is open.
+    has to be cut there, which this object cannot do while the store is open. `copy_tables` copies
+    the master's offsets, topics and groups first, so that every member of the in-sync set has them.
     (RocketMQ: AutoSwitchHAClient.doTruncate.)
     """
 
@@ -103,10 +104,12 @@ class ElectedSlave(Slave):
         member: int,
         epochs: EpochLog,
         diverged: Callable[[int], None],
+        copy_tables: Callable[[], Awaitable[bool]],
     ) -> None:
         self._member = member
         self._epochs = epochs
         self._diverged = diverged
+        self._copy_tables = copy_tables
         self._peer: socket.socket | None = None
         self._login = login
         super().__init__(store, settings, find_master, client, arrived, login)
@@ -127,6 +130,8 @@ class ElectedSlave(Slave):
         self.master_known()
 
     async def _follow(self, master: MasterAddress) -> None:
+        if not await self._copy_tables():
+            raise ReplicationError("the master's offsets, topics and groups are not here yet")
         self._peer = peer = await self._connect(master.ha)
         loop = asyncio.get_running_loop()
         with peer:

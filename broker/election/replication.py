@@ -121,4 +121,5 @@ class ElectionReplication(Replication):
             member=self._role.member,
             epochs=self._role.epochs,
             diverged=self._role.diverged,
+            copy_tables=self.copy_tables,
         )

@@ -23,8 +23,9 @@ from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
 
-SYNCHRONIZE_S = 1.0
-"""How old a slave's tables may be, in seconds."""
+SYNCHRONIZE_S = 0.8
+"""How often a slave copies its master's tables, in seconds: with the time that a copy takes, they
+are at most a second old."""
 NO_PORT = -1
 SLAVE_REFUSAL = "this broker is a slave: send to its master"
 HA_DISTANCE = 1
@@ -65,6 +66,8 @@ class Replication:
         self._derived_port = config.listen_port + HA_DISTANCE if derived else 0
         self._service: HAService | None = None
         self._slave: Slave | None = None
+        self._tables: SlaveSynchronize | None = None
+        self._copying = asyncio.Lock()
         self._synchronize: Periodic | None = None
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
@@ -105,11 +108,19 @@ class Replication:
         login = bytes if self._login is None or not self._config.ha_login else self._login.frame
         self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
-        synchronize = SlaveSynchronize(
+        self._tables = SlaveSynchronize(
             self._managers.metadata, self._managers.delayed, self._store, self._requests
         )
-        self._synchronize = Periodic(SYNCHRONIZE_S, synchronize.run)
+        self._synchronize = Periodic(SYNCHRONIZE_S, self._copy_tables)
         self._synchronize.start()
+
+    async def _copy_tables(self) -> None:
+        await self.copy_tables()
+
+    async def copy_tables(self) -> bool:
+        """Let a slave copy its master's tables now; whether it has."""
+        async with self._copying:
+            return self._tables is not None and await self._tables.run()
 
     async def stop(self) -> None:
         """Stop both roles; idempotent."""

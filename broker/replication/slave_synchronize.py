@@ -70,12 +70,12 @@ class SlaveSynchronize:
         self._delay: DelayProgress | None = None
         self._log = LimitedLog(logger)
 
-    async def run(self) -> None:
-        """Copy what has changed; a master that does not answer is asked again next time."""
+    async def run(self) -> bool:
+        """Copy what has changed; False from a master that does not answer, or without one."""
         self._settle_delay()
         master = self._master()
         if master is None:
-            return
+            return False
         try:
             await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
             await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
@@ -86,6 +86,8 @@ class SlaveSynchronize:
         except (RemotingError, msgspec.MsgspecError, ValueError) as error:
             self._log.warning("this slave has not copied its master's tables: %s", error)
             self._restore_topics()
+            return False
+        return True
 
     def _restore_topics(self) -> None:
         """Serve topics whose messages are here, but that the master made just before it died."""

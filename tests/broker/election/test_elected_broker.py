@@ -63,8 +63,11 @@ async def test_a_member_takes_over_with_every_acknowledged_message(
     async with ElectedGroup(tmp_path, etcd) as group:
         await group.start(1)
         assert await group.master() == 1
+        group.broker(1).managers.metadata.offsets.commit("c", TOPIC, 0, 7)
         await group.start(2)
         await eventually(lambda: group.in_sync() == {1, 2})
+        # A member enters the set with the consumer offsets.
+        assert group.broker(2).managers.metadata.offsets.table[f"{TOPIC}@c"] == {0: 7}
         async with Producer(group.name_server.address, group="p") as producer:
             acknowledged = await send(producer, 0, 50)
             await group.stop(1)

@@ -28,6 +28,7 @@ public final class Driver {
     private static final LitePulls LITE_PULLS = new LitePulls();
     private static final Transactions TRANSACTIONS = new Transactions();
     private static final Requests REQUESTS = new Requests();
+    private static final Steady STEADY = new Steady();
 
     private static final Map<String, Command> COMMANDS = Map.ofEntries(
         Map.entry("send", Producers::send),
@@ -67,6 +68,9 @@ public final class Driver {
         Map.entry("endToEnd", Latencies::endToEnd),
         Map.entry("orderlyStart", ORDERLY::start),
         Map.entry("orderlyStop", ORDERLY::stop),
+        Map.entry("steadyStart", STEADY::start),
+        Map.entry("steadySince", STEADY::since),
+        Map.entry("steadyStop", STEADY::stop),
         Map.entry("monitor", Monitor::run),
         Map.entry("mqadmin", Mqadmin::run));
 

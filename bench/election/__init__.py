@@ -1,0 +1,1 @@
+"""How long a switch of an elected group takes, for each client."""
