@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from congreve.lake.parquet import DataFileWriter
+from congreve.lake.parquet.data_file import DataFileWriter, with_short_offsets
 
 MOST_OPEN = 64
 """The most open files; to open one more, the file that was opened first is closed."""
@@ -36,7 +38,7 @@ class CommitFiles:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        self._schema = with_short_offsets(schema_to_pyarrow(table.schema(), include_field_ids=True))
         self._open: dict[Record, _OpenFile] = {}
         self._files: list[DataFile] = []
         self._paths: list[str] = []
@@ -93,7 +95,10 @@ class CommitFiles:
             yield None, rows
             return
         values = {field.name: self._partition_values(field, rows) for field in spec.fields}
-        keys = pa.table({**values, "": pa.array(range(len(rows)), pa.int64())})
+        if all(column.null_count == 0 and _is_constant(column) for column in values.values()):
+            yield self._key({name: column[0] for name, column in values.items()}), rows
+            return
+        keys = pa.table({**values, "": pa.array(np.arange(len(rows)))})
         groups = keys.group_by(list(values), use_threads=False).aggregate([("", "list")])
         for group in groups.to_batches():
             for number in range(len(group)):
@@ -152,3 +157,8 @@ class CommitFiles:
                 **statistics.to_serialized_dict(),
             )
         )
+
+
+def _is_constant(column: pa.Array) -> bool:
+    bounds = pc.min_max(column)
+    return bool(bounds["min"] == bounds["max"])

@@ -20,6 +20,9 @@ from congreve.records.columns.column import Column
 
 OPTIONAL = ("tags", "keys", "msgId")
 """Columns that are null for messages without such a property."""
+BATCH_ROWS = 65_536
+BATCH_BYTES = 32 << 20
+"""Most rows and bytes of records in a batch, which becomes a row group of each partition."""
 
 
 def _required(field: pa.Field) -> pa.Field:
@@ -77,7 +80,7 @@ class DurableTopic:
         ]
 
     def read(self, queue: DurableQueue, start: int) -> Iterator[pa.RecordBatch]:
-        """Messages from offset `start` on, with SCHEMA, in batches of at most 16 MiB of records.
+        """Messages from offset `start` on, with SCHEMA, in batches of at most BATCH_BYTES.
 
         Raises CorruptRecordError for a damaged message, StoreFormatError for an expired one.
         """
@@ -86,7 +89,9 @@ class DurableTopic:
         )
         of_queue = dict(zip(OF_QUEUE, (self.topic, self.broker, queue.queue_id), strict=True))
         windows = entry_windows(queue.file.entries, start, queue.end)
-        for _ in gather_batches(self._files, windows, gather):
+        for _ in gather_batches(
+            *(self._files, windows, gather), batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
+        ):
             rows = gather.rows
             columns: dict[str, Column | pa.Array] = dict(gather.take())
             for name, value in of_queue.items():

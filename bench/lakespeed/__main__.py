@@ -1,5 +1,5 @@
-"""``python -m lakespeed [--messages N] [--turns N]``: the rate of an export as a share of the rate
-of "records to Arrow", in turns, in CPU seconds of one core.
+"""``python -m lakespeed [--messages N] [--turns N] [--codec NAME]``: the rate of an export into an
+empty table as a share of the rate of "records to Arrow", in turns, in CPU seconds of one core.
 
 Bodies have 128 bytes: random ones, which nothing compresses, JSON of orders, and repeated digits.
 """
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+from pyiceberg.table import TableProperties
 from sparkspeed import store
 
 from congreve.lake.durable import SCHEMA, DurableTopic
@@ -50,17 +51,20 @@ def timed(work: Callable[[], int]) -> tuple[float, int]:
     return time.process_time() - started, result
 
 
-def turn(root: Path, folder: Path) -> tuple[float, float, int]:
+def turn(root: Path, folder: Path, codec: str) -> tuple[float, float, int]:
     """CPU seconds of records to Arrow, those of an export, and the bytes of the table's files."""
 
     def to_arrow() -> int:
         topic = DurableTopic(root, store.TOPIC, store.BROKER)
         return sum(len(batch) for queue in topic.queues() for batch in topic.read(queue, 0))
 
+    table = TopicTable(open_catalog(str(folder)), "rocketmq.bench", SCHEMA, "day")
+    table.create()
+    with table.iceberg.transaction() as change:
+        change.set_properties({TableProperties.PARQUET_COMPRESSION: codec})
+
     def export() -> int:
-        topic = DurableTopic(root, store.TOPIC, store.BROKER)
-        table = TopicTable(open_catalog(str(folder)), "rocketmq.bench", SCHEMA, "day")
-        return Exporter(topic, table).run()
+        return Exporter(DurableTopic(root, store.TOPIC, store.BROKER), table).run()
 
     arrow, rows = timed(to_arrow)
     exported, added = timed(export)
@@ -75,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="lakespeed")
     parser.add_argument("--messages", type=int, default=600_000)
     parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--codec", default="zstd")
     chosen = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pa.set_cpu_count(1)
@@ -84,8 +89,9 @@ def main() -> None:
         for kind in KINDS:
             root = Path(scratch, kind)
             store.fill(root, chosen.messages, body_of(kind))
-            turn(root, Path(scratch, "lake"))
-            turns = [turn(root, Path(scratch, "lake")) for _ in range(chosen.turns)]
+            folder = Path(scratch, "lake")
+            turn(root, folder, chosen.codec)
+            turns = [turn(root, folder, chosen.codec) for _ in range(chosen.turns)]
             arrow, exported = (statistics.median(t[i] for t in turns) for i in range(2))
             share = statistics.median(t[0] / t[1] for t in turns)
             million = chosen.messages / 1e6

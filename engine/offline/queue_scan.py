@@ -14,7 +14,6 @@ WINDOW = 32_768
 """Entries to read at once."""
 BATCH_ROWS = 32_768
 BATCH_BYTES = 16 << 20
-"""Most rows and bytes of records in a batch, which has at least one record."""
 EXT_ADDRESS = -(2**31)
 
 ReadEntries = Callable[[int, int], Entries]
@@ -63,10 +62,16 @@ def entry_windows(
 
 
 def gather_batches(
-    files: StoreFiles, windows: Iterator[EntryColumns], gather: RecordColumns
+    files: StoreFiles,
+    windows: Iterator[EntryColumns],
+    gather: RecordColumns,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[None]:
     """Add the records of all entries to `gather`; the caller takes a batch at each step.
 
+    A batch has at most `batch_rows` records of `batch_bytes` bytes, but at least one record.
     Raises CorruptRecordError or StoreFormatError for a record that does not match its entry.
     """
     held = 0
@@ -75,12 +80,12 @@ def gather_batches(
         sizes = np.cumsum(np.maximum(window.sizes, 0), dtype=np.int64)
         while taken < count:
             spent = int(sizes[taken - 1]) if taken else 0
-            end = int(np.searchsorted(sizes, spent + BATCH_BYTES - held, side="right"))
-            end = min(max(end, taken + 1), taken + BATCH_ROWS - gather.rows, count)
+            end = int(np.searchsorted(sizes, spent + batch_bytes - held, side="right"))
+            end = min(max(end, taken + 1), taken + batch_rows - gather.rows, count)
             _gather(files, gather, window.part(slice(taken, end)))
             held += int(sizes[end - 1]) - spent
             taken = end
-            if gather.rows >= BATCH_ROWS or held >= BATCH_BYTES:
+            if gather.rows >= batch_rows or held >= batch_bytes:
                 held = 0
                 if gather.rows:
                     yield

@@ -9,15 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from congreve.lake.durable import SCHEMA, DurableTopic
+from congreve.lake.errors import TableError
 from congreve.lake.export import Exporter
-from congreve.lake.parquet import REPEATED
+from congreve.lake.parquet.data_file import REPEATED
 from congreve.lake.table import TopicTable, open_catalog
 from congreve.records.message.message import Record
 
 from . import stores
 
 
-def written(tmp_path: Path, bodies: list[bytes]) -> pq.FileMetaData:
+def written(tmp_path: Path, bodies: list[bytes], codec: str = "zstd") -> pq.FileMetaData:
     """The footer of the only file of a table with these bodies."""
     with stores.open_writer(tmp_path / "store") as store:
         for body in bodies:
@@ -25,7 +26,11 @@ def written(tmp_path: Path, bodies: list[bytes]) -> pq.FileMetaData:
             store.put(record)
     topic = DurableTopic(tmp_path / "store", "T", "b")
     warehouse = tmp_path / "lake"
-    Exporter(topic, TopicTable(open_catalog(str(warehouse)), "rocketmq.T", SCHEMA, "day")).run()
+    table = TopicTable(open_catalog(str(warehouse)), "rocketmq.T", SCHEMA, "day")
+    table.create()
+    with table.iceberg.transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": codec})
+    Exporter(topic, table).run()
     assert [row[2] for row in stores.in_table(warehouse)] == bodies
     (file,) = warehouse.rglob("*.parquet")
     return pq.read_metadata(file)
@@ -40,6 +45,13 @@ def columns(footer: pq.FileMetaData) -> dict[str, pq.ColumnChunkMetaData]:
 def test_columns_with_few_values_have_dictionaries(tmp_path: Path) -> None:
     found = columns(written(tmp_path, [b"x"] * 10))
     assert {name for name, chunk in found.items() if chunk.has_dictionary_page} == {*REPEATED}
+
+
+def test_the_tables_property_chooses_the_codec(tmp_path: Path) -> None:
+    found = columns(written(tmp_path, [b"0123456789" * 10] * 20, codec="snappy"))
+    assert {found[name].compression for name in ("body", "msgId", "queueOffset")} == {"SNAPPY"}
+    with pytest.raises(TableError, match=r"'gzip': use one of zstd, snappy"):
+        written(tmp_path / "other", [b"x"], codec="gzip")
 
 
 def test_columns_that_readers_select_by_have_statistics(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""Parquet files of messages: an encoding for each column, statistics from the footer."""
+"""A data file of a table: an encoding for each column, statistics from the footer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import (
     DataFileStatistics,
@@ -16,10 +15,19 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
 
-REPEATED = ("topic", "brokerName", "tags", "bornHost", "storeHost")
-"""Columns with few values, which have dictionaries. For all others a dictionary costs more time
+from congreve.lake.errors import TableError
+from congreve.lake.parquet.file_writer import ColumnOptions, ParquetFile
+from congreve.lake.parquet.metadata import Codec
+
+REPEATED = (
+    *("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"),
+    *("flag", "queueId", "sysFlag", "reconsumeTimes", "storeSize", "tagsCode"),
+    *("bornTimestamp", "storeTimestamp"),
+)
+"""Columns whose values repeat, which have dictionaries. For all others a dictionary costs more time
 than it saves bytes: zstd makes the plain pages smaller."""
 UNIQUE = ("bodyCRC",)
 """Columns whose values have nothing in common, which are not compressed."""
@@ -29,7 +37,15 @@ UNCOMPARED = (
 )
 """Columns by which few readers select. The others have statistics, so that a reader skips files."""
 NOTHING = MetricsMode(MetricModeTypes.NONE)
+CODECS = {
+    "zstd": Codec.ZSTD,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4_RAW,
+    "uncompressed": Codec.UNCOMPRESSED,
+}
+"""By the value of the table's property."""
 LEVEL = 1
+SHORT = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 SAMPLE_BYTES = 256 << 10
 WORTH = 0.9
 """Bodies are compressed if a sample of them becomes this share of its size, or less."""
@@ -41,7 +57,10 @@ class DataFileWriter:
     def __init__(
         self, output: OutputFile, schema: Schema, arrow: pa.Schema, properties: Properties
     ) -> None:
-        """A file with the columns `schema`, which are `arrow` in Arrow's terms."""
+        """A file with the columns `schema`, which are `arrow` in Arrow's terms.
+
+        `properties` are those of the table. Raises TableError for a codec that is not in CODECS.
+        """
         self.output = output
         self._arrow = arrow
         self._paths = parquet_path_to_id_mapping(schema)
@@ -52,41 +71,59 @@ class DataFileWriter:
                 **{f"write.metadata.metrics.column.{name}": "none" for name in UNCOMPARED},
             },
         )
+        codec = properties.get(TableProperties.PARQUET_COMPRESSION, "zstd")
+        if codec not in CODECS:
+            raise TableError(
+                f"the table's property {TableProperties.PARQUET_COMPRESSION} is {codec!r}: "
+                f"use one of {', '.join(CODECS)}"
+            )
+        self._codec = CODECS[codec]
+        self._level = int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, LEVEL))
         self._stream: Any = None
-        self._writer: Any = None
+        self._file: ParquetFile
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows, which have the file's columns. Raises OSError."""
-        if self._writer is None:
+        if self._stream is None:
             self._stream = self.output.create(overwrite=True)
-            self._writer = pq.ParquetWriter(self._stream, self._arrow, **self._options(rows))
-        self._writer.write_table(pa.Table.from_batches([rows]))
+            self._file = ParquetFile(self._stream, self._arrow, self._options(rows))
+        self._file.write(rows)
 
     def close(self) -> DataFileStatistics:
         """End the file, which has rows. Raises OSError."""
         with self._stream:
-            self._writer.close()
-        return data_file_statistics_from_parquet_metadata(
-            self._writer.writer.metadata, self._plan, self._paths
-        )
+            footer = self._file.close()
+        return data_file_statistics_from_parquet_metadata(footer, self._plan, self._paths)
 
     def abandon(self) -> None:
         """Close what is open, for a file that will be deleted. Raises OSError."""
         if self._stream is not None:
             with self._stream:
-                self._writer.close()
+                self._file.close()
 
-    def _options(self, rows: pa.RecordBatch) -> dict[str, Any]:
+    def _options(self, rows: pa.RecordBatch) -> ColumnOptions:
         plain = {*UNIQUE, *(() if _compressible(rows["body"]) else ("body",))}
-        zstd = [path for path in self._paths if path not in plain]
-        return {
-            "compression": dict.fromkeys(plain, "NONE") | dict.fromkeys(zstd, "ZSTD"),
-            "compression_level": dict.fromkeys(zstd, LEVEL),
-            "use_dictionary": list(REPEATED),
-            "write_statistics": [
+        return ColumnOptions(
+            dictionary=frozenset(REPEATED),
+            compressed=frozenset(path for path in self._paths if path not in plain),
+            statistics=frozenset(
                 path for path, field in self._paths.items() if self._plan[field].mode != NOTHING
-            ],
-        }
+            ),
+            codec=self._codec,
+            level=self._level,
+        )
+
+
+def with_short_offsets(schema: pa.Schema) -> pa.Schema:
+    """The schema with 32-bit offsets of texts, which the columns of messages have."""
+
+    def short(field: pa.Field) -> pa.Field:
+        kind = SHORT.get(field.type, field.type)
+        if pa.types.is_map(kind):
+            kind = pa.map_(short(kind.key_field), short(kind.item_field))
+        return field.with_type(kind)
+
+    return pa.schema(map(short, schema))
 
 
 def _compressible(bodies: pa.Array) -> bool:

@@ -1,0 +1,1 @@
+"""Parquet files of messages, whose pages compiled code fills from Arrow columns."""
