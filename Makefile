@@ -161,7 +161,7 @@ soak-threads: $(VENV)/.dev
 	cd $(RACES) && LD_PRELOAD="$(shell gcc -print-file-name=libtsan.so)" PYTHONPATH=build/namespace:tests \
 		PYTHONMALLOC=malloc TSAN_OPTIONS="suppressions=tests/harness/thread-sanitizer.supp history_size=7" \
 		$(abspath $(BIN))/python -m pytest -s -p no:cacheprovider tests/broker/fastpath/test_lanes.py \
-		tests/broker/pull/test_lane_pulls.py tests/remoting/lanes
+		tests/broker/pull/test_lane_pulls.py tests/remoting/lanes tests/remoting/transport/test_tls.py
 
 bench: $(VENV)/.dev
 	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
