@@ -8,7 +8,7 @@ import msgspec
 
 from congreve import settings
 from congreve.engine.errors import StoreConfigError
-from congreve.engine.format import ENTRY_SIZE, index_file_size
+from congreve.engine.file_sizes import ENTRY_SIZE, index_file_size
 from congreve.records.message.parked import ParkingRule
 from congreve.settings import INT_MAX, Change, Range, Show
 

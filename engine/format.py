@@ -5,11 +5,6 @@ import numpy as np
 #: One consume-queue entry, 20 bytes (RocketMQ: ConsumeQueue.CQ_STORE_UNIT_SIZE).
 CONSUME_QUEUE_ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
-ENTRY_SIZE: int = CONSUME_QUEUE_ENTRY.itemsize
-
-#: The size that marks an entry in front of a queue's first message (RocketMQ: fillPreBlank).
-FILLER_SIZE = 0x7FFFFFFF
-
 #: Head of an index file, 40 bytes (RocketMQ: IndexHeader).
 INDEX_HEADER = np.dtype(
     [
@@ -29,8 +24,3 @@ INDEX_SLOT = np.dtype(">i4")
 INDEX_ENTRY = np.dtype(
     [("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
 )
-
-
-def index_file_size(slots: int, entries: int) -> int:
-    """Bytes of an index file with this many hash slots and entries."""
-    return INDEX_HEADER.itemsize + slots * INDEX_SLOT.itemsize + entries * INDEX_ENTRY.itemsize

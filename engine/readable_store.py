@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import DamagedEntryError
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.index.index import KeyIndex
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue

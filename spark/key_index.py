@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.format import index_file_size
+from congreve.engine.file_sizes import index_file_size
 from congreve.engine.index.index_file import IndexFile
 from congreve.engine.offline.files import StoreFiles
 from congreve.errors import CongreveError

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.format import ENTRY_SIZE
+from congreve.engine.file_sizes import ENTRY_SIZE
 from congreve.engine.offline.files import Entries, QueueFile, StoreFiles
 from congreve.engine.offline.queue_scan import WINDOW, EntryColumns, entry_windows, gather_batches
 from congreve.records.columns.arrow import schema

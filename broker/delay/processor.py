@@ -14,7 +14,7 @@ from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.errors import RefusedError
 from congreve.broker.send.checks import region_fields
 from congreve.broker.send.group_commit import GroupCommit
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError

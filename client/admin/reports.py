@@ -3,7 +3,9 @@
 Each method is one request to one broker, whatever the number of its topics and groups.
 """
 
+import asyncio
 from collections.abc import Mapping
+from typing import TypeVar
 
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.messages.admin_bodies import EpochEntryCache, HARuntimeInfo
@@ -22,7 +24,12 @@ from congreve.remoting.messages.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import RequestCode
+
+B = TypeVar("B", bound=Body)
+
+LARGE_BODY = 256 << 10
 
 
 class BrokerReports:
@@ -42,13 +49,13 @@ class BrokerReports:
 
     async def topics(self) -> dict[str, TopicConfig]:
         """The settings of all topics by name."""
-        body = await self._body(RequestCode.GET_ALL_TOPIC_CONFIG)
-        return TopicConfigSerializeWrapper.decode(body).topic_config_table
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        return (await self._decoded(TopicConfigSerializeWrapper, code)).topic_config_table
 
     async def groups(self) -> dict[str, SubscriptionGroupConfig]:
         """The settings of all consumer groups by name."""
-        body = await self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return SubscriptionGroupWrapper.decode(body).subscription_group_table
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        return (await self._decoded(SubscriptionGroupWrapper, code)).subscription_group_table
 
     async def consume_stats_text(self) -> bytes:
         """The progress of all groups on all topics, as JSON of ConsumeStatsList: some megabytes
@@ -95,6 +102,13 @@ class BrokerReports:
     async def accounts(self) -> AclConfig:
         """The accounts and white addresses. A RocketMQ broker also sends the secrets."""
         return AclConfig.decode(await self._body(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG))
+
+    async def _decoded(self, kind: type[B], code: RequestCode) -> B:
+        """A body, which a thread decodes if it is large."""
+        body = await self._body(code)
+        if len(body) < LARGE_BODY:
+            return kind.decode(body)
+        return await asyncio.to_thread(kind.decode, body)
 
     async def _body(self, code: RequestCode, fields: Mapping[str, str] | None = None) -> bytes:
         return (await self._client.demand(self.address, code, fields)).body

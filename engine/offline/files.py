@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from congreve.engine.errors import StoreFormatError, UnknownTopicError
-from congreve.engine.format import CONSUME_QUEUE_ENTRY, ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.file_sizes import ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.offline.visible_end import readable_end
 from congreve.engine.state.lock import is_held

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from congreve.engine.format import CONSUME_QUEUE_ENTRY, ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.file_sizes import ENTRY_SIZE, FILLER_SIZE
+from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.sums import is_sound

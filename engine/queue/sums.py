@@ -1,6 +1,6 @@
 """Checksums of consume queue files, which find a flipped bit without reading the log."""
 
-from congreve.engine.format import ENTRY_SIZE
+from congreve.engine.file_sizes import ENTRY_SIZE
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.records.record import crc32
 

@@ -9,7 +9,7 @@ import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.queue.consume_queue import ConsumeQueue, newest_of
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.queue.sums import sums_to

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.queue.repair import QueueRepair

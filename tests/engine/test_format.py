@@ -1,8 +1,9 @@
-"""format.pxd (compiled) and format.py (numpy) must describe the same bytes."""
+"""format.pxd (compiled), format.py (numpy) and file_sizes.py describe the same bytes."""
 
 import re
 from pathlib import Path
 
+from congreve.engine import file_sizes
 from congreve.engine import format as layout
 
 TEXT = (Path(layout.__file__).parent / "format.pxd").read_text()
@@ -10,11 +11,14 @@ CONSTANTS = {name: int(value, 0) for name, value in re.findall(r"(\w+) = (\w+)$"
 
 
 def test_the_sizes_of_the_format_agree():
-    assert layout.CONSUME_QUEUE_ENTRY.itemsize == CONSTANTS["CQ_ENTRY"]
-    assert layout.INDEX_HEADER.itemsize == CONSTANTS["INDEX_HEADER"]
-    assert layout.INDEX_SLOT.itemsize == CONSTANTS["INDEX_SLOT"]
-    assert layout.INDEX_ENTRY.itemsize == CONSTANTS["INDEX_ENTRY"]
-    assert CONSTANTS["CQ_FILLER_SIZE"] == layout.FILLER_SIZE
+    for dtype, size, name in (
+        (layout.CONSUME_QUEUE_ENTRY, file_sizes.ENTRY_SIZE, "CQ_ENTRY"),
+        (layout.INDEX_HEADER, file_sizes.INDEX_HEADER_SIZE, "INDEX_HEADER"),
+        (layout.INDEX_SLOT, file_sizes.INDEX_SLOT_SIZE, "INDEX_SLOT"),
+        (layout.INDEX_ENTRY, file_sizes.INDEX_ENTRY_SIZE, "INDEX_ENTRY"),
+    ):
+        assert dtype.itemsize == size == CONSTANTS[name]
+    assert CONSTANTS["CQ_FILLER_SIZE"] == file_sizes.FILLER_SIZE
 
 
 def test_the_offsets_of_the_format_agree():

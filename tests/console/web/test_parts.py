@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from unicodedata import category
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from congreve.client.observability.trace import trace_record
 from congreve.client.observability.trace_reader import read_trace
 from congreve.console.web import formats
-from congreve.console.web.audit import LINES_MAX, broker_lines
+from congreve.console.web.audit import LINES_MAX, ConsoleAudit, broker_lines
 from congreve.console.web.broker_settings import compare
 from congreve.console.web.cluster import Broker, BrokerStatus
 from congreve.console.web.live import event
@@ -324,3 +326,31 @@ def test_pending_messages_have_a_bar_for_each_hour_or_day() -> None:
     far = histogram(counts(0, 25, 24 * BARS_MAX * 2))
     assert far.span_ms == 24 * HOUR_MS and len(far.bars) == BARS_MAX
     assert [bar.count for bar in far.bars if bar.count] == [2, 2, 2]
+
+
+# --- memory
+
+
+def test_the_console_and_its_page_of_settings_load_no_numpy() -> None:
+    code = (
+        "import sys; import congreve.console.web.server;"
+        "from congreve.console.web.broker_settings import compare;"
+        "assert compare({'listenPort': '1'}, is_congreve=True)[0].default == '10911';"
+        "assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- the console's own audit file
+
+
+def test_the_audit_page_has_the_newest_entries_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    first = ConsoleAudit(path, clock=lambda: 1.0)
+    first.note_for("ops", "127.0.0.1", "deleted topic", "T")
+    first.note_for("ops", "127.0.0.1", "deleted group", "G")
+    with path.open("ab") as file:
+        file.write(b'{"at_ms":1,"us')  # a crash while it wrote
+    again = ConsoleAudit(path)
+    assert [entry.action for entry in again.entries()] == ["deleted group", "deleted topic"]
+    assert path.stat().st_mode & 0o777 == 0o600

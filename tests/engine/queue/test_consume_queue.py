@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.format import CONSUME_QUEUE_ENTRY, FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
+from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_files import MappingCache
 from congreve.io_backends.errors import SegmentSizeError

@@ -13,7 +13,7 @@ from harness.killed_store import copy_running
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.format import FILLER_SIZE
+from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.store import MessageStore
