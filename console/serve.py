@@ -55,6 +55,14 @@ PORT = click.IntRange(0, 65535)
     metavar="HOST",
     help="The other machine of a crossed pair, with the same ports: run its master's slave, too.",
 )
+@click.option(
+    "-o",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A further setting of the broker, as in broker.conf.",
+)
 @log_options
 def run(
     data: Path,
@@ -64,6 +72,7 @@ def run(
     flush: str,
     tls_config: str,
     pair: str | None,
+    settings: tuple[str, ...],
     log_format: str,
     log_level: str,
 ) -> None:
@@ -80,6 +89,7 @@ def run(
                 flushDiskType=f"{flush.upper()}_FLUSH",
                 tlsConfigFile=tls_config,
                 **({} if pair is None else {"pairAddress": pair}),
+                **dict(_setting(text) for text in settings),
             )
         )
         slave = "" if node.paired_slave is None else f", slave of {pair}"

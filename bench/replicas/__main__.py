@@ -69,9 +69,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--work", default="", help="only rows with this text in their names")
     options = parser.parse_args()
     for turn in range(options.rounds):
-        for work in WORK:
+        for work in [each for each in WORK if options.work in each.name]:
             for kind in ("congreve", "java"):
                 with tempfile.TemporaryDirectory() as folder:
                     found = measure(kind, work, options.seconds, Path(folder))

@@ -54,9 +54,9 @@ class EpochFollower(LogFollower):
         """The master's epochs, of its handshake; the logs are the same up to this one's end."""
         self._of_master = of_master
         self._admitted = False
-        self._reported = -1
+        self.reported = -1
 
-    def _take_header(self, header: bytearray) -> tuple[int, int]:
+    def take_header(self, header: bytes) -> tuple[int, int]:
         try:
             found = from_master(header)
         except FrameError as error:
@@ -67,20 +67,20 @@ class EpochFollower(LogFollower):
         epochs = self._epochs.epochs
         if not self._admitted:
             self._admitted = True
-            self._reported = -1  # report again: now it counts
-            epochs = self._of_master.cut(self._store.log.max_offset)
+            self.reported = -1  # report again: now it counts
+            epochs = self._of_master.cut(self.store.log.max_offset)
         if transfer.epoch.number > epochs.newest:
             epochs = epochs.begun(*transfer.epoch)
         self._epochs.save(epochs)
         return transfer.offset, transfer.size
 
-    def _report_frame(self, offset: int) -> bytes:
+    def report_frame(self, offset: int) -> bytes:
         return Report(offset).encode()
 
-    def _have(self) -> int:
+    def have(self) -> int:
         """Nothing new before the master's first frame: a report would count too early."""
-        there = super()._have()
-        return there if self._admitted else min(there, self._reported)
+        there = super().have()
+        return there if self._admitted else min(there, self.reported)
 
 
 class ElectedSlave(Slave):

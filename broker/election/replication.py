@@ -101,7 +101,7 @@ class ElectionReplication(Replication):
         assert self.fence is not None, "a master takes its role before it listens"
         epochs = self._role.epochs.epochs
         return AutoSwitchService(
-            self._store, self.confirm, settings, self._check_login, fence=self.fence, epochs=epochs
+            self._store, settings, self._check_login, fence=self.fence, epochs=epochs
         )
 
     def _new_slave(

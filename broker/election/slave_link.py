@@ -14,16 +14,13 @@ from congreve.broker.election.frames import (
 )
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.settings import ReplicationSettings
-from congreve.broker.replication.slave_connection import (
-    READ_MAX,
-    ReplicationError,
-    SlaveConnection,
-)
+from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.broker.replication.state import SlaveState
 from congreve.engine.log.commit_log import CommitLog
-from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.state.epochs import Epochs
 from congreve.engine.store import MessageStore
+
+READ_MAX = 64 << 10
 
 
 class AutoSwitchConnection(SlaveConnection):
@@ -66,8 +63,8 @@ class AutoSwitchConnection(SlaveConnection):
             return False
         self.read_at = now
         self._received += data
-        if not self._logged_in:
-            rest = self._log_in(bytes(self._received))
+        if not self.logged_in:
+            rest = self.log_in(bytes(self._received))
             if rest is None:
                 return True
             self._received = bytearray(rest)
@@ -78,7 +75,6 @@ class AutoSwitchConnection(SlaveConnection):
                 self._take(frame)
         except FrameError as error:
             raise ReplicationError(f"slave {self.address}: {error}") from error
-        self.forget_marks()
         return True
 
     def _take(self, frame: SlaveHandshake | Report) -> None:
@@ -92,13 +88,13 @@ class AutoSwitchConnection(SlaveConnection):
                 )
             self.member = frame.member
             self._fence.connected(frame.member, self)
-            handshake = MasterHandshake(self._log.max_offset, self._epochs.newest, self._epochs)
-            self._unsent.append(memoryview(handshake.encode()))
+            handshake = MasterHandshake(self.log.max_offset, self._epochs.newest, self._epochs)
+            self.put(handshake.encode())
             return
         if self.member is None:
             raise ReplicationError(f"slave {self.address} reports before its handshake")
         count = self._fence.reported if self.started else self._fence.begun
-        self._take_report(frame.offset)
+        self.take_report(frame.offset)
         count(self.member, self, frame.offset)
 
     def send(self, end: int, now: float) -> bool:
@@ -106,24 +102,28 @@ class AutoSwitchConnection(SlaveConnection):
         if not self.started or self.member is None or not self._fence.admits(self.member):
             return super().send(self.next, now)
         if not self._greeted:
+            if self.is_blocked and super().send(self.next, now):
+                return True
+            if self.is_blocked:
+                return False
             self._greeted = True  # the slave learns the epoch even if there is nothing to send
-            self._unsent.append(memoryview(self._header(0)))
+            self.put(self.header(0))
         return super().send(end, now)
 
     def send_heartbeat(self, now: float) -> None:
         """Send a header without bytes."""
-        if self._greeted and not self._unsent:
-            self._unsent = [memoryview(self._header(0))]
+        if self._greeted and not self.is_blocked:
+            self.put(self.header(0))
             self.send(self.next, now)
 
-    def _room(self, end: int) -> int:
+    def room(self, end: int) -> int:
         """The bytes up to `end`, the end of the epoch, or the end of a frame."""
         epoch = self._epochs.at(self.next)
         if epoch is None:
             raise ReplicationError(f"the log has no epoch at {self.next}")
-        return min(self._frame_bytes, self._epochs.end_of(epoch, end) - self.next, end - self.next)
+        return min(self.frame_bytes, self._epochs.end_of(epoch, end) - self.next, end - self.next)
 
-    def _header(self, size: int) -> bytes:
+    def header(self, size: int) -> bytes:
         epoch = self._epochs.at(self.next)
         if epoch is None:
             raise ReplicationError(f"the log has no epoch at {self.next}")
@@ -146,14 +146,13 @@ class AutoSwitchService(HAService):
     def __init__(
         self,
         store: MessageStore,
-        confirm: ConfirmOffset,
         settings: ReplicationSettings,
         check_login: Callable[[bytes], None] | None = None,
         *,
         fence: Fence,
         epochs: Epochs,
     ) -> None:
-        super().__init__(store, confirm, settings, check_login)
+        super().__init__(store, None, settings, check_login)
         self._fence = fence
         self._epochs = epochs
 
@@ -167,6 +166,3 @@ class AutoSwitchService(HAService):
             fence=self._fence,
             epochs=self._epochs,
         )
-
-    def _confirmed(self) -> None:
-        """The fence releases sends at each report."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import select
 import socket
 import threading
 import time
@@ -12,6 +11,7 @@ from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import BrokerError
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
+from congreve.broker.replication.slave_loop import CONNECTIONS_MAX, SlaveLoop
 from congreve.broker.replication.state import SlaveState
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
@@ -20,7 +20,6 @@ from congreve.remoting.transport.event_fd import EventFd
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 64
 BACKLOG = 16
 TICK_S = 1.0
 """How often the thread looks for silent slaves and due heartbeats, in seconds."""
@@ -34,13 +33,13 @@ class HAService:
     crashed. A slave whose address `haAllowedAddresses` does not match, that reports nothing for
     haHousekeepingInterval or an offset that cannot be true, is cut. With `check_login` slaves log
     in, unless haAllowedAddresses names addresses. `confirm` gets the offset that any slave has
-    confirmed. (RocketMQ: HAService, HAConnection.)
+    confirmed; with None a subclass does that. (RocketMQ: HAService.)
     """
 
     def __init__(
         self,
         store: MessageStore,
-        confirm: ConfirmOffset,
+        confirm: ConfirmOffset | None,
         settings: ReplicationSettings,
         check_login: Callable[[bytes], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -57,11 +56,10 @@ class HAService:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for _new
         self._new: list[socket.socket] = []
-        self._slaves: dict[int, SlaveConnection] = {}
         self._wake: EventFd | None = None
+        self._slaves: SlaveLoop | None = None
         self._stopping = False
         self._refusals = LimitedLog(logger)
-        self._next_tick = 0.0
 
     @property
     def port(self) -> int:
@@ -94,16 +92,18 @@ class HAService:
             self._listener.close()
             self._listener = None
         self._stopping = True
-        if self._thread is not None and self._wake is not None:
-            self._wake.signal()
+        if self._thread is not None and self._wake is not None and self._slaves is not None:
+            self._slaves.ask()
             self._thread.join()
             self._thread = None
             self._wake.close()
 
     def slaves(self) -> list[SlaveState]:
         """The slaves that have begun to follow."""
+        if self._slaves is None:
+            return []
         now, end = self._now(), self._store.log.max_offset
-        return [each.state(end, now) for each in list(self._slaves.values()) if each.started]
+        return [each.state(end, now) for each in list(self._slaves.slaves) if each.started]
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -112,10 +112,10 @@ class HAService:
         except OSError as error:
             self._refusals.warning("no connection on the HA port: %s", error.strerror)
             return
-        if not self._allowed.matches(address[0]) or len(self._slaves) >= CONNECTIONS_MAX:
+        if not self._allowed.matches(address[0]) or self._is_full:
             self._refusals.warning(
-                "%s is refused on the HA port: haAllowedAddresses=%s, %d connections",
-                *(address[0], self._settings.allowed_addresses, len(self._slaves)),
+                "%s is refused on the HA port: haAllowedAddresses=%s, %d connections at most",
+                *(address[0], self._settings.allowed_addresses, CONNECTIONS_MAX),
             )
             peer.close()
             return
@@ -123,55 +123,56 @@ class HAService:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._new.append(peer)
-        if self._wake is None:
-            self._wake = EventFd()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._wake,), name="ha-master", daemon=True
-            )
-            self._thread.start()
-        self._wake.signal()
+        if self._slaves is None:
+            self._slaves = self._start_thread()
+        self._slaves.ask()
+
+    @property
+    def _is_full(self) -> bool:
+        with self._lock:
+            waiting = len(self._new)
+        return self._slaves is not None and (waiting + len(self._slaves.slaves) >= CONNECTIONS_MAX)
+
+    def _start_thread(self) -> SlaveLoop:
+        self._wake = EventFd()
+        slaves = SlaveLoop(
+            self._store.log,
+            self._confirm,
+            wake=self._wake.descriptor,
+            sync_flush=self._settings.sync_flush,
+        )
+        self._thread = threading.Thread(
+            target=self._run, args=(slaves,), name="ha-master", daemon=True
+        )
+        self._thread.start()
+        return slaves
 
     # --- the thread
 
-    def _run(self, wake: EventFd) -> None:
-        events = select.epoll()
-        events.register(wake, select.EPOLLIN)
+    def _run(self, slaves: SlaveLoop) -> None:
+        next_look = self._now()
         try:
             while not self._stopping:
-                self._turn(events, wake)
+                for slave in slaves.serve(next_look):
+                    self._serve(slave, slaves)
+                self._take_new(slaves)
+                if self._now() >= next_look:
+                    self._look(slaves)
+                    next_look = self._now() + TICK_S
         finally:
-            self._store.backend.follow(-1)
-            for slave in list(self._slaves.values()):
-                self._close(slave, events)
+            for slave in list(slaves.slaves):
+                self._close(slave, slaves)
             for peer in self._new:
                 peer.close()
-            events.close()
 
-    def _turn(self, events: select.epoll, wake: EventFd) -> None:
-        more = self._feed(events, wake)
-        for descriptor, event in events.poll(0 if more else TICK_S):
-            slave = self._slaves.get(descriptor)
-            if slave is None:
-                wake.clear()
-                self._take_new(events, wake)
-            elif event & ~select.EPOLLOUT:
-                self._read(slave, events)
-        if self._now() >= self._next_tick:
-            self._next_tick = self._now() + TICK_S
-            self._look(events)
-
-    def _take_new(self, events: select.epoll, wake: EventFd) -> None:
+    def _take_new(self, slaves: SlaveLoop) -> None:
         with self._lock:
             peers, self._new = self._new, []
         for peer in peers:
             try:
-                slave = self._connection(peer)
+                slaves.add(self._connection(peer))
             except OSError:  # it has gone again
                 peer.close()
-                continue
-            self._slaves[peer.fileno()] = slave
-            events.register(peer, select.EPOLLIN)
-        self._store.backend.follow(wake.descriptor if self._slaves else -1)
 
     def _connection(self, peer: socket.socket) -> SlaveConnection:
         return SlaveConnection(
@@ -182,55 +183,23 @@ class HAService:
             self._check_login,
         )
 
-    def _read(self, slave: SlaveConnection, events: select.epoll) -> None:
-        began = slave.started
+    def _serve(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
+        """Do what the loop leaves to Python."""
+        began, now = slave.started, self._now()
         try:
-            there = slave.read(self._now())
+            there = slave.read(now)
+            if there and slave.send(self._end(), now):
+                slaves.ask()
         except (OSError, ReplicationError) as error:
-            self._cut(slave, events, error)
+            self._cut(slave, slaves, error)
             return
         if not there:
             logger.warning("slave %s has closed its connection", slave.address)
-            self._close(slave, events)
+            self._close(slave, slaves)
             return
         if slave.started and not began:
-            logger.warning("slave %s follows from %d", slave.address, slave.next)
-        self._confirmed()
-
-    def _confirmed(self) -> None:
-        """Let sends go on that waited for what slaves have now."""
-        following = [each for each in list(self._slaves.values()) if each.started]
-        acknowledged = max((each.acknowledged for each in following), default=0)
-        self._confirm.confirm(acknowledged, len(following))
-
-    def _feed(self, events: select.epoll, wake: EventFd) -> bool:
-        """Send all slaves what is new; whether to do it again at once."""
-        if not self._slaves:
-            return False
-        more = self._send_all(events)
-        if more or self._settings.sync_flush:
-            return more
-        # Ask for a signal, then look again for what was appended meanwhile.
-        self._store.log.signal_append(wake.descriptor)
-        end = self._end()
-        return any(
-            each.started and each.next < end and not each.is_blocked
-            for each in list(self._slaves.values())
-        )
-
-    def _send_all(self, events: select.epoll) -> bool:
-        end, now, more = self._end(), self._now(), False
-        for slave in list(self._slaves.values()):
-            was_blocked = slave.is_blocked
-            try:
-                more |= slave.send(end, now)
-            except (OSError, ReplicationError) as error:
-                self._cut(slave, events, error)
-                continue
-            if slave.is_blocked is not was_blocked:
-                wanted = select.EPOLLIN | (select.EPOLLOUT if slave.is_blocked else 0)
-                events.modify(slave.socket, wanted)
-        return more
+            logger.warning("slave %s follows from %d", slave.address, slave.acknowledged)
+        slaves.confirm_reports()
 
     def _end(self) -> int:
         """Slaves may have the log up to here."""
@@ -238,24 +207,23 @@ class HAService:
             return self._store.backend.durable_offset
         return self._store.log.max_offset
 
-    def _look(self, events: select.epoll) -> None:
+    def _look(self, slaves: SlaveLoop) -> None:
         """Cut silent slaves, and send due heartbeats."""
         now = self._now()
-        for slave in list(self._slaves.values()):
+        for slave in list(slaves.slaves):
             if now - slave.read_at > self._settings.silence_s:
-                self._cut(slave, events, f"it was silent for {self._settings.silence_s:g} s")
+                self._cut(slave, slaves, f"it was silent for {self._settings.silence_s:g} s")
             elif now - slave.written_at > self._settings.heartbeat_s:
                 try:
                     slave.send_heartbeat(now)
                 except OSError as error:
-                    self._cut(slave, events, error)
+                    self._cut(slave, slaves, error)
 
-    def _cut(self, slave: SlaveConnection, events: select.epoll, why: object) -> None:
+    def _cut(self, slave: SlaveConnection, slaves: SlaveLoop, why: object) -> None:
         self._refusals.warning("connection of slave %s cut: %s", slave.address, why)
-        self._close(slave, events)
+        self._close(slave, slaves)
 
-    def _close(self, slave: SlaveConnection, events: select.epoll) -> None:
-        if self._slaves.pop(slave.socket.fileno(), None) is not None:
-            events.unregister(slave.socket)
-            slave.close()
-            self._confirmed()
+    def _close(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
+        slaves.remove(slave)
+        slave.close()
+        slaves.confirm_reports()

@@ -109,7 +109,11 @@ class Replication:
         self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
         self._tables = SlaveSynchronize(
-            self._managers.metadata, self._managers.delayed, self._store, self._requests
+            self._managers.metadata,
+            self._managers.delayed,
+            self._store,
+            self._requests,
+            self._slave.remove_topic,
         )
         self._synchronize = Periodic(SYNCHRONIZE_S, self._copy_tables)
         self._synchronize.start()

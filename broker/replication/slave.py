@@ -76,6 +76,10 @@ class Slave:
         """Follow on the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def remove_topic(self, topic: str, log_end: int) -> bool:
+        """Remove the queues of a topic that the master has deleted (LogReceiver.remove_topic)."""
+        return self._follower.receiver.remove_topic(topic, log_end)
+
     def master_known(self) -> None:
         """Look for the master now: its address is known, or has changed."""
         self._known.set()

@@ -9,6 +9,7 @@ import msgspec
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.master_requests import MasterRequests
+from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import NEVER_UNUSED
@@ -45,7 +46,8 @@ class DelayProgress(msgspec.Struct, frozen=True):
 class SlaveSynchronize:
     """Copies a master's tables each second, on the event loop.
 
-    Topics and groups are replaced when their DataVersion differs. An offset is taken when the
+    Topics and groups are replaced when their DataVersion differs; `remove_topic` removes the queues
+    of a topic that the master has deleted before a physical offset. An offset is taken when the
     master's has changed, or is ahead at the first time: a slave keeps what consumers have told it
     while its master was away. Filters are not copied: consumers send them to every broker with
     their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
@@ -57,11 +59,14 @@ class SlaveSynchronize:
         delayed: DelayedMessages,
         store: MessageStore,
         master: Callable[[], MasterRequests | None],
+        remove_topic: Callable[[str, int], bool],
     ) -> None:
         self._metadata = metadata
         self._delayed = delayed
         self._store = store
         self._master = master
+        self._remove_topic = remove_topic
+        self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
         self._offsets_text = b""
         self._offsets: Offsets | None = None
         self._topics_version: DataVersion | None = None
@@ -76,6 +81,8 @@ class SlaveSynchronize:
         master = self._master()
         if master is None:
             return False
+        # A topic with records here is in a table that the master sends now, or was deleted there.
+        present = set(self._store.queues.topics())
         try:
             await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
             await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
@@ -83,7 +90,8 @@ class SlaveSynchronize:
             await self._take_groups(
                 await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             )
-        except (RemotingError, msgspec.MsgspecError, ValueError) as error:
+            await self._remove_deleted(present, master)
+        except (RemotingError, StoreError, msgspec.MsgspecError, ValueError) as error:
             self._log.warning("this slave has not copied its master's tables: %s", error)
             self._restore_topics()
             return False
@@ -109,6 +117,25 @@ class SlaveSynchronize:
         self._metadata.topics.follow_master(wrapper)
         self._seen |= wrapper.topic_config_table.keys()
         self._topics_version = version
+
+    async def _remove_deleted(self, present: set[str], master: MasterRequests) -> None:
+        """Remove the queues of deleted topics, when this log has all of their records."""
+        topics = self._metadata.topics
+        gone = {
+            topic
+            for topic in present - topics.table.keys() - NEVER_UNUSED
+            if not topics.is_system_topic(topic)
+        }
+        self._deleted = {topic: end for topic, end in self._deleted.items() if topic in gone}
+        if gone - self._deleted.keys():
+            end = (await master.span()).end
+            self._deleted = {topic: self._deleted.get(topic, end) for topic in gone}
+        for topic, end in list(self._deleted.items()):
+            if self._store.log.max_offset >= end and self._remove_topic(topic, end):
+                del self._deleted[topic]
+                logger.warning(
+                    "topic %s was deleted at the master: its queues are removed", topic
+                )
 
     async def _take_groups(self, body: bytes) -> None:
         version = msgspec.json.decode(body, type=_Version, strict=False).data_version

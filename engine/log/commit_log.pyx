@@ -191,9 +191,14 @@ cdef class CommitLog:
 
     def signal_append(self, int event_fd):
         """Signal this eventfd once, at the next append; then look at `max_offset` (any thread)."""
-        with self.lock:
-            self.follower = event_fd
-            self.next_report = 0
+        with nogil:
+            self.ask_signal(event_fd)
+
+    cdef void ask_signal(self, int event_fd) noexcept nogil:
+        self.lock.take()
+        self.follower = event_fd
+        self.next_report = 0
+        self.lock.drop()
 
     cpdef next_segment(self):
         """Open the next segment unless the open one has space. Raises BackendError."""

@@ -1,5 +1,6 @@
 """The scan of the log for recovery and verification: it checks and dispatches each record."""
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -23,15 +24,6 @@ from congreve.records.message.parked import ParkingRule
 
 logger = logging.getLogger(__name__)
 
-cdef enum Stop:
-    STOP_LIMIT = 0
-    STOP_BLANK = 1
-    STOP_END = 2
-    STOP_BAD = 3
-    STOP_QUEUE_UNKNOWN = 4      # these three never leave scan()
-    STOP_QUEUE_ASKS = 5
-    STOP_QUEUE_WATCHED = 6
-
 LIMIT = STOP_LIMIT
 BLANK = STOP_BLANK
 END = STOP_END
@@ -52,6 +44,7 @@ cdef inline bint put_in_order(ConsumeQueue queue, const RecordView *view,
     return True
 
 
+@cython.final
 cdef class LogScanner:
     """Scans the log record by record, without the GIL, and adds missing entries to consume queues.
 
@@ -71,33 +64,6 @@ cdef class LogScanner:
     for a log whose next bytes are still to come.
     """
 
-    cdef readonly int64_t position              # of the first record that was not processed
-    """Physical offset of the first record that was not processed."""
-    cdef readonly int64_t records
-    """Number of records processed."""
-    cdef readonly int64_t last_record
-    """Physical offset of the last processed record, -1 before the first."""
-    cdef readonly int64_t last_store_timestamp
-    """Store time of that record in ms."""
-    cdef readonly int64_t dispatched            # records that have an entry, or should
-    """Records that have an entry, or with `compare` should have one."""
-    cdef readonly list missing                  # (topic, queue id) that compare did not find
-    """With `compare`: (topic, queue id) of missing queues that records name."""
-    cdef readonly list found                    # of the entries that `collect` asks for
-    """With `collect`: (queue offset, physical offset, size, tags code) of each record."""
-    cdef object queues
-    cdef object report
-    cdef bint verify_crc
-    cdef bint compare
-    cdef bint collect
-    cdef bint grows
-    cdef set arrived
-    cdef QueueMap known
-    cdef list parking                           # the current rule first
-    cdef const uint8_t *data                    # of the segment being walked, less its base offset
-    cdef int64_t segment_end
-    cdef RecordView view
-
     def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
                  bint collect=False, bint grows=False, parking=(), set arrived=None,
                  report=logger.warning):
@@ -116,34 +82,48 @@ cdef class LogScanner:
         zeros. BAD: no valid record, or one with an invalid topic or queue. `position` is that
         place. Raises BackendError if a queue cannot grow.
         """
-        cdef bint dispatching = self.queues is not None
         cdef int64_t limit
         cdef Stop stop
         cdef Py_buffer buffer
         PyObject_GetBuffer(segment, &buffer, PyBUF_SIMPLE)
         try:
             limit = base_offset + buffer.len
-            self.data = <const uint8_t *> buffer.buf - base_offset
-            self.segment_end = limit
-            self.position = start
             if end is not None:
                 limit = min(limit, end)
-            while True:
-                with nogil:
-                    stop = self.walk(limit, dispatching)
-                if stop == STOP_QUEUE_UNKNOWN:
-                    if not self.meet_queue():
-                        return BAD
-                elif stop == STOP_QUEUE_ASKS:
-                    self.settle()
-                    self.step()
-                elif stop == STOP_QUEUE_WATCHED:
-                    self.note_arrival()
-                    self.step()
-                else:
-                    return <int> stop
+            with nogil:
+                stop = self.scan_bytes(<const uint8_t *> buffer.buf, buffer.len, base_offset,
+                                       start, limit)
+            return <int> stop
         finally:
             PyBuffer_Release(&buffer)
+
+    cdef Stop scan_bytes(self, const uint8_t *data, int64_t size, int64_t base_offset,
+                         int64_t start, int64_t limit) except STOP_FAILED nogil:
+        cdef bint dispatching = self.queues is not None
+        cdef Stop stop
+        self.data = data - base_offset
+        self.segment_end = base_offset + size
+        self.position = start
+        while True:
+            stop = self.walk(limit, dispatching)
+            if stop < STOP_QUEUE_UNKNOWN:
+                return stop
+            if not self.resume(stop):
+                return STOP_BAD
+
+    cdef int forget_queues(self) except -1:
+        return self.known.clear()
+
+    cdef bint resume(self, Stop stop) except -1 with gil:
+        """Do what the current record's queue needs; False for an invalid topic or queue."""
+        if stop == STOP_QUEUE_UNKNOWN:
+            return self.meet_queue()
+        if stop == STOP_QUEUE_ASKS:
+            self.settle()
+        else:
+            self.note_arrival()
+        self.step()
+        return True
 
     def resync(self, segment, int64_t base_offset, int64_t start):
         """Offset of the first complete, valid record at or after `start` in this segment."""
@@ -222,6 +202,7 @@ cdef class LogScanner:
         if self.arrived is not None:
             stream = self.known.find(self.view.topic, self.view.topic_length, self.view.queue_id)
             self.arrived.add(<ConsumeQueue> stream.queue)
+            self.has_arrived = True
 
     cdef settle(self):
         """Dispatch a record that is not simply the next entry of its queue."""

@@ -35,6 +35,9 @@ cdef class ConfirmOffset:
     cdef inline bint on_disk(self, int64_t upto) noexcept nogil:
         return not self.waits_for_disk or upto <= load_acquire(&self.backend.durable)
 
+    # confirm() for compiled code.
+    cdef void take(self, int64_t offset, int64_t usable) noexcept nogil
+
     # Requests what `upto` needs of this broker's disk.
     cdef inline void request(self, int64_t upto) noexcept nogil:
         if self.waits_for_disk:

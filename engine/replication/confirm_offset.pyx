@@ -53,6 +53,9 @@ cdef class ConfirmOffset:
 
         A smaller offset than before is ignored. Waiting answers are released.
         """
+        self.take(offset, usable)
+
+    cdef void take(self, int64_t offset, int64_t usable) noexcept nogil:
         store_release(&self.usable, usable)
         if offset > self.confirmed:
             store_release(&self.confirmed, offset)

@@ -3,19 +3,24 @@
 cimport cython
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from congreve.engine.atomic cimport store_release
 from congreve.engine.log.commit_log cimport CommitLog
+from congreve.engine.recovery.scan cimport (
+    STOP_BAD,
+    STOP_BLANK,
+    STOP_LIMIT,
+    LogScanner,
+    Stop,
+)
 from congreve.io_backends.backend cimport Segment
 from congreve.records cimport layout
 from congreve.records.cursor cimport load_i32
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.segment_files import remove_files
-from congreve.engine.recovery import scan
-from congreve.engine.recovery.scan import LogScanner
 
 
 @cython.final
@@ -29,7 +34,7 @@ cdef class LogReceiver:
     """
 
     def __init__(self, store not None):
-        self.log = store.log
+        self.store, self.log, self.index = store, store.log, store.index
         self.arrived = set()
         self.checker = LogScanner(grows=True)
         self.dispatcher = LogScanner(
@@ -44,22 +49,35 @@ cdef class LogReceiver:
 
         Raises BackendError if the log needs a segment and gets none.
         """
-        cdef int64_t used
-        cdef Segment segment
-        with self.log.lock:
-            segment = self.log.active
-            if segment is None or self.received == segment.base_offset + segment.size:
-                self.log.next_segment()
-                segment = self.log.active
-            most = min(most, segment.base_offset + segment.size - self.received)
-            used = self.received + most - segment.base_offset
-            if used > segment.ready and not segment.extend(used):
-                most = 0
+        cdef uint8_t *at = NULL
+        cdef int64_t size
+        with nogil:
+            size = self.room_at(most, &at)
+        return PyMemoryView_FromMemory(<char *> at, size, PyBUF_WRITE)
+
+    cdef int64_t room_at(self, int64_t most, uint8_t **at) except -1 nogil:
+        cdef int64_t base, used
+        if (
+            self.log.active is None
+            or self.received == self.log.active.base_offset + self.log.active.size
+        ):
+            self.next_segment()
+        self.log.lock.take()
+        base = self.log.active.base_offset
+        most = min(most, base + self.log.active.size - self.received)
+        used = self.received + most - base
+        if used > self.log.active.ready and not self.log.active.extend(used):
+            most = 0
+        at[0] = self.log.active.data + (self.received - base)
+        self.log.lock.drop()
         if not most:
             self.log.backend.request_durable(self.log.max_offset)
-        return PyMemoryView_FromMemory(
-            <char *> segment.data + (self.received - segment.base_offset), most, PyBUF_WRITE
-        )
+        return most
+
+    cdef int next_segment(self) except -1 with gil:
+        with self.log.lock:
+            self.log.next_segment()
+        return 0
 
     def begin_at(self, int64_t offset):
         """Let the log, which has no record yet, begin at this physical offset.
@@ -95,36 +113,54 @@ cdef class LogReceiver:
         Raises StoreFormatError for bytes that are not records of this place in the log, which then
         are not taken, and BackendError if a queue finds no space: the next call tries it again.
         """
+        with nogil:
+            self.take_bytes(count)
+        return self.take_arrived()
+
+    cdef int take_bytes(self, int64_t count) except -1 nogil:
         cdef int64_t end
         self.received += count
         end = self.whole_records_end()
-        with self.log.lock:
+        self.log.lock.take()
+        try:
             if end > self.log.max_offset:
                 self.publish(end)
             self.dispatch()
+        finally:
+            self.log.lock.drop()
+        if self.index is not None:
+            self.index.wake()
+        return 0
+
+    cdef bint has_arrived(self) noexcept nogil:
+        return self.dispatcher.has_arrived
+
+    cdef set take_arrived(self):
         found = set(self.arrived)
         self.arrived.clear()
+        self.dispatcher.has_arrived = False
         return found
 
-    cdef int64_t whole_records_end(self) except -1:
+    cdef int64_t whole_records_end(self) except -1 nogil:
         """The end of the last whole record or blank that has arrived."""
+        cdef int64_t base = self.log.active.base_offset
+        cdef Stop stop = self.checker.scan_bytes(
+            self.log.active.data, self.received - base, base, self.log.max_offset, self.received
+        )
+        cdef int64_t position = self.checker.position
+        if self.checker.records:
+            self.last_record = self.checker.last_record
+        if stop == STOP_LIMIT or self.received - position < layout.BLANK_MIN:
+            return position
+        return self.end_of_partial(position, stop)
+
+    cdef int64_t end_of_partial(self, int64_t position, int stop) except -1 with gil:
+        """The end of the blank at `position`, or `position` if it has not arrived completely."""
         cdef Segment segment = self.log.active
         cdef int64_t base = segment.base_offset
         cdef int64_t segment_end = base + segment.size
-        cdef int64_t position
-        cdef int32_t size = 0
-        stop = self.checker.scan(
-            memoryview(segment)[:self.received - base], base, self.log.max_offset
-        )
-        if self.checker.records:
-            self.last_record = self.checker.last_record
-        position = self.checker.position
-        if stop == scan.LIMIT:
-            return position
-        if self.received - position < layout.BLANK_MIN:
-            return position
-        size = load_i32(segment.data + (position - base))
-        if stop == scan.BLANK:
+        cdef int32_t size = load_i32(segment.data + (position - base))
+        if stop == STOP_BLANK:
             if position + size != segment_end:
                 raise StoreFormatError(
                     f"the master's segment ends at {position + size}, this broker's at "
@@ -132,7 +168,7 @@ cdef class LogReceiver:
                 )
             return segment_end if self.received == segment_end else position
         if (
-            stop == scan.BAD
+            stop == STOP_BAD
             and load_i32(segment.data + (position - base) + layout.AT_MAGIC) == layout.RECORD_MAGIC
             and self.received < position + size <= segment_end - layout.BLANK_MIN
         ):
@@ -147,24 +183,49 @@ cdef class LogReceiver:
         if end >= self.log.next_report:
             self.log.report_position()
 
-    cdef dispatch(self):
-        cdef Segment segment
-        cdef int64_t end = self.log.max_offset
-        cdef int64_t base, segment_end
+    cdef int dispatch(self) except -1 nogil:
+        cdef const uint8_t *data = NULL
+        cdef int64_t base, segment_end, end = self.log.max_offset
+        cdef Stop stop
         while self.dispatched < end:
-            segment = self.log.segment_at(self.dispatched)
-            base = segment.base_offset
-            segment_end = base + segment.size
-            stop = self.dispatcher.scan(
-                memoryview(segment)[:min(end, segment_end) - base], base, self.dispatched
+            data, base = self.log.active.data, self.log.active.base_offset
+            if self.dispatched < base:
+                self.find_segment(&data, &base)
+            segment_end = base + self.log.segment_size
+            stop = self.dispatcher.scan_bytes(
+                data, min(end, segment_end) - base, base, self.dispatched, min(end, segment_end)
             )
             self.dispatched = self.dispatcher.position
-            if stop == scan.BLANK:
+            if stop == STOP_BLANK:
                 self.dispatched = segment_end
-            elif stop != scan.LIMIT:
-                raise StoreFormatError(f"the record at {self.dispatched} has a damaged header")
+            elif stop != STOP_LIMIT:
+                self.refuse_header()
         if self.dispatcher.last_store_timestamp:
             self.log.last_store_timestamp = self.dispatcher.last_store_timestamp
+        return 0
+
+    cdef int find_segment(self, const uint8_t **data, int64_t *base) except -1 with gil:
+        cdef Segment segment = self.log.segment_at(self.dispatched)
+        data[0], base[0] = segment.data, segment.base_offset
+        return 0
+
+    cdef int refuse_header(self) except -1 with gil:
+        raise StoreFormatError(f"the record at {self.dispatched} has a damaged header")
+
+    def remove_topic(self, str topic not None, int64_t log_end):
+        """Remove the queues of a topic that the master has deleted before `log_end`.
+
+        False, without a change: the topic has later records, because it was made again, or another
+        thread works with the files now. Raises StoreError.
+        """
+        with self.log.lock:
+            for queue in self.store.queues.queues_of(topic):
+                if queue.max_physical_offset > log_end:
+                    return False
+            if not self.store.try_remove_topic(topic):
+                return False
+            self.dispatcher.forget_queues()
+        return True
 
     def drop_partial(self):
         """Drop the bytes after the last whole record; the next connection sends them again."""

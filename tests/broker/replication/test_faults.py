@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -175,3 +176,19 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
             async with master:
                 slave.replication.note_master(master.replication.ha_address, master.address)
                 await eventually(lambda: bool(master.replication.state().slaves))
+
+
+async def test_a_slave_whose_disk_is_full_goes_on_when_there_is_room(
+    tmp_path: Path, small_disk: Callable[[int], Path]
+) -> None:
+    disk = small_disk(2 << 20)
+    async with running_pair(tmp_path, with_slave=False) as pair:
+        config = broker_config(disk / "store", pair.name_server, brokerRole="SLAVE", brokerId="1")
+        async with Broker(config) as slave:
+            for number in range(500):
+                pair.master.store.put(Record(topic="T", body=bytes(9000), queue_id=number % 2))
+            await eventually(lambda: "No space left" in slave.replication.state().trouble)
+            assert log_of(pair.master).startswith(log_of(slave))
+            subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+            await eventually(have_equal_logs(pair._replace(slave=slave)))
+            assert sum(slave.store.max_offset("T", queue) for queue in range(2)) == 500

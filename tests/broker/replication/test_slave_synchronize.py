@@ -10,6 +10,7 @@ from harness.pairs import Pair, running_pair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.client import Message, Producer
+from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
@@ -100,3 +101,42 @@ async def test_delay_progress_is_copied_after_the_log_has_the_deliveries(tmp_pat
         await eventually(lambda: levels.offset_table.get(2) == 3)
         assert pair.slave.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 3
         assert pair.slave.store.log.max_offset == pair.master.store.log.max_offset
+
+
+async def test_queues_of_deleted_topics_are_removed(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        master, slave = pair.master, pair.slave
+        for topic in ("kept", "gone", "again"):
+            master.managers.metadata.topics.update(TopicConfig(topic_name=topic))
+            for _ in range(3):
+                master.store.put(Record(topic=topic, body=b"old"))
+        await eventually(lambda: slave.store.max_offset("again", 0) == 3)
+        for topic in ("gone", "again"):
+            master.managers.metadata.topics.delete(topic)
+            master.store.delete_topic(topic)
+        await eventually(
+            lambda: (
+                "gone" not in slave.store.queues
+                and "again" not in slave.store.queues
+                and slave.store.max_offset("kept", 0) == 3
+            )
+        )
+        # The thread that receives the log does not go on with a removed queue.
+        master.managers.metadata.topics.update(TopicConfig(topic_name="again"))
+        master.store.put(Record(topic="again", body=b"new"))
+        await eventually(lambda: slave.store.max_offset("again", 0) == 1)
+        assert slave.store.max_offset("kept", 0) == 3
+
+
+async def test_the_queues_of_a_topic_with_later_records_stay(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        master, slave = pair.master, pair.slave
+        master.store.put(Record(topic="T", body=b"x"))
+        before = master.store.log.max_offset
+        master.store.put(Record(topic="T", body=b"y"))
+        await eventually(lambda: slave.store.max_offset("T", 0) == 2)
+        receiver = LogReceiver(slave.store)
+        assert not receiver.remove_topic("T", before)
+        assert slave.store.max_offset("T", 0) == 2
+        assert receiver.remove_topic("T", master.store.log.max_offset)
+        assert "T" not in slave.store.queues

@@ -32,6 +32,8 @@ public final class Driver {
 
     private static final Map<String, Command> COMMANDS = Map.ofEntries(
         Map.entry("send", Producers::send),
+        Map.entry("producerStart", Producers::start),
+        Map.entry("producerStop", Producers::stop),
         Map.entry("load", Producers::load),
         Map.entry("batch", Producers::batch),
         Map.entry("batchesFor", Producers::batchesFor),

@@ -3,7 +3,9 @@ package congreve.interop;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -25,6 +27,9 @@ final class Producers {
     private static final int TIMEOUT_MS = 10_000;
     private static final int IN_FLIGHT = 256;
 
+    /** Producers that stay between requests, by id. */
+    private static final Map<String, DefaultMQProducer> KEPT = new HashMap<>();
+
     private Producers() {
     }
 
@@ -32,7 +37,25 @@ final class Producers {
         JSONObject run(DefaultMQProducer producer) throws Exception;
     }
 
+    /** A producer as users have it, with RocketMQ's retries and timeout, which stays. */
+    static JSONObject start(JSONObject request) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(request.getString("id"), Access.hook());
+        producer.setNamesrvAddr(request.getString("namesrv"));
+        producer.setInstanceName(UUID.randomUUID().toString());
+        producer.start();
+        KEPT.put(request.getString("id"), producer);
+        return new JSONObject();
+    }
+
+    static JSONObject stop(JSONObject request) {
+        KEPT.remove(request.getString("id")).shutdown();
+        return new JSONObject();
+    }
+
     private static JSONObject with(JSONObject request, Work work) throws Exception {
+        if (request.containsKey("producer")) {
+            return work.run(KEPT.get(request.getString("producer")));
+        }
         String group = request.getString("group");
         DefaultMQProducer producer = new DefaultMQProducer(
             group == null ? "interop-producer" : group, Access.hook());
@@ -52,7 +75,10 @@ final class Producers {
         }
     }
 
-    /** The given messages one after another; to one queue where queueId is given. */
+    /**
+     * The given messages one after another; to one queue where queueId is given, by the producer
+     * that was started with the id `producer` if there is one.
+     */
     static JSONObject send(JSONObject request) throws Exception {
         List<Message> messages = Messages.fromJson(request.getJSONArray("messages"));
         Integer queueId = request.getInteger("queueId");

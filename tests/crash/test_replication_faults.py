@@ -1,0 +1,198 @@
+"""Faults of a master and its slave, as processes: what was acknowledged is at both, once, in order.
+
+Either end may be RocketMQ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from struct import Struct
+
+import pytest
+from harness import servers
+from harness.eventually import eventually
+from harness.proxy import Proxy
+from harness.replicas import Replicas, await_equal_logs, log_bytes
+from harness.servers import BrokerServer
+
+from congreve.client import Message, Producer
+from congreve.client.message import SendStatus
+from congreve.errors import CongreveError
+from congreve.records.layout import RECORD_MAGIC
+from congreve.records.record import decode_record
+
+TOPIC = "Faults"
+QUEUES = 4
+OURS = "congreve"
+SEGMENT = 1 << 20
+RECORD_HEAD = Struct(">ii")
+SETTINGS = {
+    "flushDiskType": "SYNC_FLUSH",
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "haSendHeartbeatInterval": "200",
+    "haHousekeepingInterval": "1500",
+    "eventLoopWatchdogMillis": "0",
+}
+FAULT_S = 2.0
+"""Longer than a silence that either end accepts."""
+KINDS = (
+    *("kill master", "kill slave", "pause master", "pause slave"),
+    *("cut", "delay", "no reports", "no log", "half open"),
+)
+FAULTS = 60
+FAULTS_WITH_ROCKETMQ = 10
+
+
+class Pair:
+    """A SYNC_MASTER and its slave behind a proxy, one writer, and the answers that it got."""
+
+    def __init__(self, replicas: Replicas, master: BrokerServer, slave: BrokerServer) -> None:
+        self.master = master
+        self.slave = slave
+        self.acknowledged: list[int] = []
+        self._sent = 0
+        self._namesrv = replicas.namesrv.address
+
+    async def write(self) -> None:
+        """Send one message after the other, each once, for ever."""
+        async with Producer(self._namesrv, group="p", retries=0, send_timeout_s=1.5) as producer:
+            while True:
+                number, self._sent = self._sent, self._sent + 1
+                body = b"%d," % number + bytes(number * 37 % 900)
+                try:
+                    result = await producer.send(Message(topic=TOPIC, body=body))
+                except CongreveError:
+                    await asyncio.sleep(0.02)
+                    continue
+                if result.status is SendStatus.SEND_OK:
+                    self.acknowledged.append(number)
+
+    async def acknowledges(self, more: int = 20) -> None:
+        """Return when that many more messages are at both."""
+        wanted = len(self.acknowledged) + more
+        await eventually(lambda: len(self.acknowledged) >= wanted, 120)
+
+
+@asynccontextmanager
+async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[Pair, Proxy]]:
+    namesrv = servers.namesrv(OURS, folder / "namesrv")
+    replicas = Replicas(namesrv, folder)
+    settings = {**SETTINGS, "brokerRole": "SYNC_MASTER", "slaveTimeout": "1000"}
+    settings["defaultTopicQueueNums"] = str(QUEUES)
+    try:
+        await asyncio.to_thread(namesrv.start)
+        master = await asyncio.to_thread(replicas.master, kinds[0], **settings)
+        proxy = Proxy(f"{servers.HOST}:{master.port + 1}")
+        async with proxy.listening() as address:
+            slave = await asyncio.to_thread(
+                replicas.slave, kinds[1], **SETTINGS, haMasterAddress=address
+            )
+            pair = Pair(replicas, master, slave)
+            writer = asyncio.create_task(pair.write())
+            await pair.acknowledges()
+            yield pair, proxy
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            await asyncio.to_thread(await_equal_logs, master, slave)
+    finally:
+        for broker in replicas.made:
+            if broker.process is not None:
+                broker.process.send_signal(signal.SIGCONT)
+        replicas.kill()
+        namesrv.kill()
+
+
+async def fault(pair: Pair, proxy: Proxy, kind: str) -> None:
+    """One fault, and the way back: messages are acknowledged again."""
+    broker = pair.master if kind.endswith("master") else pair.slave
+    process = broker.process
+    assert process is not None
+    if kind.startswith("kill"):
+        broker.kill()
+        if broker is pair.master:
+            check(log_bytes(pair.slave.store), list(pair.acknowledged))
+        await asyncio.to_thread(broker.start)
+    elif kind.startswith("pause"):
+        process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(FAULT_S)
+        process.send_signal(signal.SIGCONT)
+    elif kind == "cut":
+        proxy.cut()
+    elif kind == "delay":
+        proxy.delay_s = 0.05
+        await asyncio.sleep(FAULT_S)
+    else:
+        proxy.hold(there=kind != "no log", back=kind != "no reports")
+        await asyncio.sleep(FAULT_S)
+    proxy.forward()
+    await pair.acknowledges()
+
+
+def numbers(log: bytes) -> dict[int, list[int]]:
+    """The numbers in each queue of the topic, in the order of the log."""
+    found: dict[int, list[int]] = {}
+    at = 0
+    while len(log) - at >= RECORD_HEAD.size:
+        size, magic = RECORD_HEAD.unpack_from(log, at)
+        if magic != RECORD_MAGIC:  # the blank at the end of a segment, or a record in flight
+            at += SEGMENT - at % SEGMENT
+            continue
+        if at + size > len(log):
+            break
+        record = decode_record(log[at : at + size])
+        if record.topic == TOPIC:
+            number = int(record.body.partition(b",")[0])
+            found.setdefault(record.queue_id, []).append(number)
+        at += size
+    return found
+
+
+def check(log: bytes, acknowledged: list[int]) -> None:
+    """Nothing that was acknowledged is lost, doubled, or out of order."""
+    queues = numbers(log)
+    stored = [number for queue in queues.values() for number in queue]
+    assert len(set(stored)) == len(stored), "a message is stored twice"
+    lost = set(acknowledged) - set(stored)
+    assert not lost, f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:9]}"
+    assert all(queue == sorted(queue) for queue in queues.values()), "the order has changed"
+
+
+async def run_faults(folder: Path, kinds: list[str], ends: tuple[str, str]) -> None:
+    async with running(folder, ends) as (pair, proxy):
+        for kind in kinds:
+            await fault(pair, proxy, kind)
+    check(log_bytes(pair.master.store), pair.acknowledged)
+
+
+@pytest.mark.crash
+async def test_faults_between_a_master_and_its_slave_lose_nothing(tmp_path: Path) -> None:
+    await run_faults(tmp_path, ["kill master", "half open", "pause slave"], (OURS, OURS))
+
+
+@pytest.mark.crash
+async def test_many_faults_lose_nothing(
+    tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
+) -> None:
+    """60 faults with `make soak`, ten of them with RocketMQ at one end; none in a short run."""
+    rounds = kill_rounds * FAULTS // 1000
+    if rounds < FAULTS:
+        pytest.skip("only with many rounds")
+    choose = random.Random(1)
+    half = FAULTS_WITH_ROCKETMQ // 2
+    for number, (ends, count) in enumerate(
+        (
+            ((OURS, OURS), FAULTS - FAULTS_WITH_ROCKETMQ),
+            (("java", OURS), half),
+            ((OURS, "java"), half),
+        )
+    ):
+        kinds = [choose.choice(KINDS) for _ in range(count)]
+        await run_faults(tmp_path / str(number), kinds, ends)
+        campaign(f"faults of a SYNC_MASTER ({ends[0]}) and its slave ({ends[1]})", count)
