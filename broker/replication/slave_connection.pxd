@@ -1,7 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.engine.log.commit_log cimport CommitLog
-from congreve.io_backends.backend cimport Segment
+from congreve.engine.log.commit_log cimport CommitLog, Segment
 
 cdef enum:
     HEAD_ROOM = 16

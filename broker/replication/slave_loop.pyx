@@ -130,7 +130,7 @@ cdef class SlaveLoop:
             return 0
         if self.count and not self.sync_flush:
             # Ask for a signal, then look for what was appended meanwhile.
-            self.log.ask_signal(self.wake)
+            self.log.signal_append(self.wake)
             if self.log.max_offset > self.fed:
                 return 0
         left = (until - sockets.monotonic_ns() / 1e9) * 1000 + 1

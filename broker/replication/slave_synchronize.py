@@ -133,9 +133,7 @@ class SlaveSynchronize:
         for topic, end in list(self._deleted.items()):
             if self._store.log.max_offset >= end and self._remove_topic(topic, end):
                 del self._deleted[topic]
-                logger.warning(
-                    "topic %s was deleted at the master: its queues are removed", topic
-                )
+                logger.warning("topic %s was deleted at the master: its queues are removed", topic)
 
     async def _take_groups(self, body: bytes) -> None:
         version = msgspec.json.decode(body, type=_Version, strict=False).data_version

@@ -64,8 +64,8 @@ cdef class CommitLog:
     # Opens the next segment (prepared ahead where possible). BackendError; also where append()
     # asked for it because the backend has no memory for more until the disk has caught up.
     cpdef next_segment(self)
-    # signal_append() for compiled code.
-    cdef void ask_signal(self, int event_fd) noexcept nogil
+    # Signals this eventfd once, at the next append; look at `max_offset` then. For any thread.
+    cdef void signal_append(self, int event_fd) noexcept nogil
     # All below is on disk.
     cdef inline int64_t durable_offset(self) noexcept nogil:
         return load_acquire(&self.backend.durable)

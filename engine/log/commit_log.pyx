@@ -189,12 +189,7 @@ cdef class CommitLog:
         if self.max_offset >= self.prepare_at:
             prepare(self)
 
-    def signal_append(self, int event_fd):
-        """Signal this eventfd once, at the next append; then look at `max_offset` (any thread)."""
-        with nogil:
-            self.ask_signal(event_fd)
-
-    cdef void ask_signal(self, int event_fd) noexcept nogil:
+    cdef void signal_append(self, int event_fd) noexcept nogil:
         self.lock.take()
         self.follower = event_fd
         self.next_report = 0
