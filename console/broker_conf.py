@@ -54,7 +54,7 @@ def read_config(
     from congreve.broker.config import BrokerConfig
     from congreve.broker.config_file import load_config
 
-    overrides = dict(_setting(text) for text in settings)
+    overrides = dict(parse_setting(text) for text in settings)
     if namesrv_addr:
         overrides["namesrvAddr"] = namesrv_addr
     if config_file:
@@ -68,7 +68,8 @@ def read_config(
     return config
 
 
-def _setting(text: str) -> tuple[str, str]:
+def parse_setting(text: str) -> tuple[str, str]:
+    """The key and the value of KEY=VALUE. Raises click.BadParameter."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")

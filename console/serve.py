@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from congreve.console.broker_conf import config_options, read_config
+from congreve.console.broker_conf import config_options, parse_setting, read_config
 from congreve.console.daemon_log import log_options, start_log
 from congreve.console.notify import Notifier
 from congreve.console.report import tls_file_option
@@ -89,7 +89,7 @@ def run(
                 flushDiskType=f"{flush.upper()}_FLUSH",
                 tlsConfigFile=tls_config,
                 **({} if pair is None else {"pairAddress": pair}),
-                **dict(_setting(text) for text in settings),
+                **dict(parse_setting(text) for text in settings),
             )
         )
         slave = "" if node.paired_slave is None else f", slave of {pair}"
