@@ -16,21 +16,21 @@ from struct import Struct
 import pytest
 from harness import servers
 from harness.eventually import eventually
-from harness.proxy import Proxy
+from harness.link import Link, Way
 from harness.replicas import Replicas, await_equal_logs, log_bytes
 from harness.servers import BrokerServer
 
 from congreve.client import Message, Producer
 from congreve.client.message import SendStatus
 from congreve.errors import CongreveError
-from congreve.records.layout import RECORD_MAGIC
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
 QUEUES = 4
 OURS = "congreve"
 SEGMENT = 1 << 20
-RECORD_HEAD = Struct(">ii")
+RECORD_HEAD = Struct(">iI")
+RECORD_MAGIC = 0xDAA320A7
 SETTINGS = {
     "flushDiskType": "SYNC_FLUSH",
     "mappedFileSizeCommitLog": str(SEGMENT),
@@ -42,16 +42,17 @@ SETTINGS = {
 }
 FAULT_S = 2.0
 """Longer than a silence that either end accepts."""
+WAYS = {"no reports": (Way.THERE,), "no log": (Way.BACK,), "half open": (Way.THERE, Way.BACK)}
 KINDS = (
     *("kill master", "kill slave", "pause master", "pause slave"),
-    *("cut", "delay", "no reports", "no log", "half open"),
+    *("cut", "delay", *WAYS),
 )
 FAULTS = 60
 FAULTS_WITH_ROCKETMQ = 10
 
 
 class Pair:
-    """A SYNC_MASTER and its slave behind a proxy, one writer, and the answers that it got."""
+    """A SYNC_MASTER and its slave behind a link, one writer, and the answers that it got."""
 
     def __init__(self, replicas: Replicas, master: BrokerServer, slave: BrokerServer) -> None:
         self.master = master
@@ -81,7 +82,7 @@ class Pair:
 
 
 @asynccontextmanager
-async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[Pair, Proxy]]:
+async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[Pair, Link]]:
     namesrv = servers.namesrv(OURS, folder / "namesrv")
     replicas = Replicas(namesrv, folder)
     settings = {**SETTINGS, "brokerRole": "SYNC_MASTER", "slaveTimeout": "1000"}
@@ -89,18 +90,19 @@ async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[P
     try:
         await asyncio.to_thread(namesrv.start)
         master = await asyncio.to_thread(replicas.master, kinds[0], **settings)
-        proxy = Proxy(f"{servers.HOST}:{master.port + 1}")
-        async with proxy.listening() as address:
-            slave = await asyncio.to_thread(
-                replicas.slave, kinds[1], **SETTINGS, haMasterAddress=address
-            )
-            pair = Pair(replicas, master, slave)
-            writer = asyncio.create_task(pair.write())
-            await pair.acknowledges()
-            yield pair, proxy
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
-            await asyncio.to_thread(await_equal_logs, master, slave)
+        link = Link(master.port + 1)
+        await link.start()
+        slave = await asyncio.to_thread(
+            replicas.slave, kinds[1], **SETTINGS, haMasterAddress=link.address
+        )
+        pair = Pair(replicas, master, slave)
+        writer = asyncio.create_task(pair.write())
+        await pair.acknowledges()
+        yield pair, link
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+        await asyncio.to_thread(await_equal_logs, master, slave)
+        await link.stop()
     finally:
         for broker in replicas.made:
             if broker.process is not None:
@@ -109,7 +111,7 @@ async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[P
         namesrv.kill()
 
 
-async def fault(pair: Pair, proxy: Proxy, kind: str) -> None:
+async def fault(pair: Pair, link: Link, kind: str) -> None:
     """One fault, and the way back: messages are acknowledged again."""
     broker = pair.master if kind.endswith("master") else pair.slave
     process = broker.process
@@ -124,14 +126,14 @@ async def fault(pair: Pair, proxy: Proxy, kind: str) -> None:
         await asyncio.sleep(FAULT_S)
         process.send_signal(signal.SIGCONT)
     elif kind == "cut":
-        proxy.cut()
+        link.cut()
     elif kind == "delay":
-        proxy.delay_s = 0.05
+        link.delay_s = 0.05
         await asyncio.sleep(FAULT_S)
     else:
-        proxy.hold(there=kind != "no log", back=kind != "no reports")
+        link.hold(*WAYS[kind])
         await asyncio.sleep(FAULT_S)
-    proxy.forward()
+    link.release()
     await pair.acknowledges()
 
 
@@ -165,9 +167,9 @@ def check(log: bytes, acknowledged: list[int]) -> None:
 
 
 async def run_faults(folder: Path, kinds: list[str], ends: tuple[str, str]) -> None:
-    async with running(folder, ends) as (pair, proxy):
+    async with running(folder, ends) as (pair, link):
         for kind in kinds:
-            await fault(pair, proxy, kind)
+            await fault(pair, link, kind)
     check(log_bytes(pair.master.store), pair.acknowledged)
 
 
