@@ -192,7 +192,12 @@ async def test_the_grafana_board_asks_for_metrics_that_exist(tmp_path):
     async with running(config(tmp_path)) as (_, broker):
         _, text = await get(broker.config.metrics_port, "/metrics")
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-    histograms = {f"{name}_bucket" for name, kind in types.items() if kind == "histogram"}
+    histograms = {
+        f"{name}_{part}"
+        for name, kind in types.items()
+        if kind == "histogram"
+        for part in ("bucket", "count", "sum")
+    }
     panels = json.loads(BOARD.read_text())["panels"]
     asked = {
         name

@@ -12,6 +12,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.drivers import Driver, DriverError, body, message
 from harness.servers import CLUSTER
+from opentelemetry.sdk.trace import TracerProvider
 
 from congreve.client import (
     AdminClient,
@@ -28,6 +29,7 @@ from congreve.client import (
     by_key,
 )
 from congreve.client.errors import BrokerNotFoundError, RouteNotFoundError
+from congreve.client.observability.spans import SendSpans
 
 KINDS = ("congreve", "java")
 EVENTUALLY_S = 90
@@ -48,10 +50,21 @@ def test_java_reads_what_python_sends(cluster: Cluster, java: Driver, topic: str
             [Message(topic=topic, body=b"b%d" % i, tags=f"t{i}", flag=i) for i in range(3)]
         )
         producer.send_oneway(Message(topic=topic, body=b"oneway"), selector=by_key("k"))
+    with SyncProducer(namesrv, group=new_group(), hooks=[SendSpans(TracerProvider())]) as traced:
+        traced.send(Message(topic=topic, body=b"traced", properties={"n": "v"}))
     java.call("send", namesrv=namesrv, messages=[message(topic, b"end")])
     read = java.call("drain", namesrv=namesrv, topics=[topic])["messages"]
     by_body = {body(one): one for one in read}
-    assert set(by_body) == {b"plain", b"x" * 10_000, b"b0", b"b1", b"b2", b"oneway", b"end"}
+    assert set(by_body) == {
+        b"plain",
+        b"x" * 10_000,
+        b"b0",
+        b"b1",
+        b"b2",
+        b"oneway",
+        b"traced",
+        b"end",
+    }
     got = by_body[b"plain"]
     assert got["msgId"] == plain.message_id
     assert got["queueOffset"] == plain.queue_offset
@@ -62,6 +75,8 @@ def test_java_reads_what_python_sends(cluster: Cluster, java: Driver, topic: str
         "n": "ü;=|",
     }
     assert by_body[b"x" * 10_000]["flag"] == 7
+    carried = by_body[b"traced"]["properties"]
+    assert carried["n"] == "v" and carried["traceparent"].startswith("00-")
     first, second, third = (by_body[b"b%d" % i] for i in range(3))
     assert [first["queueOffset"], second["queueOffset"], third["queueOffset"]] == list(
         range(batch.queue_offset, batch.queue_offset + 3)
