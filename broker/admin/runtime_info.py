@@ -98,6 +98,10 @@ class RuntimeInfo:
             "stateFilesWritable": f"false ({unsaved})" if unsaved else "true",
         }
 
+    def replication(self) -> ReplicationState:
+        """The role, and the slaves or the master."""
+        return self._replication()
+
     def _traffic(self, now: Totals) -> dict[str, object]:
         stats = self._stats
         size = self._store.log.max_offset - self._store.log.min_offset

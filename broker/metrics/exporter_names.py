@@ -155,9 +155,16 @@ class ExporterNames:
         self._broker = f'cluster="{cluster}",broker="{broker}"'
 
     def of_broker(
-        self, runtime: Runtime, put_times: list[int], disk: tuple[int, int], seen: StoreStats
+        self,
+        runtime: Runtime,
+        put_times: list[int],
+        disk: tuple[int, int],
+        seen: StoreStats,
+        behind: int,
     ) -> Iterator[Family]:
         """Figures of the whole broker; `disk` has the bytes in all and free.
+
+        `behind` is the number of bytes that the last slave lacks.
 
         `put_times` is PutLatency.distribution().
         """
@@ -168,7 +175,7 @@ class ExporterNames:
         put, got = str(runtime["putTps"]).split(), str(runtime["getTransferedTps"]).split()
         yield _gauge("rocketmq_broker_tps", "Messages a second to the broker", labels, put[1])
         yield _gauge("rocketmq_broker_qps", "Messages a second to consumers", labels, got[1])
-        yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that slaves lack", labels, 0)
+        yield _gauge("rocketmq_broker_commitlog_diff", "Bytes that slaves lack", labels, behind)
         labels = label_text(
             cluster=config.broker_cluster_name,
             brokerIP=config.address,

@@ -12,6 +12,7 @@ from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.metrics.put_times import BOUNDS_US
 from congreve.broker.quotas.limits import Use
 from congreve.broker.quotas.quotas import Quotas
+from congreve.broker.replication.state import ReplicationState
 from congreve.engine.store import MessageStore
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.watchdog import Watchdog, thread_cpu_s
@@ -93,6 +94,20 @@ class OwnNames:
             "Seconds from a send to its answer",
             histogram("", ends, latency.counts(), latency.sum_s),
         )
+
+    def of_replication(self, state: ReplicationState) -> Iterator[Family]:
+        """Slaves of a master and their lag, or whether a slave follows its master."""
+        if state.role == "SLAVE":
+            text = "1 while this slave follows its master"
+            yield _one("replication_following", GAUGE, text, int(bool(state.master)))
+            return
+        yield _one("replication_slaves", GAUGE, "Slaves that follow", len(state.slaves))
+        for name, text in (
+            ("lag_bytes", "Bytes that a slave has not confirmed"),
+            ("lag_ms", "Age of the oldest of them in ms"),
+        ):
+            rows = [(label_text(slave=each.address), getattr(each, name)) for each in state.slaves]
+            yield Family(f"congreve_replication_{name}", GAUGE, text, rows)
 
     def of_quotas(self) -> Iterator[Family]:
         """Requests that found a quota used up: of each kind of names, and of names with a quota."""

@@ -230,7 +230,12 @@ class Collection:
         yield from self._own.of_sends(self._latency)
         yield from self._own.of_network()
         yield from self._own.of_quotas()
-        yield from self._exporter.of_broker(runtime, self._latency.distribution(), disk, seen)
+        state = self._runtime_info.replication()
+        yield from self._own.of_replication(state)
+        behind = max((each.lag_bytes for each in state.slaves), default=0)
+        yield from self._exporter.of_broker(
+            runtime, self._latency.distribution(), disk, seen, behind
+        )
         yield from self._exporter.of_topics(figures)
         yield from self._exporter.of_groups(figures)
         consumers = managers.members.consumers.groups

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from congreve.broker.replication.frames import REPORT
 from congreve.client import Message, Producer
 from congreve.client.errors import ClientError
 from congreve.client.message import SendStatus
+from congreve.records.message.message import Record
 
 SYNC = {"brokerRole": "SYNC_MASTER"}
 
@@ -146,3 +148,19 @@ async def test_a_slave_refuses_sends(tmp_path: Path) -> None:
             with pytest.raises(ClientError):
                 await producer.send(Message(topic="T", body=b"x"))
         await eventually(have_equal_logs(pair))
+
+
+async def test_metrics_show_how_far_slaves_are_behind(tmp_path: Path) -> None:
+    settings = {**SYNC, "metricsPort": "0"}
+    async with running_pair(tmp_path, with_slave=False, master=settings) as pair:
+        host, _, port = pair.master.replication.ha_address.rpartition(":")
+        with socket.create_connection((host, int(port))) as silent:
+            silent.sendall(REPORT.pack(0))
+            await eventually(follows(pair))
+            pair.master.store.put(Record(topic="T", body=bytes(100)))
+            url = f"http://127.0.0.1:{pair.master.config.metrics_port}/metrics"
+            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+            end = pair.master.store.log.max_offset
+            address = "{}:{}".format(*silent.getsockname())
+            assert f'congreve_replication_lag_bytes{{slave="{address}"}} {end}' in page
+            assert "congreve_replication_slaves 1" in page
