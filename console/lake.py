@@ -219,12 +219,12 @@ def status(
 
         source = None if store is None else DurableTopic(store, topic, broker_name, commit_log)
         found = status_of(table, source)
-        age = time.time() - found.committed_ms / 1000
         click.echo(
             f"{table.name}: {found.messages:,} messages in {found.files:,} files of "
             f"{found.bytes:,} bytes, {found.snapshots} snapshots"
-            + (f", the last {age:,.0f} s ago" if found.committed_ms else "")
+            + (f", the last {_age_s(found.committed_ms):,.0f} s ago" if found.committed_ms else "")
             + ("" if found.behind is None else f"; {found.behind:,} messages behind the store")
+            + ("" if found.oldest_ms is None else f", {_age_s(found.oldest_ms):,.0f} s")
         )
 
 
@@ -257,6 +257,10 @@ def restore(
     loaded.store.root_dir = str(store)
     restored = Restore(tables, broker_name, loaded.store).run()
     click.echo(f"{restored} messages were restored to {store}")
+
+
+def _age_s(moment_ms: int) -> float:
+    return time.time() - moment_ms / 1000
 
 
 def _check_table(topics: tuple[str, ...], table: str | None) -> None:

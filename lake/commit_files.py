@@ -20,6 +20,8 @@ from pyiceberg.typedef import Record
 
 from congreve.lake.parquet.data_file import DataFileWriter, with_short_offsets
 
+SORTED_BY = ("brokerName", "queueId", "queueOffset")
+"""The order of the rows in each file, which a table declares as its sort order."""
 MOST_OPEN = 64
 """The most open files; to open one more, the file that was opened first is closed."""
 
@@ -32,6 +34,8 @@ class _OpenFile:
 
 class CommitFiles:
     """Splits batches into a file for each partition of a table, with one batch in memory.
+
+    Batches come in the order SORTED_BY.
 
     discard() deletes the written files, and so does leaving the context without finish().
     """
@@ -150,13 +154,20 @@ class CommitFiles:
                 file_format=FileFormat.PARQUET,
                 partition=file.partition,
                 file_size_in_bytes=len(file.writer.output),
-                sort_order_id=None,
+                sort_order_id=_sort_order_id(self._table),
                 spec_id=self._table.spec().spec_id,
                 equality_ids=None,
                 key_metadata=None,
                 **statistics.to_serialized_dict(),
             )
         )
+
+
+def _sort_order_id(table: Table) -> int | None:
+    """The table's sort order if it is SORTED_BY: another program may have changed it."""
+    order = table.sort_order()
+    names = [table.schema().find_column_name(field.source_id) for field in order.fields]
+    return order.order_id if tuple(names) == SORTED_BY else None
 
 
 def _is_constant(column: pa.Array) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from congreve.engine.config import StoreConfig
@@ -97,6 +98,14 @@ class DurableTopic:
             for name, value in of_queue.items():
                 columns[name] = repeated(value, SCHEMA.field(name).type, rows)
             yield to_batch(columns, SCHEMA, rows)
+
+    def store_time_ms(self, queue: DurableQueue, offset: int) -> int:
+        """The store time of one message, in ms since 1970. Raises what read() raises."""
+        gather = RecordColumns(["storeTimestamp"])
+        windows = entry_windows(queue.file.entries, offset, offset + 1)
+        for _ in gather_batches(self._files, windows, gather):
+            values = gather.take()["storeTimestamp"].values
+        return int(np.frombuffer(memoryview(values), np.int64)[0]) // 1000
 
     def _is_stopped(self) -> bool:
         held = is_held(str(self._files.root / "lock"))

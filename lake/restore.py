@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -21,10 +22,16 @@ from congreve.lake.table import TopicTable
 from congreve.records.message.message import Host, Record
 
 BATCH_ROWS = 2_048
+COLUMNS = (
+    *("storeTimestamp", "commitLogOffset", "topic", "body", "properties", "queueId"),
+    *("queueOffset", "flag", "sysFlag", "bornTimestamp", "bornHost", "storeHost"),
+    *("reconsumeTimes", "brokerName"),
+)
+"""The columns of a Row. The first two are its place in the log; the others tell the rest of it."""
 COMPRESSED = 0x1 | 0x700
 """The bits of sysFlag for a compressed body and its algorithm: tables have the plain body."""
 
-Row = dict[str, Any]
+Row = tuple[Any, ...]
 
 
 class Restore:
@@ -80,43 +87,52 @@ class Restore:
 
     def _of_queue(self, table: TopicTable, file: DataFile, queue: int) -> Iterator[Row]:
         with table.iceberg.io.new_input(file.file_path).open() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=BATCH_ROWS):
+            source = pq.ParquetFile(stream)
+            groups = [n for n in range(source.num_row_groups) if _may_have(source, n, queue)]
+            for batch in source.iter_batches(BATCH_ROWS, row_groups=groups, columns=COLUMNS):
                 mine = pc.and_(
                     pc.equal(batch["queueId"], queue), pc.equal(batch["brokerName"], self._broker)
                 )
-                yield from _readable(batch.filter(mine)).to_pylist()
+                yield from _rows(batch.filter(mine))
 
 
-def _readable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with times as integers, which Python's datetime would only slow down."""
+def _may_have(source: pq.ParquetFile, group: int, queue: int) -> bool:
+    """False if the statistics of a row group say that it has no message of the queue."""
+    chunk = source.metadata.row_group(group).column(source.schema.names.index("queueId"))
+    known = chunk.statistics
+    return known is None or not known.has_min_max or known.min <= queue <= known.max
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Tuples of the columns, with times as integers: Python's datetime would only slow down."""
     times = ("bornTimestamp", "storeTimestamp")
-    columns = {
-        name: batch[name].cast(pa.int64()) if name in times else batch[name]
-        for name in batch.schema.names
-    }
-    return pa.RecordBatch.from_pydict(columns)
+    columns = (batch[name].cast(pa.int64()) if name in times else batch[name] for name in COLUMNS)
+    return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def _record(row: Row) -> Record:
+    stored, _, topic, body, properties, queue_id, queue_offset, flag, *more = row
+    sys_flag, born, born_host, store_host, reconsume_times, _ = more
     return Record(
-        topic=row["topic"],
-        body=row["body"],
-        properties=dict(row["properties"]),
-        queue_id=row["queueId"],
-        queue_offset=row["queueOffset"],
-        flag=row["flag"],
-        sys_flag=row["sysFlag"] & ~COMPRESSED,
-        born_timestamp=row["bornTimestamp"] // 1000,
-        born_host=_host(row["bornHost"]),
-        store_timestamp=row["storeTimestamp"] // 1000,
-        store_host=_host(row["storeHost"]),
-        reconsume_times=row["reconsumeTimes"],
+        topic=topic,
+        body=body,
+        properties=dict(properties),
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        flag=flag,
+        sys_flag=sys_flag & ~COMPRESSED,
+        born_timestamp=born // 1000,
+        born_host=_host(born_host),
+        store_timestamp=stored // 1000,
+        store_host=_host(store_host),
+        reconsume_times=reconsume_times,
     )
 
 
-_moment = itemgetter("storeTimestamp", "commitLogOffset")
+_moment = itemgetter(0, 1)
 
 
+@lru_cache(1024)
 def _host(text: str) -> Host:
     address, _, port = text.rpartition(":")
     return address.strip("[]"), int(port)

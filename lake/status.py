@@ -12,7 +12,8 @@ from congreve.lake.table import TopicTable
 class TableStatus:
     """Messages, files, their bytes and snapshots; the last commit in ms since 1970, 0 without one.
 
-    `behind` is the number of a store's messages that are not in the table, None without a store.
+    `behind` is the number of a store's messages that are not in the table, None without a store;
+    `oldest_ms` is the store time of the oldest of them, None if there is none.
     """
 
     messages: int
@@ -21,6 +22,7 @@ class TableStatus:
     snapshots: int
     committed_ms: int
     behind: int | None
+    oldest_ms: int | None = None
 
 
 def status_of(table: TopicTable, topic: DurableTopic | None = None) -> TableStatus:
@@ -37,11 +39,20 @@ def status_of(table: TopicTable, topic: DurableTopic | None = None) -> TableStat
             totals, committed = current.summary.additional_properties, current.timestamp_ms
         snapshots = len(table.iceberg.snapshots())
         ends = table.progress().get(topic.broker, {}) if topic is not None else {}
-    behind = None
+    behind = oldest = None
     if topic is not None:
         # The table was read first, so that it is never ahead of the queues.
-        files = [(queue.queue_id, queue.file) for queue in topic.queues()]
-        behind = sum(file.max_offset - ends.get(number, file.min_offset) for number, file in files)
+        queues = [
+            (queue, ends.get(queue.queue_id, queue.file.min_offset)) for queue in topic.queues()
+        ]
+        behind = sum(queue.file.max_offset - end for queue, end in queues)
+        # The first messages that the table lacks may have expired.
+        times = [
+            topic.store_time_ms(queue, max(end, queue.file.min_offset))
+            for queue, end in queues
+            if max(end, queue.file.min_offset) < queue.file.max_offset
+        ]
+        oldest = min(times, default=None)
     return TableStatus(
         messages=int(totals.get("total-records", 0)),
         files=int(totals.get("total-data-files", 0)),
@@ -49,4 +60,5 @@ def status_of(table: TopicTable, topic: DurableTopic | None = None) -> TableStat
         snapshots=snapshots,
         committed_ms=committed,
         behind=behind,
+        oldest_ms=oldest,
     )

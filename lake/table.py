@@ -19,10 +19,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import DayTransform, HourTransform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from congreve.lake.commit_files import CommitFiles
+from congreve.lake.commit_files import SORTED_BY, CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.progress import PROPERTY, EndOffsets, newest, to_property
 
@@ -96,8 +96,11 @@ class TopicTable:
                 self.name, self._schema, properties=PROPERTIES
             ) as creation,
             creation.update_spec() as spec,
+            creation.update_sort_order() as order,
         ):
             spec.add_field("storeTimestamp", PARTITIONS[self._partition](), self._partition)
+            for name in SORTED_BY:
+                order.asc(name, IdentityTransform())
         self.load()
 
     @property

@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from congreve.lake.commit_files import SORTED_BY
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.table import TopicTable
 
@@ -24,7 +25,7 @@ KEEP_SNAPSHOTS = 10
 SNAPSHOT_AGE_S = 5 * 86_400.0
 ORPHAN_AGE_S = 86_400.0
 BATCH_ROWS = 32_768
-ORDER = [("brokerName", "ascending"), ("queueId", "ascending"), ("queueOffset", "ascending")]
+ORDER = [(name, "ascending") for name in SORTED_BY]
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ import msgspec
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
+from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.message import Record
@@ -58,7 +59,8 @@ class NewStore:
         """Append a message with its `queue_offset` and `store_timestamp`.
 
         Messages come in the order of the log. A queue begins at its first message's offset.
-        Raises StoreError when the offset is not the next one of its queue.
+        Raises StoreError when the offset is not the next one of its queue, and when the message
+        cannot be stored: it is too large for the settings, or the disk is full.
         """
         queue = self._store.queues.get(record.topic, record.queue_id)
         if record.queue_offset != queue.max:
@@ -69,4 +71,9 @@ class NewStore:
                 )
             queue.start_at(record.queue_offset)
         self._clock.set(record.store_timestamp)
-        self._store.put(record)
+        done = self._store.put(record)
+        if done.status is not PutStatus.PUT_OK:
+            raise StoreError(
+                f"queue {queue.queue_id} of {queue.topic}: the message at {record.queue_offset} "
+                f"was not stored: {done.why or done.status.name}"
+            )

@@ -1,9 +1,14 @@
-"""A small REST catalog: pyiceberg's SQL catalog behind the requests of Iceberg's REST protocol."""
+"""A small REST catalog: pyiceberg's SQL catalog behind the requests of Iceberg's REST protocol.
+
+``python rest_catalog.py PORT URI WAREHOUSE`` serves one in a process of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,7 +107,7 @@ def _loaded(table: Table) -> dict[str, Any]:
 
 
 @contextmanager
-def served(catalog: RestCatalog) -> Iterator[str]:
+def served(catalog: RestCatalog, port: int = 0) -> Iterator[str]:
     """The catalog at a URL of 127.0.0.1."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -125,7 +130,7 @@ def served(catalog: RestCatalog) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Write no log."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -133,3 +138,13 @@ def served(catalog: RestCatalog) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def main(port: str, uri: str, warehouse: str) -> None:
+    """Serve until a signal."""
+    with served(RestCatalog(SqlCatalog("congreve", uri=uri, warehouse=warehouse)), int(port)):
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

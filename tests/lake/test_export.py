@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from congreve.lake.commit_files import SORTED_BY
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import CommitConflictError, LakeError, ProgressError, TableError
 from congreve.lake.export import Exporter
@@ -57,6 +58,11 @@ def test_rows_have_the_columns_of_the_spark_source_and_the_days_are_partitions(
     assert list(row) == SCHEMA.names
     assert (row["topic"], row["brokerName"], row["body"]) == ("T", "broker-a", b"body 5")
     assert dict(row["properties"])["KEYS"] == row["keys"] == "key-5"
+    assert [str(field) for field in table.sort_order().fields] == [
+        f"{table.schema().find_field(name).field_id} ASC NULLS LAST" for name in SORTED_BY
+    ]
+    files = [task.file for task in table.scan().plan_files()]
+    assert {file.sort_order_id for file in files} == {table.sort_order().order_id}
     days = {task.file.partition[0] for task in table.scan().plan_files()}
     assert len(days) == 4  # 200 messages, 20 minutes apart
 

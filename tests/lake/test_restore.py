@@ -144,3 +144,14 @@ def test_the_command_restores_and_prints_the_number_of_messages(tmp_path: Path) 
     assert process.returncode == 0, output
     assert "8 messages were restored" in output
     assert stores.in_store(tmp_path / "new") == stores.in_store(store)
+
+
+def test_a_message_that_the_store_refuses_ends_the_restore(tmp_path: Path) -> None:
+    small = StoreConfig(
+        root_dir=str(tmp_path / "new"), mapped_file_size_commit_log=1 << 20, max_message_size=9
+    )
+    with (
+        pytest.raises(StoreError, match="the message at 0 was not stored: MESSAGE_ILLEGAL"),
+        NewStore(small) as store,
+    ):
+        store.put(Record(topic="T", body=b"ten bytes.", queue_offset=0, store_timestamp=1))

@@ -19,11 +19,13 @@ def test_the_status_counts_rows_files_and_missing_messages(tmp_path: Path) -> No
     assert status_of(table) == TableStatus(0, 0, 0, 0, 0, None)
     assert status_of(table, topic).behind == 20
     Exporter(topic, table).run()
+    assert status_of(table, topic).oldest_ms is None
     files = list(warehouse.rglob("*.parquet"))
     with stores.open_writer(store) as writer:
         stores.put(writer, 20, 7)
     found = status_of(table, topic)
     assert (found.messages, found.snapshots, found.behind) == (20, 1, 7)
+    assert found.oldest_ms == stores.BEGIN_MS + 20 * 1_200_000
     assert (found.files, found.bytes) == (len(files), sum(file.stat().st_size for file in files))
     assert found.committed_ms == stores.table_of(warehouse).snapshots()[0].timestamp_ms
 
@@ -34,4 +36,4 @@ def test_the_status_command_prints_a_line(tmp_path: Path) -> None:
     output = process.communicate()[0]
     assert process.returncode == 0, output
     assert output.startswith("rocketmq.T: 0 messages in 0 files of 0 bytes, 0 snapshots")
-    assert "8 messages behind the store" in output
+    assert "8 messages behind the store, " in output
