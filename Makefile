@@ -138,7 +138,8 @@ soak: $(VENV)/.dev soak-parsers soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
-# to memory. A copy of the sources is built, so that what is installed stays as it is.
+# to memory. ROUNDS=1000000 SECONDS=60 ONLY=.pyx: so many mutations, within so much CPU for each, of
+# parsers with compiled code. A copy of the sources is built, so that what is installed stays as it is.
 SANITIZED := build/sanitized
 SANITIZER := $(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)
 soak-parsers: $(VENV)/.dev
@@ -148,7 +149,7 @@ soak-parsers: $(VENV)/.dev
 		-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-sanitize=alignment" \
 		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
 	cd $(SANITIZED) && LD_PRELOAD="$(SANITIZER)" PYTHONPATH=build/namespace:tests ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
-		PYTHONMALLOC=malloc $(abspath $(BIN))/python -m parsers $(or $(ROUNDS),1000)
+		PYTHONMALLOC=malloc $(abspath $(BIN))/python -m parsers $(or $(ROUNDS),1000) $(or $(SECONDS),0) $(ONLY)
 
 # Lanes, the event loop and the store's threads beside each other, in modules that report each race.
 # Python itself is not compiled so: its locks are seen, its own memory is not looked at.

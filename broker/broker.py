@@ -103,6 +103,8 @@ class Broker(Lifecycle):
         self._guard = ConnectionGuard(self.config.shared_limits)
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
+        if self._access is not None:
+            self.managers.members.producers.may_check = self._access.may_check
         self._certificates, own_ssl = server_certificates(self.config), client_ssl(self.config)
         self._quotas = Quotas(self.config, self._quota_file(files), self._access is not None)
         make = self._check_mode() if replication is None else replication
@@ -257,9 +259,10 @@ class Broker(Lifecycle):
             self._guard.peer_log,
             own_key=config.broker_access_key,
             changed=self._accounts_changed,
+            replay_window_ms=config.acl_replay_window_mills,
         )
         if not access.can_compile:
-            logger.warning("no SHA-1 for compiled code: the event loop serves all requests")
+            logger.warning("aclReplayWindowMills, or no SHA-1: the event loop serves all requests")
             config.network_threads = 0
         return access
 
@@ -296,16 +299,22 @@ class Broker(Lifecycle):
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config
         handlers = answer_errors(self._handlers(paths, runtime_info))
-        handlers = QuotaGate(self._quotas.table).guard(handlers)
+        handlers = QuotaGate(self._quotas.table, self.store.record_size).guard(handlers)
         if self._access is not None:
             handlers = self._access.guard(handlers)
         if config.metrics_port >= 0:
             handlers = self._metrics.rpc_times.watch(handlers)
         if config.slow_request_millis:
             handlers = SlowRequests(config.slow_request_millis / 1000).watch(handlers)
-        main = self._server(handlers, config.listen_port, paths)
+        further = parse_addresses(config.listeners)
+        main = self._server(
+            handlers,
+            config.listen_port,
+            paths,
+            {name: host_port(address) for name, address in further.items()},
+        )
         await main.start()
-        await self._listen_further(handlers, paths)
+        self._advertise(main.ports)
         if config.listen_port == 0:
             config.listen_port = main.port
             paths.set_store_host(host_bytes(config.store_host))
@@ -313,34 +322,29 @@ class Broker(Lifecycle):
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
 
-    async def _listen_further(self, handlers: Mapping[int, Handler], paths: MessagePaths) -> None:
-        """Listen at the further listeners; the event loop serves them."""
-        config, advertised = self.config, self.config.advertised
-        for name, address in parse_addresses(config.listeners).items():
+    def _advertise(self, ports: Mapping[str, int]) -> None:
+        """Set the ports that the system has picked for further listeners."""
+        advertised = self.config.advertised
+        for name, address in advertised.items():
             host, port = host_port(address)
-            server = self._server(handlers, port, paths, host=host, listener=name)
-            await server.start()
-            wanted_host, wanted_port = host_port(advertised[name])
-            if not wanted_port:
-                advertised[name] = f"{wanted_host}:{server.port}"
-        config.advertised_listeners = format_addresses(advertised)
+            if not port:
+                advertised[name] = f"{host}:{ports[name]}"
+        self.config.advertised_listeners = format_addresses(advertised)
 
     def _server(
         self,
         handlers: Mapping[int, Handler],
         port: int,
         paths: MessagePaths | None = None,
-        *,
-        host: str = "",
-        listener: str = "",
+        listeners: Mapping[str, tuple[str, int]] | None = None,
     ) -> RemotingServer:
         server = RemotingServer(
             handlers,
-            host=host or self.config.bind_address,
+            host=self.config.bind_address,
             port=port,
-            listener=listener,
+            listeners=listeners,
             sink=None if paths is None or not self._paths_check() else paths.fast_path,
-            lane_sinks=() if paths is None or listener else paths.lanes,
+            lane_sinks=() if paths is None else paths.lanes,
             lane_entry=None if paths is None else paths.lane_entry,
             limits=ServerLimits(
                 idle_timeout_s=self.config.server_channel_max_idle_time_seconds,

@@ -132,6 +132,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     acl_enable: bool = False
     # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
     acl_folder: Annotated[str, Show.NEVER] = ""
+    # Ours: how long after it was signed a request passes, once; 0: any number of times
+    # (broker/accounts/replays.py).
+    acl_replay_window_mills: Annotated[int, Range(0, 3_600_000)] = 0
     # Ours: the account whose signature the broker's own requests carry; empty: none.
     broker_access_key: Annotated[str, Show.NEVER] = ""
     # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
@@ -226,6 +229,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
     max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0
     max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    first_frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
     frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
     max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 512 << 20
 
@@ -309,6 +313,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             connections_of_address=self.max_connections_per_address,
             unfinished_bytes=self.max_unfinished_frame_bytes,
             unread_bytes=self.max_unread_answer_bytes,
+            first_frame_timeout_s=self.first_frame_timeout_mills / 1000,
             frame_timeout_s=self.frame_timeout_mills / 1000,
         )
 

@@ -21,8 +21,8 @@ from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
-from congreve.broker.pull.processor import PullMessageProcessor, pull_for_now
-from congreve.broker.pull.pull_quota import PullQuota
+from congreve.broker.pull.processor import PullMessageProcessor
+from congreve.broker.pull.pull_quota import PullQuota, pull_for_now
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
-def serve(path: str | Path, *, namesrv_port: int = 0, **settings: object) -> Serving:
+def serve(
+    path: str | Path,
+    *,
+    namesrv_port: int = 0,
+    namesrv_listeners: Mapping[str, tuple[str, int]] | None = None,
+    **settings: object,
+) -> Serving:
     """A name server and a broker in this process, for ``with`` or ``async with``::
 
         with congreve.serve("data") as node, node.producer("p") as producer:
@@ -40,12 +46,15 @@ def serve(path: str | Path, *, namesrv_port: int = 0, **settings: object) -> Ser
 
     `path` is the folder for all files; it is created if missing. `settings` are keys of
     broker.conf, such as ``flushDiskType="ASYNC_FLUSH"``. Both servers listen on free ports of
-    127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. Raises ConfigError
-    for an unknown or forbidden setting. Entering raises StoreError, BrokerError or RemotingError
+    127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. The name server also
+    listens at the addresses (host, port) of `namesrv_listeners`, and answers there with those that
+    the broker advertises for a listener of that name. Raises ConfigError for an unknown or
+    forbidden setting. Entering raises StoreError, BrokerError or RemotingError
     when a server cannot start; no server keeps running then.
     (RocketMQ: ``mqnamesrv`` and ``mqbroker``.)
     """
-    return Serving(_Servers(Path(path), namesrv_port, keyword_texts(settings)))
+    texts = keyword_texts(settings)
+    return Serving(_Servers(Path(path), namesrv_port, namesrv_listeners or {}, texts))
 
 
 class Serving:
@@ -80,7 +89,13 @@ class Serving:
 class _Servers(Lifecycle):
     """The name server and the broker of one node."""
 
-    def __init__(self, path: Path, namesrv_port: int, texts: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        namesrv_port: int,
+        namesrv_listeners: Mapping[str, tuple[str, int]],
+        texts: Mapping[str, str],
+    ) -> None:
         if "namesrvAddr" in texts:
             raise ConfigError(
                 f"namesrvAddr={texts['namesrvAddr']}: a node has its own name server; "
@@ -109,6 +124,7 @@ class _Servers(Lifecycle):
             namesrv_port,
             path / "namesrv",
             connections // 8,
+            listeners=namesrv_listeners,
             tls=server_settings(config),
             acl_folder=Path(config.acl_folder) if config.acl_enable else None,
         )

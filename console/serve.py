@@ -49,6 +49,27 @@ PORT = click.IntRange(0, 65535)
     show_default=True,
     help="Answer a send once it is on disk (sync), or at once (async).",
 )
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="The broker listens here, too, for clients of the network NAME.",
+)
+@click.option(
+    "--advertise",
+    "advertised",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="The address that clients of NAME connect to; without it that of --listener.",
+)
+@click.option(
+    "--namesrv-listener",
+    "namesrv_listeners",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="The name server listens here, too, and answers with the addresses for NAME.",
+)
 @tls_file_option
 @click.option(
     "--pair",
@@ -70,6 +91,9 @@ def run(
     port: int,
     namesrv_port: int,
     flush: str,
+    listeners: tuple[str, ...],
+    advertised: tuple[str, ...],
+    namesrv_listeners: tuple[str, ...],
     tls_config: str,
     pair: str | None,
     settings: tuple[str, ...],
@@ -79,17 +103,24 @@ def run(
     """Run both servers until SIGTERM or Ctrl-C."""
     from congreve.node import serve as serve_node
 
+    texts: dict[str, object] = {
+        "bindAddress": host,
+        "listenPort": port,
+        "flushDiskType": f"{flush.upper()}_FLUSH",
+        "listeners": ",".join(listeners),
+        "advertisedListeners": ",".join(advertised),
+        "tlsConfigFile": tls_config,
+        **({} if pair is None else {"pairAddress": pair}),
+        **dict(parse_setting(text) for text in settings),
+    }
+
     async def enter(stack: AsyncExitStack) -> str:
         node = await stack.enter_async_context(
             serve_node(
                 data,
                 namesrv_port=namesrv_port,
-                bindAddress=host,
-                listenPort=port,
-                flushDiskType=f"{flush.upper()}_FLUSH",
-                tlsConfigFile=tls_config,
-                **({} if pair is None else {"pairAddress": pair}),
-                **dict(parse_setting(text) for text in settings),
+                namesrv_listeners=_addresses(namesrv_listeners),
+                **texts,
             )
         )
         slave = "" if node.paired_slave is None else f", slave of {pair}"
@@ -140,18 +171,16 @@ def namesrv(
 ) -> None:
     """Run the name server until SIGTERM or Ctrl-C."""
     from congreve.name_server import name_server
-    from congreve.remoting.messages.listeners import host_port, parse_addresses
     from congreve.remoting.tls.settings import read_tls_file, server_tls
 
     async def enter(stack: AsyncExitStack) -> str:
-        further = parse_addresses(",".join(listeners))
         server = await stack.enter_async_context(
             name_server(
                 host,
                 port,
                 data,
                 max_connections,
-                listeners={name: host_port(address) for name, address in further.items()},
+                listeners=_addresses(listeners),
                 tls=server_tls(read_tls_file(tls_config)),
                 acl_folder=acl_folder,
             )
@@ -192,6 +221,14 @@ def broker(
         return f"broker {config.broker_name} {serving.address}{pair}"
 
     serve(enter, log_format, log_level)
+
+
+def _addresses(listeners: tuple[str, ...]) -> dict[str, tuple[str, int]]:
+    """The hosts and ports of listeners, by name. Raises HeaderError."""
+    from congreve.remoting.messages.listeners import host_port, parse_addresses
+
+    further = parse_addresses(",".join(listeners))
+    return {name: host_port(address) for name, address in further.items()}
 
 
 def serve(

@@ -64,6 +64,10 @@ class ReadableStore:
         """The record that begins at this offset; None if there is no valid one."""
         return self.log.read(physical_offset)
 
+    def record_size(self, physical_offset: int) -> int:
+        """Bytes of the record that begins at this offset; 0 if there is no valid one."""
+        return len(self.log.read(physical_offset) or b"")
+
     def record_at(self, physical_offset: int, *, repair: bool = True) -> memoryview | None:
         """read(), but only for a record that its consume queue leads to.
 

@@ -82,28 +82,15 @@ class NameServer(Lifecycle):
         if access is not None:
             handlers = access.guard(handlers)
         self._access = access
-        guard = ConnectionGuard(limits)
         self._server = RemotingServer(
             handlers,
             host=host,
             port=port,
-            guard=guard,
+            guard=ConnectionGuard(limits),
             on_close=self._connection_closed,
             certificates=certificates,
+            listeners=listeners,
         )
-        self.listeners = {
-            name: RemotingServer(
-                handlers,
-                host=address[0],
-                port=address[1],
-                guard=guard,
-                on_close=self._connection_closed,
-                certificates=certificates,
-                listener=name,
-            )
-            for name, address in (listeners or {}).items()
-        }
-        """The servers of further listeners, by name."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None
         self._following: asyncio.Task[None] | None = None
@@ -112,6 +99,11 @@ class NameServer(Lifecycle):
     def port(self) -> int:
         """The port that it listens on."""
         return self._server.port
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The port of each listener, by name; that of the main one is empty."""
+        return self._server.ports
 
     @property
     def address(self) -> str:
@@ -124,8 +116,6 @@ class NameServer(Lifecycle):
         if self._access is not None:
             await self._access.load()
         await self._server.start()
-        for server in self.listeners.values():
-            await server.start()
         if self._access is not None:
             self._following = asyncio.create_task(_follow(self._access))
         self._scan_in(FIRST_SCAN_S)
@@ -134,8 +124,6 @@ class NameServer(Lifecycle):
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
-        for server in self.listeners.values():
-            await server.stop()
         if self._following is not None:
             self._following.cancel()
             self._following = None

@@ -4,19 +4,26 @@ PlainAccessValidator)."""
 from collections.abc import Awaitable, Callable, Mapping
 
 from congreve.broker.accounts.account_table import AccountTable
-from congreve.broker.accounts.accounts import Account, Accounts
+from congreve.broker.accounts.accounts import Account, Accounts, Kind, Need, Perm, topic_need
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
+from congreve.broker.accounts.replays import ReplayGuard
 from congreve.broker.errors import ConfigError
+from congreve.broker.group.clients import ClientChannel
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.signature import ACCESS_KEY, Credentials
+from congreve.remoting.messages.signature import (
+    ACCESS_KEY,
+    ANTI_REPLAY,
+    Credentials,
+    RequestNumbers,
+)
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.peer_log import PeerLog
@@ -28,6 +35,7 @@ class AccessControl:
 
     It awaits `changed` when the accounts are others: what was allowed may not be any more.
     `own_key` is the access key with which the broker signs its own requests; empty: it does not.
+    With a `replay_window_ms` each request passes once, and only so long after it was signed.
     (RocketMQ: PlainAccessValidator.)
     """
 
@@ -40,6 +48,7 @@ class AccessControl:
         *,
         own_key: str,
         changed: Callable[[], Awaitable[None]],
+        replay_window_ms: int = 0,
     ) -> None:
         self.files = files
         self._followed = FollowedAccounts(files, self._take_changes)
@@ -49,7 +58,11 @@ class AccessControl:
         self._sha1 = load_sha1()
         self.table: AccountTable | None = None
         """The accounts for compiled code, once the store is open."""
-        self._gate = Gate(lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log)
+        self._replays = ReplayGuard(replay_window_ms, clock) if replay_window_ms else None
+        self._numbers = RequestNumbers(clock.now)
+        self._gate = Gate(
+            lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log, self._replays
+        )
 
     @property
     def accounts(self) -> Accounts:
@@ -69,12 +82,12 @@ class AccessControl:
 
     @property
     def can_compile(self) -> bool:
-        """Whether compiled code can check signatures on this machine."""
-        return self._sha1 is not None
+        """Whether compiled code can check requests: it knows no numbers of them."""
+        return self._sha1 is not None and self._replays is None
 
     def compile(self) -> None:
         """Make the table for compiled code; the store is open."""
-        if self._sha1 is not None:
+        if self._sha1 is not None and self.can_compile:
             self.table = AccountTable(self._sha1)
             self.table.replace(self.accounts.by_key.values())
 
@@ -85,6 +98,15 @@ class AccessControl:
     def refusal(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """The answer to a request that may not pass (any more); None when it may."""
         return self._gate.refusal(request, connection)
+
+    def may_check(self, producer: ClientChannel, group: str, topic: str) -> bool:
+        """Whether a member of a producer group may get its checks of transactions with a topic."""
+        address = producer.connection.peer[0]
+        if self.accounts.is_white(address):
+            return True
+        account = self.accounts.by_key.get(producer.access_key or "")
+        needs = topic_need(topic, Perm.PUB), Need(Kind.GROUP, group, Perm.PUB)
+        return account is not None and account.lacks(needs, address) is None
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request of the broker itself, if it has an account."""
@@ -114,4 +136,6 @@ class AccessControl:
     def _sign_as(self, key: str, request: RemotingCommand) -> None:
         account = self.accounts.by_key.get(key)
         if account is not None:
+            if self._replays is not None:
+                request.ext_fields[ANTI_REPLAY] = self._numbers.next()
             Credentials(access_key=key, secret_key=account.secret_key).sign(request)

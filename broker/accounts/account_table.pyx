@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from congreve.records.byte_table cimport key_of, slot_of
+from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
 from congreve.remoting.wire.frame cimport (
@@ -240,9 +241,12 @@ cdef class AccountTable:
     cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
                        FieldOrder *order) noexcept nogil:
         cdef const AccountEntry *account = self.signed_by(header, body, order)
-        return account != NULL and send.complete and (
-            account.may_do_all or topic_allows(account, send.topic, PUB)
-        )
+        return account != NULL and send.complete and (account.may_do_all or (
+            topic_allows(account, send.topic, PUB)
+            and (not send.sys_flag & SYS_TRANSACTION_MASK or perm_of(
+                &account.groups, send.producer_group.data, send.producer_group.length, PUB
+            ))
+        ))
 
     cdef bint may_pull(self, const Header *header, Slice body,
                        FieldOrder *order) noexcept nogil:

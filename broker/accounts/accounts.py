@@ -79,8 +79,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         """Whether no permission is checked: an administrator without permissions of his own."""
         return self.admin and not self.topics and not self.groups
 
-    def lacks(self, needs: Iterable[Need]) -> Need | None:
-        """The first need that the account does not meet."""
+    def lacks(self, needs: Iterable[Need], address: str = "") -> Need | None:
+        """The first need that the account does not meet in a request from this address."""
+        if self.may_do_all or (address and self.white_addresses.matches(address)):
+            return None
         return next((need for need in needs if not self._meets(need)), None)
 
     def _meets(self, need: Need) -> bool:

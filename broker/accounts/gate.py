@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.accounts.audit import AuditLog
+from congreve.broker.accounts.errors import AccessDeniedError
 from congreve.broker.accounts.permissions import Rule
-from congreve.broker.errors import BrokerError, RefusedError
+from congreve.broker.accounts.replays import ReplayGuard
+from congreve.broker.errors import BrokerError
 from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -19,19 +21,11 @@ from congreve.remoting.transport.dispatcher import Answer, Handler
 from congreve.remoting.transport.peer_log import PeerLog
 
 
-class AccessDeniedError(RefusedError):
-    """The sender is unknown, or lacks a permission (RocketMQ: AclException).
-
-    `access_key` is that of the signature, if the request has a right one.
-    """
-
-    def __init__(self, text: str, access_key: str | None = None) -> None:
-        super().__init__(ResponseCode.SYSTEM_ERROR, f"AclException: {text}")
-        self.access_key = access_key
-
-
 class Gate:
-    """Lets requests through to their handlers by the accounts of the moment."""
+    """Lets requests through to their handlers by the accounts of the moment.
+
+    With `replays` a signed request passes only once.
+    """
 
     def __init__(
         self,
@@ -39,11 +33,13 @@ class Gate:
         rules: Mapping[int, Rule],
         audit: AuditLog,
         peer_log: PeerLog,
+        replays: ReplayGuard | None = None,
     ) -> None:
         self._accounts = accounts
         self._rules = rules
         self._audit = audit
         self._peer_log = peer_log
+        self._replays = replays
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers behind the gate. Raises BrokerError for a code without a rule."""
@@ -68,6 +64,8 @@ class Gate:
         ) -> Answer | Awaitable[Answer]:
             try:
                 who = self._check(rule, request, connection)
+                if who is not None and self._replays is not None:
+                    self._replays.check(who, request)
             except CongreveError as error:
                 return self._refused(rule, request, connection, error)
             if rule.admin and not rule.routine:
@@ -113,8 +111,8 @@ class Gate:
                     f"accessKey={account.access_key} is not",
                     account.access_key,
                 )
-        elif not account.may_do_all and not account.white_addresses.matches(address):
-            lacking = account.lacks(rule.needs(request))
+        else:
+            lacking = account.lacks(rule.needs(request), address)
             if lacking is not None:
                 raise AccessDeniedError(f"No default permission for {lacking}")
         return account.access_key

@@ -12,6 +12,7 @@ from congreve.broker.accounts.accounts import Kind, Need, Perm, topic_need
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.client_processor import HEARTBEAT_MAX
 from congreve.broker.group.consumer_processor import LOCK_BODY_MAX
+from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Record
 from congreve.records.message.properties import REAL_TOPIC
 from congreve.records.message.topics import PARKED, TRANS_HALF_TOPIC
@@ -56,15 +57,18 @@ def rules(find: FindRecord) -> Mapping[int, Rule]:
 
 
 def _of_producers(find: FindRecord) -> dict[int, Rule]:
-    long_name, short_name = _rule(_topic("topic", Perm.PUB)), _rule(_topic("b", Perm.PUB))
+    long_name, short_name = _topic("topic", Perm.PUB), _topic("b", Perm.PUB)
+    half = _half("f", "a")
     return {
-        RequestCode.SEND_MESSAGE: long_name,
-        RequestCode.SEND_MESSAGE_V2: short_name,
-        RequestCode.SEND_BATCH_MESSAGE: short_name,
-        RequestCode.SEND_REPLY_MESSAGE: long_name,
-        RequestCode.SEND_REPLY_MESSAGE_V2: short_name,
-        RequestCode.RECALL_MESSAGE: long_name,
-        RequestCode.END_TRANSACTION: _rule(_message(find, "commitLogOffset", Perm.PUB)),
+        RequestCode.SEND_MESSAGE: _rule(long_name, _half("sysFlag", "producerGroup")),
+        RequestCode.SEND_MESSAGE_V2: _rule(short_name, half),
+        RequestCode.SEND_BATCH_MESSAGE: _rule(short_name, half),
+        RequestCode.SEND_REPLY_MESSAGE: _rule(long_name),
+        RequestCode.SEND_REPLY_MESSAGE_V2: _rule(short_name),
+        RequestCode.RECALL_MESSAGE: _rule(long_name),
+        RequestCode.END_TRANSACTION: _rule(
+            _message(find, "commitLogOffset", Perm.PUB), _group("producerGroup", Perm.PUB)
+        ),
     }
 
 
@@ -168,13 +172,29 @@ def _topic(field: str, perm: Perm, *, optional: bool = False) -> Source:
     return needs
 
 
-def _group(field: str, *, optional: bool = False) -> Source:
+def _group(field: str, perm: Perm = Perm.SUB, *, optional: bool = False) -> Source:
     def needs(request: RemotingCommand) -> Iterator[Need]:
         name = request.ext_fields.get(field)
         if name is not None or not optional:
-            yield Need(Kind.GROUP, name or "", Perm.SUB)
+            yield Need(Kind.GROUP, name or "", perm)
 
     return needs
+
+
+def _half(flags: str, group: str) -> Source:
+    """The producer group of a half message, which its sender will have to end."""
+    of_group = _group(group, Perm.PUB)
+
+    def needs(request: RemotingCommand) -> Iterator[Need]:
+        text = request.ext_fields.get(flags, "")
+        if _is_number(text) and int(text) & SysFlag.TRANSACTION_ROLLBACK:  # both of its bits
+            yield from of_group(request)
+
+    return needs
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX
 
 
 def _message(find: FindRecord, field: str, perm: Perm) -> Source:
@@ -182,8 +202,7 @@ def _message(find: FindRecord, field: str, perm: Perm) -> Source:
 
     def needs(request: RemotingCommand) -> Iterator[Need]:
         text = request.ext_fields.get(field, "")
-        digits = text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX
-        record = find(int(text)) if digits else None
+        record = find(int(text)) if _is_number(text) else None
         if record is None:
             # The same answer whether it is no message or that of others.
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no message at {field} {text[:20]!r}")

@@ -302,6 +302,10 @@ cdef class FastPath(FrameSink):
         else:
             stop = self.sends.append_parked()
         self.log.lock.drop()
+        if self.header.code == END_TRANSACTION and (
+            stop == STOP_NEXT_FRAME or stop == STOP_NOTIFY
+        ):
+            self.sends.quota.charge_end(&self.header, &self.sends.born_host)
         return stop
 
     cdef Stop serve_end(self) noexcept nogil:

@@ -28,6 +28,7 @@ from congreve.remoting.messages.headers import (
     GetRouteInfoRequestHeader,
     UnregisterClientRequestHeader,
 )
+from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
@@ -111,7 +112,13 @@ class ClientManageProcessor:
         check_body_size(request, HEARTBEAT_MAX)
         data = HeartbeatData.decode(request.body)
         _check_names(data)
-        client = ClientChannel(connection, data.client_id, request.language.name, request.version)
+        client = ClientChannel(
+            connection,
+            data.client_id,
+            request.language.name,
+            request.version,
+            access_key=request.ext_fields.get(ACCESS_KEY),
+        )
         full: list[TableFullError] = []
         for consumer in data.consumer_data_set:
             try:

@@ -20,6 +20,7 @@ class ClientChannel(msgspec.Struct):
     version: int
     last_seen_ms: int = 0  # by the wall clock, for answers
     heard_at: float = 0.0  # the same by the monotonic clock, in seconds
+    access_key: str | None = None  # of the account that has signed its heartbeat
 
     @property
     def address(self) -> str:

@@ -9,6 +9,9 @@ from congreve.engine.clock import Clock
 from congreve.remoting.transport.connection import Connection
 from congreve.table_limit import TableLimit
 
+MayCheck = Callable[[ClientChannel, str, str], bool]
+"""Member, group, topic."""
+
 
 class ProducerManager:
     """The members of producer groups, by group and connection (RocketMQ: ProducerManager)."""
@@ -19,6 +22,8 @@ class ProducerManager:
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.may_check: MayCheck = lambda *_: True
+        """Whether a member may get its group's checks of transactions with a topic."""
         self._limit = TableLimit("maxGroups", "groups of producers", lambda: config.max_groups)
         self._membership_limit = TableLimit(
             "maxMemberships", "connections in groups of producers", lambda: config.max_memberships
@@ -75,13 +80,18 @@ class ProducerManager:
                 del self._by_client_id[client_id]
             yield
 
-    def available(self, group: str) -> Connection | None:
-        """A member of the group to send a request to, in rotation (getAvailableChannel).
+    def available(self, group: str, topic: str) -> Connection | None:
+        """A member of the group to send a check to, in rotation (getAvailableChannel).
 
-        None if there is no member, or if no member reads its earlier requests.
+        None if no member may get checks of transactions with this topic, or if none reads its
+        earlier requests.
         """
-        members = self.groups.get(group, ())
-        ready = [c for c in members if not (c.closed or c.reading_paused)]
+        ready = [
+            connection
+            for connection, client in self.groups.get(group, {}).items()
+            if not (connection.closed or connection.reading_paused)
+            and self.may_check(client, group, topic)
+        ]
         if not ready:
             return None
         self._turn += 1

@@ -176,6 +176,7 @@ class LongPolling:
         if held.done:
             return
         held.done = True
+        held.place = None
         self._live -= 1
         _discard(self._queues, held.queue, held)
         _discard(self._connections, held.connection, held)

@@ -19,10 +19,11 @@ from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP
 from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
-from congreve.broker.pull.pull_quota import FLAG_SUSPEND, PullQuota
+from congreve.broker.pull.pull_quota import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PullQuota
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
+from congreve.broker.quotas.send_quota import BUSY_REMARK
 from congreve.engine.clock import Clock
 from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -42,8 +43,6 @@ from congreve.remoting.transport.dispatcher import Handler
 from congreve.table_limit import TableFullError
 
 logger = logging.getLogger(__name__)
-
-FLAG_COMMIT_OFFSET = 1
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -193,19 +192,15 @@ class PullMessageProcessor:
                 return None
             found = self._get(header, wanted)
         code = pull_code(found.status, header.queue_offset)
-        answer: RemotingCommand | None = None
-        suspended = (
-            code is ResponseCode.PULL_NOT_FOUND
-            and header.sys_flag & FLAG_SUSPEND
-            and not request.is_oneway
-            and self.suspend(
-                _held(request, header, connection, self._validated(header, group, wanted)),
-                header.suspend_timeout_millis,
-                found.max_offset,
-            )
-        )
-        if not suspended:
-            answer = self._answer(request, connection, header, group, found, code)
+        may_wait = header.sys_flag & FLAG_SUSPEND and not request.is_oneway
+        if code is ResponseCode.PULL_NOT_FOUND and may_wait:
+            held = _held(request, header, connection, self._validated(header, group, wanted))
+            if not self.quota.holds(held, counts=True):
+                raise RefusedError(ResponseCode.FLOW_CONTROL, BUSY_REMARK)
+            if self._suspend(held, header.suspend_timeout_millis, found.max_offset):
+                self._commit(header)
+                return None
+        answer = self._answer(request, connection, header, group, found, code)
         self._commit(header)
         return answer
 
@@ -344,6 +339,10 @@ class PullMessageProcessor:
 
     def suspend(self, held: SuspendedPull, timeout_ms: int, end: int) -> bool:
         """Hold a pull that saw the queue up to `end` for `timeout_ms`; False when too many wait."""
+        # When it may not, the Python handler tries again.
+        return self.quota.holds(held, counts=False) and self._suspend(held, timeout_ms, end)
+
+    def _suspend(self, held: SuspendedPull, timeout_ms: int, end: int) -> bool:
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000, end)
@@ -365,22 +364,6 @@ class PullMessageProcessor:
         self.disk_wait.stop()
         self.repair_wait.stop()
         self.quota.stop()
-
-
-def pull_for_now(
-    frame: bytes, sign: Callable[[RemotingCommand], None] | None = None, *, commits: bool = False
-) -> bytes:
-    """The frame of a pull that has waited, and does not wait again.
-
-    It commits its offset if it `commits`. `sign` replaces its signature, which is of other fields.
-    """
-    request = RemotingCommand.decode(frame)
-    dropped = FLAG_SUSPEND if commits else FLAG_SUSPEND | FLAG_COMMIT_OFFSET
-    flags = int(request.ext_fields["sysFlag"]) & ~dropped
-    request.ext_fields["sysFlag"] = str(flags)
-    if sign is not None:
-        sign(request)
-    return request.encode()
 
 
 def _held(

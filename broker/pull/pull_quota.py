@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 from congreve.broker.pull.suspended_pull import SuspendedPull
+from congreve.broker.quotas.held_place import take_place
 from congreve.broker.quotas.limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import BUSY_REMARK
@@ -16,7 +17,23 @@ from congreve.remoting.transport.connection import Connection
 
 POSTPONED_MAX = 10_000
 """Pulls that wait for their quota; the broker refuses further ones."""
-FLAG_SUSPEND = 2
+FLAG_COMMIT_OFFSET, FLAG_SUSPEND = 1, 2
+
+
+def pull_for_now(
+    frame: bytes, sign: Callable[[RemotingCommand], None] | None = None, *, commits: bool = False
+) -> bytes:
+    """The frame of a pull that has waited, and does not wait again.
+
+    It commits its offset if it `commits`. `sign` replaces its signature, which is of other fields.
+    """
+    request = RemotingCommand.decode(frame)
+    dropped = FLAG_SUSPEND if commits else FLAG_SUSPEND | FLAG_COMMIT_OFFSET
+    flags = int(request.ext_fields["sysFlag"]) & ~dropped
+    request.ext_fields["sysFlag"] = str(flags)
+    if sign is not None:
+        sign(request)
+    return request.encode()
 
 
 class PullQuota:
@@ -63,6 +80,17 @@ class PullQuota:
         number = next(self._numbers)
         timer = asyncio.get_running_loop().call_later(delay_s, self._end, number)
         self._postponed[number] = timer, connection, frame
+
+    def holds(self, held: SuspendedPull, *, counts: bool) -> bool:
+        """Take a place for a pull that waits for messages; False when its quota has none.
+
+        With `counts` the pull then counts as limited.
+        """
+        if self.table:
+            names = self._names(RemotingCommand.decode(held.frame), held.connection)
+            held.place = take_place(self.table, names, counts=counts)
+            return held.place is not None
+        return True
 
     def charge(
         self, request: RemotingCommand, connection: Connection, messages: int, size: int

@@ -15,6 +15,8 @@ cdef class SuspendedPull:
     """The latest time of its answer, in seconds of the loop's clock."""
     cdef public bint done
     """Whether the pull no longer waits."""
+    cdef public object place
+    """Its place in quotas, while it waits for messages."""
     cdef int64_t cold_offset    # the log offset that it has waited for; -1: none
     cdef int64_t damaged_offset  # the queue entry that was repaired for it; -1: none
     cdef int64_t offset         # after the entries that did not match

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import final
 
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
+from congreve.broker.quotas.held_place import HeldPlace
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.transport.connection import Connection
@@ -28,6 +29,7 @@ class SuspendedPull:
     @property
     def queue(self) -> ConsumeQueue: ...
     deadline: float
+    place: HeldPlace | None
     done: bool
 
 @final

@@ -7,16 +7,17 @@ from congreve.remoting.wire.frame cimport Header
 from congreve.remoting.wire.slices cimport Slice
 
 
-# The account that has signed the request: it was checked before.
-cdef inline Slice account_of(const Header *header) noexcept nogil:
-    cdef Slice account
+# The value of a field; NULL without the field. The account that has signed a request, AccessKey,
+# was checked before.
+cdef inline Slice field_of(const Header *header, const char *name, int32_t length) noexcept nogil:
+    cdef Slice found
     cdef int32_t i
-    account.data, account.length = NULL, 0
+    found.data, found.length = NULL, 0
     for i in range(header.count):
-        if header.fields[i].key.length == 9 and memcmp(
-                header.fields[i].key.data, b"AccessKey", 9) == 0:
-            account = header.fields[i].value
-    return account
+        if header.fields[i].key.length == length and memcmp(
+                header.fields[i].key.data, name, length) == 0:
+            found = header.fields[i].value
+    return found
 
 
 cdef inline Charged charged_to(QuotaTable table, const Header *header, Slice topic, Slice group,
@@ -25,6 +26,6 @@ cdef inline Charged charged_to(QuotaTable table, const Header *header, Slice top
     who.names[TOPIC], who.names[GROUP] = topic, group
     who.names[ACCOUNT].data = NULL
     if table.has_accounts:
-        who.names[ACCOUNT] = account_of(header)
+        who.names[ACCOUNT] = field_of(header, b"AccessKey", 9)
     who.names[ADDRESS].data, who.names[ADDRESS].length = address, address_length
     return who

@@ -1,21 +1,23 @@
-"""The quotas of sends that Python handlers serve."""
+"""The quotas of requests that store messages and that Python handlers serve."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from congreve.broker.quotas.limits import Use, charged_names
+from congreve.broker.quotas.limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
-from congreve.broker.quotas.send_quota import BUSY_REMARK
+from congreve.broker.quotas.send_quota import BUSY_REMARK, REST_S
 from congreve.broker.send.batch_body import member_properties
+from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler
 
+OFFSET_DIGITS_MAX = 18
 _LONG_NAMES = ("topic", "producerGroup", "batch")
 _SHORT_NAMES = ("b", "a", "m")
-_FIELDS = {
+_SENDS = {
     RequestCode.SEND_MESSAGE: _LONG_NAMES,
     RequestCode.SEND_REPLY_MESSAGE: _LONG_NAMES,
     RequestCode.SEND_MESSAGE_V2: _SHORT_NAMES,
@@ -23,36 +25,76 @@ _FIELDS = {
     RequestCode.SEND_REPLY_MESSAGE_V2: _SHORT_NAMES,
 }
 
+Limited = Callable[[RemotingCommand, Connection], bool]
+"""Whether the quota of a request is used up, which is charged otherwise."""
+
 
 class QuotaGate:
-    """Refuses sends with SYSTEM_BUSY while a quota of theirs is used up. (RocketMQ: none.)"""
+    """Refuses sends and messages sent back with SYSTEM_BUSY while a quota of theirs is used up.
 
-    def __init__(self, table: QuotaTable, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    Ends of transactions are charged, and never refused: most get no answer, so that their client
+    would not send them again; the broker does not read the connection for a moment. `size_at` is
+    the size of the record at a physical offset, 0 without one. (RocketMQ: none.)
+    """
+
+    def __init__(
+        self,
+        table: QuotaTable,
+        size_at: Callable[[int], int],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._table = table
+        self._size_at = size_at
         self._now_ns = now_ns
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """The same handlers; those of sends are behind the gate."""
+        """The same handlers; those that store messages are behind the gate."""
+        limits: dict[int, Limited] = dict.fromkeys(_SENDS, self._limits_send)
+        limits[RequestCode.CONSUMER_SEND_MSG_BACK] = self._limits_sent_back
+        limits[RequestCode.END_TRANSACTION] = self._charge_end
         return {
-            code: self._guarded(handler, _FIELDS[RequestCode(code)]) if code in _FIELDS else handler
+            code: self._guarded(handler, limits[code]) if code in limits else handler
             for code, handler in handlers.items()
         }
 
-    def _guarded(self, handler: Handler, names: tuple[str, str, str]) -> Handler:
+    def _guarded(self, handler: Handler, limits: Limited) -> Handler:
         def guarded(request: RemotingCommand, connection: Connection) -> Answer | Awaitable[Answer]:
-            if self._table and self._refuses(request, connection, names):
+            if self._table and limits(request, connection):
                 return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
             return handler(request, connection)
 
         return guarded
 
-    def _refuses(
-        self, request: RemotingCommand, connection: Connection, names: tuple[str, str, str]
-    ) -> bool:
-        topic, group, batch = (request.ext_fields.get(name) for name in names)
-        account = request.ext_fields.get(ACCESS_KEY) if self._table.has_accounts else None
+    def _limits_send(self, request: RemotingCommand, connection: Connection) -> bool:
+        fields = request.ext_fields
+        topic, group, batch = (fields.get(name) for name in _SENDS[RequestCode(request.code)])
         is_batch = batch is not None and batch.lower() == "true"
         messages = max(len(member_properties(request.body)), 1) if is_batch else 1
-        charged = charged_names(topic, group, account, connection.peer_bytes[:-4])
-        size = len(request.body)
-        return bool(self._table.take_for(charged, Use.SENDS, messages, size, self._now_ns()))
+        names = self._names(request, connection, topic, group)
+        return self._takes_too_much(names, messages, len(request.body))
+
+    def _limits_sent_back(self, request: RemotingCommand, connection: Connection) -> bool:
+        group, offset = (request.ext_fields.get(name, "") for name in ("group", "offset"))
+        digits = offset.isascii() and offset.isdecimal() and len(offset) <= OFFSET_DIGITS_MAX
+        names = self._names(request, connection, retry_topic(group), group)
+        return self._takes_too_much(names, 1, self._size_at(int(offset)) if digits else 0)
+
+    def _charge_end(self, request: RemotingCommand, connection: Connection) -> bool:
+        group = request.ext_fields.get("producerGroup")
+        names = self._names(request, connection, None, group)
+        if self._table.charge_for(names, Use.SENDS, 1, 0, self._now_ns()):
+            connection.rest_for(REST_S)
+        return False
+
+    def _takes_too_much(self, names: Names, messages: int, size: int) -> bool:
+        return bool(self._table.take_for(names, Use.SENDS, messages, size, self._now_ns()))
+
+    def _names(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        topic: str | None,
+        group: str | None,
+    ) -> Names:
+        account = request.ext_fields.get(ACCESS_KEY) if self._table.has_accounts else None
+        return charged_names(topic, group, account, connection.peer_bytes[:-4])

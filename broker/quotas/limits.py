@@ -16,8 +16,8 @@ NAME_MAX = 255
 
 Names = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 """Topic, group, account and address of a request; None: it has none."""
-Rates = tuple[float, float, float, float, float, float]
-"""Messages and bytes a second of sends, of pulls, of cold reads; 0: no limit."""
+Rates = tuple[float, float, float, float, float, float, float]
+"""Messages and bytes a second of sends, of pulls, of cold reads; held pulls; 0: no limit."""
 
 
 class Kind(StrEnum):
@@ -35,10 +35,11 @@ class Use(IntEnum):
     SENDS = 0
     PULLS = 2
     COLD_READS = 4
+    HELD_PULLS = 6
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The most that one name may use, a second; 0: no limit."""
+    """The most that one name may use, a second or at a time; 0: no limit."""
 
     send_messages: int = 0
     """Messages in sends; each member of a batch counts."""
@@ -50,6 +51,8 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     """Bytes of the records in answers to pulls."""
     cold_reads: int = 0
     """Reads from disk for pulls of messages that are not in memory."""
+    held_pulls: int = 0
+    """Pulls that wait for messages at a time."""
 
     def __post_init__(self) -> None:
         for key, value in msgspec.to_builtins(self).items():
@@ -79,7 +82,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
     @property
     def rates(self) -> Rates:
-        """Messages and bytes a second of each use, in the order of the compiled table."""
+        """The limits of each use, in the order of the compiled table."""
         return (
             self.send_messages,
             self.send_bytes,
@@ -87,6 +90,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
             self.pull_bytes,
             self.cold_reads,
             0,
+            self.held_pulls,
         )
 
 

@@ -18,10 +18,12 @@ cdef enum QuotaUse:
     SENDS = 0
     PULLS = 2
     COLD_READS = 4
+    HELD_PULLS = 6      # a number at a time, which has one limit
 
 cdef enum:
     RATES = 6           # messages and bytes a second for each use
-    USES = 3
+    LIMITS = 7          # the rates, and held pulls
+    USES = 4
 
 # A token bucket that holds what flows in during one second; a balance below zero is a debt.
 cdef struct Bucket:
@@ -34,6 +36,8 @@ cdef struct QuotaEntry:
     int64_t[USES] limited   # requests that found the quota used up
     bint own            # its limits were set for this name, so it stays
     Bucket[RATES] buckets
+    double held_max     # pulls that may wait at a time; 0: no limit
+    int64_t held        # pulls that wait
 
 # One kind: its entries by name, and the rates of names without limits of their own.
 cdef struct QuotaKind:
@@ -42,7 +46,7 @@ cdef struct QuotaKind:
     Py_ssize_t count
     bint in_use         # some name has a limit
     bint has_default
-    double[RATES] default_rates
+    double[LIMITS] default_rates
     QuotaEntry crowd    # charged in place of a name for which there is no room
     int64_t swept_ns
     int64_t[USES] limited   # the sum of all its names, those that were dropped included
@@ -67,10 +71,21 @@ cdef class QuotaTable:
     # Charges a request in any case. Returns the nanoseconds until its debt is paid.
     cdef int64_t charge(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil
+    # take(), or charge() if it is `always` paid.
+    cdef int64_t spend(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+                       int64_t now_ns, bint always) noexcept nogil
     # Takes back what take() has charged.
     cdef void give_back(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil
+    # Takes a place for a pull that waits. `places` gets what let_go() needs to give it back; False:
+    # there is no place, and the refusal `counts` or is tried again.
+    cdef bint hold(self, const Charged *who, QuotaEntry **places, bint counts) noexcept nogil
+    cdef void let_go(self, QuotaEntry **places) noexcept nogil
     cdef void find_all(self, const Charged *who, int64_t now_ns, QuotaEntry **found) noexcept nogil
+
+
+# The names (topic, group, account, address) of a Python caller, each bytes or None.
+cdef Charged charged(tuple names) except *
 
 
 # Whether some name has a limit.

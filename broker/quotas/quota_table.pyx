@@ -3,7 +3,8 @@
 A bucket holds what its rate gives in a second. A request passes while each of its buckets has
 something left, and is charged with all that it takes: a bucket may go below zero, and nothing
 passes until that debt is paid. So a message that is larger than a bucket passes, too, and the rate
-over a longer time is the quota.
+over a longer time is the quota. Pulls that wait are counted: as many as the limit may wait at a
+time.
 """
 
 cimport cython
@@ -61,11 +62,17 @@ cdef int64_t counted_wait(QuotaKind *kind, QuotaEntry *entry, QuotaUse use) noex
     return wait
 
 
-cdef void pay(QuotaEntry *entry, QuotaUse use, int64_t messages, int64_t size) noexcept nogil:
-    if entry.buckets[<int> use].rate:
-        entry.buckets[<int> use].balance -= messages
-    if entry.buckets[<int> use + 1].rate:
-        entry.buckets[<int> use + 1].balance -= size
+cdef void pay(QuotaEntry **entries, QuotaUse use, int64_t messages, int64_t size) noexcept nogil:
+    """Charge these entries of each kind, those that are not NULL."""
+    cdef Bucket *buckets
+    cdef int i
+    for i in range(KINDS):
+        if entries[i] != NULL:
+            buckets = &entries[i].buckets[<int> use]
+            if buckets[0].rate:
+                buckets[0].balance -= messages
+            if buckets[1].rate:
+                buckets[1].balance -= size
 
 
 cdef bint is_idle(QuotaEntry *entry, int64_t now_ns) noexcept nogil:
@@ -74,7 +81,7 @@ cdef bint is_idle(QuotaEntry *entry, int64_t now_ns) noexcept nogil:
     for i in range(RATES):
         if entry.buckets[i].balance < entry.buckets[i].rate:
             return False
-    return not entry.own
+    return not entry.own and not entry.held
 
 
 cdef void set_rates(QuotaEntry *entry, const double *rates) noexcept nogil:
@@ -85,6 +92,7 @@ cdef void set_rates(QuotaEntry *entry, const double *rates) noexcept nogil:
         bucket = &entry.buckets[i]
         bucket.balance = min(bucket.balance, rates[i]) if bucket.rate else rates[i]
         bucket.rate = rates[i]
+    entry.held_max = rates[RATES]
 
 
 cdef QuotaEntry *new_entry(const Key *name, const double *rates, int64_t now_ns) noexcept nogil:
@@ -190,7 +198,7 @@ cdef class QuotaTable:
 
     def set_default(self, int kind, tuple rates not None):
         """Set the rates of all names of a kind without rates of their own."""
-        cdef double[RATES] wanted = rates
+        cdef double[LIMITS] wanted = rates
         cdef QuotaKind *of = &self.kinds[kind]
         cdef QuotaEntry *entry
         cdef Py_ssize_t at
@@ -212,12 +220,12 @@ cdef class QuotaTable:
 
     def drop_rates(self, int kind, bytes name not None):
         """Give a name the kind's default rates again."""
-        cdef double[RATES] rates = self.kinds[kind].default_rates
+        cdef double[LIMITS] rates = self.kinds[kind].default_rates
         self.change(kind, name, tuple(rates), False)
 
     def change(self, int kind, bytes name not None, tuple rates not None, bint own):
         """Set the rates of one name, and whether they are its own. Raises MemoryError."""
-        cdef double[RATES] wanted = rates
+        cdef double[LIMITS] wanted = rates
         cdef QuotaKind *of = &self.kinds[kind]
         cdef int64_t now_ns = monotonic_ns()
         cdef Key key = key_of(name, <int32_t> len(name))
@@ -266,22 +274,14 @@ cdef class QuotaTable:
 
     cdef int64_t take(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                       int64_t now_ns) noexcept nogil:
-        cdef QuotaEntry *found[KINDS]
-        cdef int64_t longest = 0
-        cdef int i
-        pthread_mutex_lock(&self.mutex)
-        self.find_all(who, now_ns, found)
-        for i in range(KINDS):
-            if found[i] != NULL:
-                longest = max(longest, counted_wait(&self.kinds[i], found[i], use))
-        for i in range(KINDS):
-            if found[i] != NULL and not longest:
-                pay(found[i], use, messages, size)
-        pthread_mutex_unlock(&self.mutex)
-        return longest
+        return self.spend(who, use, messages, size, now_ns, False)
 
     cdef int64_t charge(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil:
+        return self.spend(who, use, messages, size, now_ns, True)
+
+    cdef int64_t spend(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+                       int64_t now_ns, bint always) noexcept nogil:
         cdef QuotaEntry *found[KINDS]
         cdef int64_t longest = 0
         cdef int i
@@ -290,19 +290,44 @@ cdef class QuotaTable:
         for i in range(KINDS):
             if found[i] != NULL:
                 longest = max(longest, counted_wait(&self.kinds[i], found[i], use))
-                pay(found[i], use, messages, size)
+        if always or not longest:
+            pay(found, use, messages, size)
         pthread_mutex_unlock(&self.mutex)
         return longest
 
     cdef void give_back(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil:
         cdef QuotaEntry *found[KINDS]
-        cdef int i
         pthread_mutex_lock(&self.mutex)
         self.find_all(who, now_ns, found)
+        pay(found, use, -messages, -size)
+        pthread_mutex_unlock(&self.mutex)
+
+    cdef bint hold(self, const Charged *who, QuotaEntry **places, bint counts) noexcept nogil:
+        cdef bint full = False
+        cdef int i
+        pthread_mutex_lock(&self.mutex)
+        self.find_all(who, monotonic_ns(), places)
         for i in range(KINDS):
-            if found[i] != NULL:
-                pay(found[i], use, -messages, -size)
+            if places[i] != NULL and places[i].held_max and places[i].held >= places[i].held_max:
+                full = True
+                places[i].limited[HELD_PULLS // 2] += counts
+                self.kinds[i].limited[HELD_PULLS // 2] += counts
+        for i in range(KINDS):
+            if full:
+                places[i] = NULL
+            elif places[i] != NULL:
+                places[i].held += 1
+        pthread_mutex_unlock(&self.mutex)
+        return not full
+
+    cdef void let_go(self, QuotaEntry **places) noexcept nogil:
+        cdef int i
+        pthread_mutex_lock(&self.mutex)
+        for i in range(KINDS):
+            if places[i] != NULL:
+                places[i].held -= 1
+                places[i] = NULL
         pthread_mutex_unlock(&self.mutex)
 
     # --- for Python callers
@@ -326,7 +351,7 @@ cdef class QuotaTable:
     def limited(self, int kind, bytes name=None):
         """How many requests found the quota of a name, or of any name, used up.
 
-        A tuple: sends, pulls, cold reads.
+        A tuple: sends, pulls, cold reads, held pulls.
         """
         cdef int64_t[USES] counts
         cdef QuotaKind *of = &self.kinds[kind]
@@ -341,7 +366,7 @@ cdef class QuotaTable:
         if entry != NULL:
             counts = entry.limited
         pthread_mutex_unlock(&self.mutex)
-        return counts[0], counts[1], counts[2]
+        return counts[0], counts[1], counts[2], counts[3]
 
 
 cdef Charged charged(tuple names) except *:

@@ -22,7 +22,7 @@ cdef class SendQuota:
     cdef int64_t now_ns
     cdef Judged[JUDGED_MAX] judged      # the last ones of the chunk, a ring
     cdef int64_t judged_count
-    cdef bint limited                   # a send of the chunk was refused
+    cdef bint limited                   # a send of the chunk was beyond its quota
 
     # Before the first frame of a chunk, at this time of the monotonic clock.
     cdef void begin_chunk(self, int64_t now_ns) noexcept nogil
@@ -30,6 +30,9 @@ cdef class SendQuota:
     # gets the same answer.
     cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
                       const Host *sender) noexcept nogil
+    # Charges the end of a transaction, a message without bytes, in any case: refused, it would get
+    # lost, because nothing answers most ends.
+    cdef void charge_end(self, const Header *header, const Host *sender) noexcept nogil
     # Takes the charge back: the Python handlers serve the send.
     cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
                         const Host *sender) noexcept nogil

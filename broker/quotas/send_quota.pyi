@@ -3,6 +3,7 @@ from typing import final
 from congreve.broker.quotas.quota_table import QuotaTable
 
 BUSY_REMARK: str
+REST_S: float
 
 @final
 class SendQuota:

@@ -3,13 +3,16 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from congreve.broker.quotas.charged cimport charged_to
+from congreve.broker.quotas.charged cimport charged_to, field_of
 from congreve.broker.quotas.quota_table cimport SENDS, Charged, has_quotas
 from congreve.broker.send.batch_body cimport member_count
 from congreve.remoting.wire.slices cimport slice_of
 
 BUSY_REMARK = "a quota is used up, start flow control for a while"
 """The remark in the answer to a request that a quota refuses."""
+
+REST_S = REST_MS / 1e3
+"""How long the broker does not read a connection that is beyond its quota."""
 
 cdef bytes BUSY = BUSY_REMARK.encode()
 cdef Slice BUSY_SLICE = slice_of(BUSY)
@@ -63,6 +66,15 @@ cdef class SendQuota:
         )
         self.limited |= judged.refused
         return judged.refused
+
+    cdef void charge_end(self, const Header *header, const Host *sender) noexcept nogil:
+        cdef Charged who
+        cdef Slice topic
+        if has_quotas(self.table):
+            topic.data, topic.length = NULL, 0
+            who = charged_to(self.table, header, topic, field_of(header, b"producerGroup", 13),
+                             sender.address, sender.length)
+            self.limited |= 0 != self.table.charge(&who, SENDS, 1, 0, self.now_ns)
 
     cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
                         const Host *sender) noexcept nogil:

@@ -162,7 +162,8 @@ class TransactionCheckService:
 
     def _ask(self, half: Record, offset: int, times: int) -> None:
         group = half.properties.get(properties.PRODUCER_GROUP, "")
-        producer = self._producers.available(group)
+        topic = half.properties.get(properties.REAL_TOPIC, "")
+        producer = self._producers.available(group, topic)
         if producer is None:
             self._unasked[group] += 1
             return

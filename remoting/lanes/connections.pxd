@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.mailbox cimport MailboxEntry
@@ -7,6 +7,7 @@ from congreve.remoting.tls.sessions cimport TlsSessions
 cdef enum:
     BLOCK = 1024        # connections in one piece of memory, which never moves
     BLOCKS_MAX = 1024
+    LISTENERS_MAX = 32
     PIECE = 32 * 1024   # kept bytes sent at once; other connections are served between two pieces
 
 
@@ -17,6 +18,7 @@ cdef struct LaneConnection:
     uint32_t events             # that epoll reports
     bint undecided              # its first byte will tell whether it is encrypted
     void *session               # of TLS; NULL: it is not encrypted
+    int64_t accepted_ms         # when it was accepted; 0: its first frame has come
     int64_t opened_ms           # when its handshake began; 0: it is complete, or none began
     bint again                  # the session may have bytes that epoll does not report
     bint closing                # it is closed when all is sent
@@ -60,6 +62,7 @@ cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil
 cdef class ConnectionTable:
     cdef TlsSessions tls        # None: no connection is encrypted
     cdef int64_t idle_ms
+    cdef int64_t first_frame_ms
     cdef int64_t frame_timeout_ms
     cdef int64_t frame_bytes_a_ms
     cdef LaneConnection *blocks[BLOCKS_MAX]
@@ -78,8 +81,8 @@ cdef class ConnectionTable:
     cdef LaneConnection *free_place(self) noexcept nogil
     # Looks at the first byte of an undecided connection, and begins a session if it is encrypted.
     cdef Opening open(self, LaneConnection *connection, int64_t now_ms) noexcept nogil
-    # The kind of entry for a connection that is late: CUT_LATE, CUT_HANDSHAKE, CLOSED if it is
-    # idle; OPENED if it stays.
+    # The kind of entry for a connection that is late: CUT_LATE, CUT_SILENT, CUT_HANDSHAKE,
+    # CLOSED if it is idle; OPENED if it stays.
     cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil
     # Closes the socket and frees what the connection holds. `clean`: without an error before.
     cdef void close(self, LaneConnection *connection, bint clean) noexcept nogil
@@ -110,3 +113,14 @@ cdef class ConnectionTable:
     cdef LaneConnection *largest(self) noexcept nogil
     # Frees the stash.
     cdef void drop_stash(self, LaneConnection *connection) noexcept nogil
+
+
+cdef class Listeners:
+    cdef int epoll
+    cdef uint64_t first_id
+    cdef int[LISTENERS_MAX] descriptors     # by their places
+    cdef int count
+    cdef bint listening
+
+    # Accepts connections, or leaves them in the kernel's backlog.
+    cdef void listen(self, bint wanted) noexcept nogil

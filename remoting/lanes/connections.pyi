@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Self, final
 
 from congreve.remoting.tls.sessions import TlsSessions
@@ -8,8 +9,13 @@ class ConnectionTable:
         cls,
         tls: TlsSessions | None,
         idle_s: float,
+        first_frame_s: float,
         frame_timeout_s: float,
         frame_bytes_per_s: float,
     ) -> Self: ...
     @property
     def unfinished_bytes(self) -> int: ...
+
+@final
+class Listeners:
+    def __new__(cls, epoll: int, descriptors: Sequence[int], first_id: int) -> Self: ...

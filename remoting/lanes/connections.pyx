@@ -25,10 +25,11 @@ cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil:
 cdef class ConnectionTable:
     """The connections of one lane; an id names one connection and no later one."""
 
-    def __cinit__(self, TlsSessions tls, double idle_s, double frame_timeout_s,
-                  double frame_bytes_per_s):
+    def __cinit__(self, TlsSessions tls, double idle_s, double first_frame_s,
+                  double frame_timeout_s, double frame_bytes_per_s):
         self.tls = tls
         self.idle_ms = <int64_t> (idle_s * 1000)
+        self.first_frame_ms = <int64_t> (first_frame_s * 1000)
         self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
         self.frame_bytes_a_ms = max(<int64_t> (frame_bytes_per_s / 1000), 1)
 
@@ -69,7 +70,7 @@ cdef class ConnectionTable:
         connection.port = port
         connection.address_length = length
         memcpy(connection.address, address, sizeof(address))
-        connection.active_ms = now_ms
+        connection.active_ms = connection.accepted_ms = now_ms
         connection.opened_ms = 0
         connection.undecided = self.tls is not None
         connection.mark = 0
@@ -156,15 +157,21 @@ cdef class ConnectionTable:
         return step if step >= 0 else -errno
 
     cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil:
-        cdef int64_t limit
+        cdef int64_t more_ms = connection.stash.used // self.frame_bytes_a_ms
         if connection.fd < 0:
             return entry_kinds.OPENED
-        if connection.stash.used:
-            if not connection.events & sockets.EPOLLIN:
-                connection.stashed_ms = now_ms  # while reading is paused, it is not late
-            limit = self.frame_timeout_ms + connection.stash.used // self.frame_bytes_a_ms
-            if now_ms - connection.stashed_ms > limit:
-                return entry_kinds.CUT_LATE
+        if not connection.events & sockets.EPOLLIN:
+            connection.stashed_ms = now_ms  # while reading is paused, no frame is late
+            if connection.accepted_ms:
+                connection.accepted_ms = now_ms
+        if connection.stash.used and (
+            now_ms - connection.stashed_ms > self.frame_timeout_ms + more_ms
+        ):
+            return entry_kinds.CUT_LATE
+        if connection.accepted_ms and (
+            now_ms - connection.accepted_ms > self.first_frame_ms + more_ms
+        ):
+            return entry_kinds.CUT_SILENT
         if (
             connection.session != NULL
             and connection.opened_ms
@@ -261,3 +268,26 @@ cdef class ConnectionTable:
     cdef void drop_stash(self, LaneConnection *connection) noexcept nogil:
         self.unfinished_bytes -= connection.stash.size
         release(&connection.stash)
+
+
+@cython.final
+cdef class Listeners:
+    """Listening sockets, which epoll reports under `first_id` and the ids after it."""
+
+    def __cinit__(self, int epoll, descriptors not None, uint64_t first_id):
+        if len(descriptors) > LISTENERS_MAX:
+            raise ValueError(f"{len(descriptors)} listening sockets: {LISTENERS_MAX} at most")
+        self.epoll, self.first_id = epoll, first_id
+        for descriptor in descriptors:
+            self.descriptors[self.count] = descriptor
+            self.count += 1
+
+    cdef void listen(self, bint wanted) noexcept nogil:
+        cdef int what = sockets.EPOLL_CTL_ADD if wanted else sockets.EPOLL_CTL_DEL
+        cdef int i
+        if wanted == self.listening:
+            return
+        self.listening = wanted
+        for i in range(self.count):
+            sockets.epoll_set(self.epoll, what, self.descriptors[i], sockets.EPOLLIN,
+                              self.first_id + <uint64_t> i)

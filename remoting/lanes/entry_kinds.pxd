@@ -8,6 +8,7 @@ cdef enum EntryToLoop:
     UNFRAMEABLE
     CUT_LATE
     CUT_LARGE
+    CUT_SILENT
     CUT_HANDSHAKE
     CUT_PLAIN
     HANDED_OVER

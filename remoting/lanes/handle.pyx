@@ -20,7 +20,7 @@ class Kind(enum.IntEnum):
     """Kinds of mailbox entries from a lane to the event loop."""
 
     OPENED = entry_kinds.OPENED
-    """data: the packed address, number: the port."""
+    """data: the packed address, number: the port, above its 16 bits the listener's place."""
     FRAME = entry_kinds.FRAME
     """data: a whole frame; number: 1 where handled() must follow."""
     CLOSED = entry_kinds.CLOSED
@@ -35,6 +35,8 @@ class Kind(enum.IntEnum):
     """A frame was not complete in time; number: its bytes received. CLOSED follows."""
     CUT_LARGE = entry_kinds.CUT_LARGE
     """Incomplete frames took too much memory; number: bytes of this one. CLOSED follows."""
+    CUT_SILENT = entry_kinds.CUT_SILENT
+    """The first frame was not complete in time. CLOSED follows."""
     CUT_HANDSHAKE = entry_kinds.CUT_HANDSHAKE
     """The handshake of TLS did not end in time. CLOSED follows."""
     CUT_PLAIN = entry_kinds.CUT_PLAIN

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection
+from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection, Listeners
 from congreve.remoting.lanes.handle cimport LaneHandle
 from congreve.remoting.lanes.mailbox cimport Mailbox, MailboxEntry
 
@@ -32,8 +32,7 @@ cdef class Lane:
     cdef Mailbox to_loop
     cdef Mailbox to_lane
     cdef int epoll
-    cdef int listener
-    cdef bint listening
+    cdef Listeners listeners
     cdef bint may_listen
     cdef bint stopping
     cdef ConnectionTable table      # sinks call its find()
@@ -62,9 +61,8 @@ cdef class Lane:
     cdef int serve(self) noexcept nogil
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil
     cdef int sleep_ms(self, int wanted) noexcept nogil
-    cdef void accept_all(self) noexcept nogil
+    cdef void accept_all(self, int32_t listener) noexcept nogil
     cdef bint decide(self, LaneConnection *connection) noexcept nogil
-    cdef void listen(self, bint wanted) noexcept nogil
     cdef void read(self, LaneConnection *connection) noexcept nogil
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Self, final
 
 from congreve.remoting.lanes.handle import LaneHandle
@@ -10,11 +11,12 @@ class LaneSink:
 class Lane:
     def __new__(
         cls,
-        listener: int,
+        listeners: Sequence[int],
         sink: LaneSink,
         *,
         poll_s: float = 0.0,
         idle_s: float = 120.0,
+        first_frame_s: float = 30.0,
         frame_timeout_s: float = 30.0,
         frame_bytes_per_s: float = 32768,
         unfinished_max: int = ...,

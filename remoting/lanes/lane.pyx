@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from congreve.remoting.lanes cimport entry_kinds, sockets
-from congreve.remoting.lanes.connections cimport Opening, may_not_read, wanted_events
+from congreve.remoting.lanes.connections cimport Listeners, Opening, may_not_read, wanted_events
 from congreve.remoting.lanes.relaxed cimport store_relaxed
 from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
@@ -29,9 +29,9 @@ cdef enum:
     LOOK_MS = 250
 
 # Ids in epoll of the descriptors that are not connections.
-cdef uint64_t LISTENER = <uint64_t> 1 << 62
-cdef uint64_t MAILBOX = LISTENER + 1
-cdef uint64_t SINK = LISTENER + 2
+cdef uint64_t MAILBOX = <uint64_t> 1 << 62
+cdef uint64_t SINK = MAILBOX + 1
+cdef uint64_t FIRST_LISTENER = MAILBOX + 2     # and all higher numbers
 
 
 cdef class LaneSink:
@@ -70,26 +70,27 @@ cdef class LaneSink:
 
 @cython.final
 cdef class Lane:
-    """Accepts and serves connections of a listening socket, in the thread that calls run().
+    """Accepts and serves connections of listening sockets, in the thread that calls run().
 
     The thread polls without sleeping for `poll_s` seconds after a small chunk. It closes a
-    connection after `idle_s` without a byte, and when a frame is not complete after
-    `frame_timeout_s` and one more second for each `frame_bytes_per_s` bytes of the frame. It keeps
+    connection after `idle_s` without a byte, when the first frame is not complete after
+    `first_frame_s`, and when a later one is not after `frame_timeout_s`; either has one more second
+    for each `frame_bytes_per_s` bytes of the frame. It keeps
     at most `unfinished_max` bytes of incomplete frames. `entries_max` and `entry_bytes_max` bound
     the entries that wait for the loop. With `tls` connections may be encrypted.
     """
 
-    def __cinit__(self, int listener, LaneSink sink not None, *, double poll_s=0.0,
-                  double idle_s=120.0, double frame_timeout_s=30.0, double frame_bytes_per_s=32768,
-                  int64_t unfinished_max=256 << 20, int64_t entries_max=16384,
-                  int64_t entry_bytes_max=64 << 20, TlsSessions tls=None):
+    def __cinit__(self, listeners, LaneSink sink not None, *, double poll_s=0.0,
+                  double idle_s=120.0, double first_frame_s=30.0, double frame_timeout_s=30.0,
+                  double frame_bytes_per_s=32768, int64_t unfinished_max=256 << 20,
+                  int64_t entries_max=16384, int64_t entry_bytes_max=64 << 20,
+                  TlsSessions tls=None):
         self.sink = sink
-        self.listener = listener
         self.poll_ns = <int64_t> (poll_s * 1e9)
         self.unfinished_max = unfinished_max
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
         self.to_lane = sink.inbox = Mailbox(entries_max, entry_bytes_max)
-        self.table = ConnectionTable(tls, idle_s, frame_timeout_s, frame_bytes_per_s)
+        self.table = ConnectionTable(tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s)
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
         self.now_ms = sockets.monotonic_ns() // 1_000_000
@@ -100,7 +101,8 @@ cdef class Lane:
         if self.epoll < 0:
             PyErr_SetFromErrno(OSError)
         self.may_listen = True
-        self.listen(True)
+        self.listeners = Listeners(self.epoll, listeners, FIRST_LISTENER)
+        self.listeners.listen(True)
         sockets.epoll_read(self.epoll, self.to_lane.event_fd, MAILBOX)
         if sink.event_fd >= 0:
             sockets.epoll_read(self.epoll, sink.event_fd, SINK)
@@ -128,10 +130,10 @@ cdef class Lane:
             id = sockets.event_id(&events[i])
             if id == MAILBOX:
                 self.read_entries()
-            elif id == LISTENER:
-                self.accept_all()
             elif id == SINK:
                 self.sink.readable(self)
+            elif id >= FIRST_LISTENER:
+                self.accept_all(<int32_t> (id - FIRST_LISTENER))
             else:
                 connection = self.table.find(<int64_t> id)
                 if connection != NULL:
@@ -156,30 +158,22 @@ cdef class Lane:
 
     # Connections.
 
-    cdef void listen(self, bint wanted) noexcept nogil:
-        """Accept connections, or leave them in the kernel's backlog."""
-        cdef int what
-        if wanted != self.listening:
-            self.listening = wanted
-            what = sockets.EPOLL_CTL_ADD if wanted else sockets.EPOLL_CTL_DEL
-            sockets.epoll_set(self.epoll, what, self.listener, sockets.EPOLLIN, LISTENER)
-
-    cdef void accept_all(self) noexcept nogil:
+    cdef void accept_all(self, int32_t listener) noexcept nogil:
         cdef LaneConnection *connection
         cdef int _
         for _ in range(ACCEPTS_A_TURN):
             if self.to_loop.waiting() > self.to_loop.count_max // 2:
-                self.listen(False)  # the loop is behind; look() listens again
+                self.listeners.listen(False)  # the loop is behind; look() listens again
                 return
-            connection = self.table.accept(self.listener, self.now_ms)
+            connection = self.table.accept(self.listeners.descriptors[listener], self.now_ms)
             if connection == NULL:
                 if errno != EAGAIN and errno != EINTR:
-                    self.listen(False)  # no descriptor, or no memory
+                    self.listeners.listen(False)  # no descriptor, or no memory
                 return
             connection.events = sockets.EPOLLIN
             self.connections += 1
             self.post(entry_kinds.OPENED, connection.id, connection.address,
-                      connection.address_length, connection.port)
+                      connection.address_length, listener << 16 | connection.port)
             sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
 
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil:
@@ -242,6 +236,8 @@ cdef class Lane:
             self.post(entry_kinds.UNFRAMEABLE, connection.id, data, min(available, <int64_t> 8), 0)
             connection.paused = True
             taken = available
+        if taken:
+            connection.accepted_ms = 0
         if taken == available:
             self.table.drop_stash(connection)
         else:
@@ -332,7 +328,7 @@ cdef class Lane:
         elif entry.kind == entry_kinds.FENCE:
             self.post(entry_kinds.FENCED, -1, NULL, 0, entry.number)
         elif entry.kind == entry_kinds.STOP_LISTENING:
-            self.listen(False)
+            self.listeners.listen(False)
             self.may_listen = False
         elif entry.kind == entry_kinds.ROOM:
             for place in range(self.table.places):
@@ -378,7 +374,7 @@ cdef class Lane:
         cdef int32_t place, late
         self.next_look_ms = self.now_ms + LOOK_MS
         if self.may_listen and self.to_loop.waiting() <= self.to_loop.count_max // 4:
-            self.listen(True)
+            self.listeners.listen(True)
         for place in range(self.table.places):
             connection = self.table.at(place)
             late = self.table.lateness(connection, self.now_ms)
@@ -390,7 +386,7 @@ cdef class Lane:
             self.shed()
 
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
-        self.cut_count += 1
+        self.cut_count += why == entry_kinds.CUT_LATE or why == entry_kinds.CUT_LARGE
         self.post(why, connection.id, NULL, 0, <int32_t> connection.stash.used)
         self.close(connection, EPROTO)
 

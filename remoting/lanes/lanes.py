@@ -19,9 +19,10 @@ SinkEntryHandler = Callable[[FrameProtocol | None, int, bytes, int], None]
 class Lanes:
     """Runs lanes, and passes their mailbox entries to the protocols of their connections.
 
-    `accept(transport)` returns the protocol of a new connection, None to refuse the connection.
-    `cut(protocol, kind, data, number)` is called when a lane closes a faulty connection (Kind),
-    `hand_over(descriptor)` with the socket of a connection that the loop has to serve.
+    `accept(listener)` returns the protocol of a new connection, None to refuse the connection; the
+    argument is the place of the listening socket. `cut(protocol, kind, data, number)` is called
+    when a lane closes a faulty connection (Kind), `hand_over(descriptor, listener)` with the socket
+    of a connection that the loop has to serve.
     Entries of the lanes' sinks go to `sink_entry(protocol, kind, data, number)`, with the protocol
     of the connection that the entry is about.
     """
@@ -30,9 +31,9 @@ class Lanes:
         self,
         lanes: list[Lane],
         *,
-        accept: Callable[[LaneTransport], FrameProtocol | None],
+        accept: Callable[[int], FrameProtocol | None],
         cut: CutLog,
-        hand_over: Callable[[int], None],
+        hand_over: Callable[[int, int], None],
         sink_entry: SinkEntryHandler | None = None,
     ) -> None:
         self.lanes = lanes
@@ -107,9 +108,10 @@ class Lanes:
                 self._tell(lane, number, found, kind, data, value)
         return bool(entries)
 
-    def _opened(self, lane: LaneHandle, number: int, address: bytes, port: int) -> None:
-        transport = LaneTransport(lane, number, (str(ip_address(address)), port))
-        protocol = self._accept(transport)
+    def _opened(self, lane: LaneHandle, number: int, address: bytes, value: int) -> None:
+        listener, port = divmod(value, 1 << 16)
+        transport = LaneTransport(lane, number, (str(ip_address(address)), port), listener)
+        protocol = self._accept(listener)
         if protocol is None:
             transport.abort()
             return
@@ -122,7 +124,7 @@ class Lanes:
             os.close(descriptor)  # this side has refused the connection meanwhile
             return
         transport.lost(None)
-        self._hand_over(descriptor)
+        self._hand_over(descriptor, transport.listener)
 
     def _tell(
         self,

@@ -30,8 +30,12 @@ class FrameProtocol(Protocol):
 class LaneTransport(asyncio.Transport):
     """One connection of a lane, for the event loop's thread."""
 
-    def __init__(self, lane: LaneHandle, number: int, peer: tuple[str, int]) -> None:
+    def __init__(
+        self, lane: LaneHandle, number: int, peer: tuple[str, int], listener: int = 0
+    ) -> None:
         super().__init__({"peername": peer})
+        self.listener = listener
+        """The place of the listening socket that has accepted the connection."""
         self._lane = lane
         self._number = number
         self._protocol: FrameProtocol | None = None

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.transport.connection import Connection
@@ -16,56 +17,58 @@ ACCEPTS_A_TURN = 64
 
 
 class FirstByteListener:
-    """Accepts connections of one listening socket, and serves those that lanes hand over.
+    """Accepts connections of listening sockets, and serves those that lanes hand over.
 
-    `accept` makes the connection's protocol, None to refuse it. A connection that sends nothing for
-    `idle_s` is closed. (RocketMQ: NettyRemotingServer.HandshakeHandler.)
+    `accept(listener)` makes the protocol of a connection to the listener with this name, None to
+    refuse it. (RocketMQ: NettyRemotingServer.HandshakeHandler.)
     """
 
     def __init__(
         self,
         certificates: ServerCertificates,
         *,
-        accept: Callable[[], Connection | None],
-        idle_s: float,
+        accept: Callable[[str], Connection | None],
     ) -> None:
         self._certificates = certificates
         self._accept = accept
-        self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
-        self._listener: socket.socket | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets = ExitStack()
+        self._opening: dict[Connection, asyncio.Task[None]] = {}
         self._closed = False
 
-    def listen(self, listener: socket.socket) -> None:
+    def listen(self, listening: socket.socket, name: str) -> None:
         """Accept the connections of a socket, which this object closes."""
-        self._listener = listener
-        self._loop.add_reader(listener, self._accept_all, listener)
+        self._sockets.enter_context(listening)
+        self._loop.add_reader(listening, self._accept_all, listening, name)
+        self._sockets.callback(self._loop.remove_reader, listening)
 
     def close(self) -> None:
         """Stop listening, and end the connections that are not open yet."""
         self._closed = True
-        if self._listener is not None:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
-        for task in self._tasks:
+        self._sockets.close()
+        for task in list(self._opening.values()):
             task.cancel()
 
-    def take_over(self, peer: socket.socket) -> None:
+    def give_up(self, connection: Connection) -> None:
+        """End a connection that is not open yet: its protocol was closed."""
+        task = self._opening.pop(connection, None)
+        if task is not None:
+            task.cancel()
+
+    def take_over(self, peer: socket.socket, listener: str) -> None:
         """Serve an accepted connection, whose first byte is there or will come."""
-        connection = None if self._closed else self._accept()
+        connection = None if self._closed else self._accept(listener)
         if connection is None:
             peer.close()
             return
         task = self._loop.create_task(self._open(peer, connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._opening[connection] = task
+        task.add_done_callback(lambda _: self._opening.pop(connection, None))
 
-    def _accept_all(self, listener: socket.socket) -> None:
+    def _accept_all(self, listening: socket.socket, listener: str) -> None:
         for _ in range(ACCEPTS_A_TURN):
             try:
-                peer, _ = listener.accept()
+                peer, _ = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:  # no descriptor: the connection waits in the backlog
@@ -73,7 +76,7 @@ class FirstByteListener:
                 return
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.take_over(peer)
+            self.take_over(peer, listener)
 
     async def _open(self, peer: socket.socket, connection: Connection) -> None:
         try:
@@ -84,17 +87,16 @@ class FirstByteListener:
                 raise ConnectionAbortedError("not encrypted")
             else:
                 await self._loop.connect_accepted_socket(lambda: connection, peer)
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+        except (OSError, asyncio.CancelledError) as error:
             connection.connection_lost(None if isinstance(error, asyncio.CancelledError) else error)
             peer.close()
 
     async def _is_encrypted(self, peer: socket.socket) -> bool:
-        """Wait for the first byte, and leave it where it is. Raises OSError, TimeoutError."""
+        """Wait for the first byte, and leave it where it is. Raises OSError."""
         arrived = self._loop.create_future()
         self._loop.add_reader(peer, _set, arrived)
         try:
-            async with asyncio.timeout(self._idle_s):
-                await arrived
+            await arrived
         finally:
             self._loop.remove_reader(peer)
         first = peer.recv(1, socket.MSG_PEEK)

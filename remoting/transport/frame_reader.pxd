@@ -22,6 +22,8 @@ cdef class FrameReader:
     cdef const uint8_t *shared  # and their address
     cdef public bint active
     """Whether bytes have come since a caller last set this to False."""
+    cdef readonly bint has_frame
+    """Whether a whole frame has come."""
     cdef public bint reading_paused
     """Whether reading is paused because the peer is ahead: a sink takes no frame then."""
 

@@ -13,6 +13,8 @@ class FrameReader:
     active: bool
     reading_paused: bool
 
+    @property
+    def has_frame(self) -> bool: ...
     def __init__(
         self, sink: FrameSink, read_buffer: ReadBuffer, poll: BusyPoll | None = None
     ) -> None: ...

@@ -114,6 +114,8 @@ cdef class FrameReader:
             self.drop_stash()
             self.on_unframeable(error)
             return 0
+        if taken:
+            self.has_frame = True
         if taken == available:
             self.drop_stash()
         elif taken or self.stash is None or not self.stash.has_own_buffer:

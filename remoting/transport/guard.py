@@ -4,6 +4,7 @@ import logging
 import resource
 import time
 from collections.abc import Callable
+from itertools import takewhile
 
 import msgspec
 
@@ -40,8 +41,10 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of memory for incomplete frames."""
     unread_bytes: int = 512 * 1024 * 1024
     """Bytes of answers that peers have not read yet."""
+    first_frame_timeout_s: float = 30.0
+    """Seconds from the opening of a connection in which its first frame must be complete."""
     frame_timeout_s: float = 30.0
-    """Seconds in which a frame must be complete, plus one for each `frame_bytes_per_s` of it."""
+    """Seconds in which a later frame must be; both have one more for each `frame_bytes_per_s`."""
     frame_bytes_per_s: int = 32 * 1024
 
 
@@ -62,6 +65,8 @@ class ConnectionGuard:
         self.connections_max = self.limits.connections or most_connections()
         self.connections: set[Connection] = set()
         self._by_address: dict[str, set[Connection]] = {}
+        self._new: dict[Connection, float] = {}  # when they were accepted, oldest first
+        self.silent_cut_count = 0
         self.refused_count = 0
         self.unread_cut_count = 0
         self.unread = 0
@@ -71,6 +76,7 @@ class ConnectionGuard:
         self._clock = clock
         self._next_look = 0.0
         self._log = LimitedLog(logger, clock=clock)
+        self._silent_log = LimitedLog(logger, clock=clock)
         self.peer_log = PeerLog()
         self._lanes: list[Lane] = []
 
@@ -104,9 +110,14 @@ class ConnectionGuard:
         others.add(connection)
         return True
 
+    def expect_frame(self, connection: Connection) -> None:
+        """Cut the connection, which the event loop has accepted, if its first frame is late."""
+        self._new[connection] = self._clock()
+
     def closed(self, connection: Connection) -> None:
         """The connection has ended."""
         self.connections.discard(connection)
+        self._new.pop(connection, None)
         others = self._by_address.get(connection.peer[0])
         if others is not None:
             others.discard(connection)
@@ -118,6 +129,11 @@ class ConnectionGuard:
         why = "a frame is not whole in time" if late else "unfinished frames take too much memory"
         self._log.warning("%r: %s, %d bytes came from here: closing it", connection, why, held)
 
+    def note_silent(self, connection: Connection) -> None:
+        """Count and log a connection that is closed because its first frame is late."""
+        self.silent_cut_count += 1
+        self._silent_log.warning("%r: no request came in time: closing it", connection)
+
     def counts(self) -> dict[str, int]:
         """Open connections and held bytes now; refused and cut connections since the start."""
         return {
@@ -128,6 +144,7 @@ class ConnectionGuard:
             + sum(lane.handle.unfinished_bytes for lane in self._lanes),
             "cutUnfinishedFrames": self.read_buffer.cut_count
             + sum(lane.cut_count for lane in self._lanes),
+            "cutSilentConnections": self.silent_cut_count,
             "unreadAnswerBytes": self.unread,
             "cutUnreadAnswers": self.unread_cut_count,
         }
@@ -140,9 +157,25 @@ class ConnectionGuard:
         self._next_look = now + LOOK_S
         limits = self.limits
         self.read_buffer.cut_late(limits.frame_timeout_s, limits.frame_bytes_per_s)
+        self._cut_silent(now)
         self.unread = sum(connection.unread for connection in self.connections)
         if self.unread > limits.unread_bytes:
             self._shed_unread()
+
+    def _cut_silent(self, now: float) -> None:
+        limits, stashes = self.limits, self.read_buffer.stashes
+        too_old = now - limits.first_frame_timeout_s
+        for connection in list(takewhile(lambda each: self._new[each] < too_old, self._new)):
+            arrived = stashes[connection].filled if connection in stashes else 0
+            if connection.has_frame:
+                del self._new[connection]
+            elif connection.reading_paused:
+                del self._new[connection]  # to the end
+                self.expect_frame(connection)
+            elif self._new[connection] + arrived / limits.frame_bytes_per_s < too_old:
+                del self._new[connection]
+                self.note_silent(connection)
+                connection.abort()
 
     def _shed_unread(self) -> None:
         wanted = self.limits.unread_bytes - self.limits.unread_bytes // 8

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -14,7 +15,7 @@ from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
-from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
+from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
@@ -46,10 +47,11 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RemotingServer:
     """Serves `handlers`, ``{code: handler}``. With port 0 the system picks one: see `port`.
 
-    A handler's exception is answered with code 1, a code without handler with code 3. A `sink`
-    gets the frames before the handlers. The server calls `on_close` once for each connection that
-    has ended, from either side. Servers of one event loop may share a `guard`. Connections know the
-    name of their `listener`.
+    `listeners` are further addresses to listen on, by name; a connection knows the name of the
+    listener that has accepted it. A handler's exception is answered with code 1, a code without
+    handler with code 3. A `sink` gets the frames before the handlers. The server calls `on_close`
+    once for each connection that has ended, from either side. Servers of one event loop may share a
+    `guard`.
 
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
     connections in a thread of its own, and the loop gets the frames that the sink does not take;
@@ -71,10 +73,13 @@ class RemotingServer:
         certificates: ServerCertificates | None = None,
         lane_sinks: Sequence[LaneSink] = (),
         lane_entry: SinkEntryHandler | None = None,
-        listener: str = "",
+        listeners: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
         self.host = host
-        self.port = port
+        self.ports = {"": port}
+        """The port of each listener, by name; that of the main one is empty."""
+        self._addresses = {"": (host, port), **(listeners or {})}
+        self._names = list(self._addresses)
         self.connections: set[Connection] = set()
         self._read_by_loop: set[Connection] = set()  # the lanes close theirs when they are idle
         self.guard = guard or ConnectionGuard()
@@ -88,72 +93,85 @@ class RemotingServer:
         self._following: asyncio.Task[None] | None = None
         self._lane_sinks = lane_sinks
         self._lane_entry = lane_entry
-        self._name = listener
-        self._listener: asyncio.Server | FirstByteListener | ExitStack | None = None
+        self._listening: ExitStack | None = None
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
+    @property
+    def port(self) -> int:
+        """The port of the main listener."""
+        return self.ports[""]
+
     async def start(self) -> None:
-        """Listen. Raises ConnectError if the address cannot be bound."""
+        """Listen. Raises ConnectError if an address cannot be bound."""
         if self.certificates is not None:
-            self._first_byte = FirstByteListener(
-                self.certificates, accept=self._admit_to_loop, idle_s=self._limits.idle_timeout_s
-            )
-        try:
+            self._first_byte = FirstByteListener(self.certificates, accept=self._admit_to_loop)
+        with ExitStack() as listening:
             if self._lane_sinks:
-                self._start_lanes()
+                self._start_lanes(listening)
             else:
-                await self._start_loop()
-        except OSError as error:
-            # asyncio's text repeats the address; the system's error text is enough.
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise ConnectError(f"cannot listen on {self.host}:{self.port}: {why}") from error
+                await self._start_loop(listening)
+            self._listening = listening.pop_all()
         if self.certificates is not None:
             self._following = asyncio.create_task(self.certificates.keep_following())
         self._scan_later()
         self._look_later()
 
-    async def _start_loop(self) -> None:
+    async def _start_loop(self, listening: ExitStack) -> None:
         loop = asyncio.get_running_loop()
         self._poll = BusyPoll(loop, self._limits.poll_s)
-        if self._first_byte is None:
-            server = await loop.create_server(
-                self._connection, self.host, self.port, backlog=self._limits.backlog
-            )
-            self._listener, self.port = server, server.sockets[0].getsockname()[1]
-        else:
-            [listener] = listening_sockets(self.host, self.port, self._limits.backlog, 1)
-            self._listener, self.port = self._first_byte, listener.getsockname()[1]
-            self._first_byte.listen(listener)
+        if self._first_byte is not None:
+            listening.callback(self._first_byte.close)
+        for name in self._names:
+            [each] = self._bind(name, 1)
+            if self._first_byte is not None:
+                self._first_byte.listen(each, name)
+            else:
+                server = await loop.create_server(
+                    partial(self._connection, name), sock=each, backlog=self._limits.backlog
+                )
+                listening.callback(server.close)
 
-    def _start_lanes(self) -> None:
+    def _bind(self, name: str, count: int) -> list[socket.socket]:
+        """Sockets that listen at the address of a listener. Raises ConnectError."""
+        host, port = self._addresses[name]
+        try:
+            found = listening_sockets(host, port, self._limits.backlog, count)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConnectError(f"cannot listen on {host}:{port}: {why}") from error
+        self.ports[name] = found[0].getsockname()[1]
+        return found
+
+    def _start_lanes(self, listening: ExitStack) -> None:
         limits, shared = self._limits, self.guard.limits
-        sockets = listening_sockets(self.host, self.port, limits.backlog, len(self._lane_sinks))
-        self._listener = ExitStack()
-        for each in sockets:
-            self._listener.enter_context(each)
-        self.port = sockets[0].getsockname()[1]
+        sockets: list[list[socket.socket]] = []
+        for name in self._names:
+            sockets.append(self._bind(name, len(self._lane_sinks)))
+            for each in sockets[-1]:
+                listening.enter_context(each)
         sessions = None if self.certificates is None else self.certificates.sessions
         lanes = [
             Lane(
-                listener.fileno(),
+                [each[number].fileno() for each in sockets],
                 sink,
                 poll_s=limits.poll_s,
                 idle_s=limits.idle_timeout_s,
+                first_frame_s=shared.first_frame_timeout_s,
                 frame_timeout_s=shared.frame_timeout_s,
                 frame_bytes_per_s=shared.frame_bytes_per_s,
                 unfinished_max=shared.unfinished_bytes // len(self._lane_sinks),
                 tls=sessions,
             )
-            for listener, sink in zip(sockets, self._lane_sinks, strict=True)
+            for number, sink in enumerate(self._lane_sinks)
         ]
         self.guard.follow(lanes)
         self._lanes = Lanes(
             lanes,
-            accept=self._accept,
+            accept=self._admit,
             cut=self._cut,
             hand_over=self._hand_over,
             sink_entry=self._lane_entry,
@@ -166,11 +184,11 @@ class RemotingServer:
         It calls `before_close` when the handlers have ended: responses that this sends still leave
         before their connections close.
         """
-        if self._listener is None:
+        if self._listening is None:
             return
-        listener, self._listener = self._listener, None
+        listening, self._listening = self._listening, None
         if self._lanes is None:
-            listener.close()
+            listening.close()
         else:
             self._lanes.stop_listening()
             if self._first_byte is not None:
@@ -195,37 +213,39 @@ class RemotingServer:
             await self._wait_closed()
         if self._lanes is not None:
             self._lanes.stop()
-            listener.close()
+            listening.close()
 
     async def lanes_passed(self) -> None:
         """Wait until no lane uses what it got from shared tables before."""
         if self._lanes is not None:
             await self._lanes.passed()
 
-    def _accept(self, transport: LaneTransport) -> FrameProtocol | None:
-        return self._admit()
+    def _admit(self, listener: int) -> Connection | None:
+        """The protocol of a new connection to the listener at this place; None: one too many."""
+        return self._new_connection(self._names[listener]) if self.guard.admits() else None
 
-    def _admit(self) -> Connection | None:
-        return self._new_connection() if self.guard.admits() else None
-
-    def _admit_to_loop(self) -> Connection | None:
-        connection = self._admit()
-        if connection is not None:
-            self._read_by_loop.add(connection)
+    def _admit_to_loop(self, listener: str) -> Connection | None:
+        if not self.guard.admits():
+            return None
+        connection = self._new_connection(listener)
+        self._read_by_loop.add(connection)
+        self.guard.expect_frame(connection)
         return connection
 
-    def _hand_over(self, descriptor: int) -> None:
+    def _hand_over(self, descriptor: int, listener: int) -> None:
         """Serve the encrypted connection of a lane that cannot decrypt it."""
         peer = socket.socket(fileno=descriptor)
         if self._first_byte is None:
             peer.close()
         else:
-            self._first_byte.take_over(peer)
+            self._first_byte.take_over(peer, self._names[listener])
 
     def _cut(self, protocol: FrameProtocol, kind: Kind, data: bytes, number: int) -> None:
         connection = cast(Connection, protocol)
         if kind == Kind.UNFRAMEABLE:
             connection.on_unframeable(FrameError(f"bytes that are no frame: {data.hex()}"))
+        elif kind == Kind.CUT_SILENT:
+            self.guard.note_silent(connection)
         elif kind == Kind.CUT_HANDSHAKE and self.certificates is not None:
             self.certificates.note_late_handshake(connection)
         elif kind == Kind.CUT_PLAIN and self.certificates is not None:
@@ -233,10 +253,10 @@ class RemotingServer:
         else:
             self.guard.log_cut(connection, late=kind == Kind.CUT_LATE, held=number)
 
-    def _connection(self) -> asyncio.BaseProtocol:
-        return self._admit_to_loop() or _Refusal()
+    def _connection(self, listener: str) -> asyncio.BaseProtocol:
+        return self._admit_to_loop(listener) or _Refusal()
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self, listener: str) -> Connection:
         connection = Connection(
             self._dispatcher,
             self._sink,
@@ -246,7 +266,7 @@ class RemotingServer:
             on_close=self._closed,
             poll=self._poll,
         )
-        connection.listener = self._name
+        connection.listener = listener
         self.connections.add(connection)
         self.guard.connections.add(connection)
         return connection
@@ -255,6 +275,8 @@ class RemotingServer:
         self.connections.discard(connection)
         self._read_by_loop.discard(connection)
         self.guard.closed(connection)
+        if self._first_byte is not None:
+            self._first_byte.give_up(connection)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:

@@ -57,7 +57,7 @@ cdef class HeaderDecoder:
     cdef HeaderStatus decode(self, const Frame *frame, Header *header,
                              SendHeader *send) noexcept nogil
 
-    cdef void send_as_before(self, const Shape *shape, Slice text, Header *header,
+    cdef void send_as_before(self, const Shape *shape, Slice text, const Header *header,
                              SendHeader *send) noexcept nogil
     cdef void fields_as_before(self, const Shape *shape, Slice text,
                                Header *header) noexcept nogil

@@ -210,9 +210,10 @@ cdef class HeaderDecoder:
                     header.version = shape.version
                     header.flag = shape.flag
                     if send != NULL and shape.is_send:
-                        self.send_as_before(shape, frame.header, header, send)
+                        header.count = 0
                         if self.keeps_fields:
                             self.fields_as_before(shape, frame.header, header)
+                        self.send_as_before(shape, frame.header, header, send)
                         return HEADER_OK
                     self.fields_as_before(shape, frame.header, header)
                     known = True
@@ -226,15 +227,17 @@ cdef class HeaderDecoder:
             read_send_header(header, send)
         return HEADER_OK
 
-    cdef void send_as_before(self, const Shape *shape, Slice text, Header *header,
+    cdef void send_as_before(self, const Shape *shape, Slice text, const Header *header,
                              SendHeader *send) noexcept nogil:
         cdef Slice values[SEND_FIELDS]
-        cdef int32_t i
-        header.count = 0
+        cdef int32_t i, place
         memset(values, 0, sizeof(values))
         for i in range(SEND_FIELDS):
-            if shape.send[i] >= 0:
-                values[i] = self.value(shape, &shape.fields[shape.send[i]], text)
+            place = shape.send[i]
+            if place >= 0 and header.count:
+                values[i] = header.fields[place].value
+            elif place >= 0:
+                values[i] = self.value(shape, &shape.fields[place], text)
         fill_send_header(values, send)
 
     cdef void fields_as_before(self, const Shape *shape, Slice text,

@@ -20,11 +20,11 @@ accounts:
 - accessKey: both-of-T
   secretKey: {SECRET}
   topicPerms: [T=PUB|SUB]
-  groupPerms: [G=SUB]
+  groupPerms: [G=SUB, P=PUB]
 - accessKey: pub-of-T
   secretKey: {SECRET}
   topicPerms: [T=PUB]
-  groupPerms: [G=PUB]
+  groupPerms: [G=PUB, P=PUB]
 - accessKey: sub-of-T
   secretKey: {SECRET}
   topicPerms: [T=SUB]

@@ -36,7 +36,7 @@ async def two_networks(folder: Path, **settings: object) -> AsyncIterator[tuple[
             **settings,
         )
         async with Broker(config) as broker:
-            yield broker, server.address, f"{OUTSIDE}:{server.listeners['outside'].port}"
+            yield broker, server.address, f"{OUTSIDE}:{server.ports['outside']}"
 
 
 async def address_in_route(client: RemotingClient, asked: str) -> str:
@@ -66,8 +66,9 @@ async def test_routes_have_the_address_of_the_listener_of_the_request(tmp_path: 
         await client.close()
 
 
-async def test_clients_of_both_networks_exchange_messages(tmp_path: Path) -> None:
-    async with two_networks(tmp_path) as (broker, inside, outside):
+@pytest.mark.parametrize("threads", [0, 2])
+async def test_clients_of_both_networks_exchange_messages(threads: int, tmp_path: Path) -> None:
+    async with two_networks(tmp_path, network_threads=threads) as (_, inside, outside):
         for near, far in ((inside, outside), (outside, inside)):
             group = f"g-{near.replace('.', '-').replace(':', '-')}"
             async with Producer(near, group="p") as producer:
@@ -76,8 +77,18 @@ async def test_clients_of_both_networks_exchange_messages(tmp_path: Path) -> Non
                 async for message in consumer:
                     assert message.body == b"hello"
                     break
-        outer = [each for server in broker._servers for each in server.connections]
-        assert {each.listener for each in outer} <= {"", "outside"}
+
+
+async def test_lanes_serve_further_listeners(tmp_path: Path) -> None:
+    client = RemotingClient()
+    async with two_networks(tmp_path, network_threads=2) as (broker, _, _):
+        far = Tool(broker.config.advertised["outside"], client)
+        await far.create_topic("T")
+        for _ in range(20):
+            assert (await far.send("T")).code == 0
+        assert broker._paths is not None
+        assert sum(lane.path.put_messages for lane in broker._paths.lanes) == 20
+        await client.close()
 
 
 async def test_an_advertised_address_may_be_any(tmp_path: Path) -> None:

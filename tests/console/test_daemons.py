@@ -1,5 +1,6 @@
 """Starts that must work, and starts that must fail with one clear line and leave no trace."""
 
+import asyncio
 import os
 import resource
 import socket
@@ -9,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.servers import free_port
 
+from congreve.remoting.messages.bodies import ClusterInfo
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.local_address import local_address
 from tests.console.conftest import Daemon, congreve
 
@@ -127,6 +133,31 @@ def test_a_store_is_examined_offline_and_damage_is_found(tmp_path: Path) -> None
     damaged = congreve("store", "verify", store)
     assert damaged.returncode == 1
     assert "damaged:" in damaged.stdout
+
+
+OUTSIDE = "127.0.0.2"
+"""Another address of this machine: another network."""
+
+
+def test_both_servers_of_one_process_listen_in_two_networks(tmp_path: Path) -> None:
+    outside, far = (f"{OUTSIDE}:{free_port()}" for _ in range(2))
+    daemon = Daemon(
+        *("run", "--data", str(tmp_path), "--port", "0", "--namesrv-port", "0"),
+        *("--listener", f"outside={OUTSIDE}:0", "--listener", f"far={OUTSIDE}:0"),
+        *("--advertise", "far=broker.example.com:31921", "-o", "brokerName=a-node"),
+        *("--namesrv-listener", f"outside={outside}", "--namesrv-listener", f"far={far}"),
+    )
+
+    async def announced(namesrv: str) -> str:
+        client = RemotingClient(timeout_s=60)
+        command = RemotingCommand(code=RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await client.invoke(namesrv, command)
+        await client.close()
+        return ClusterInfo.decode(answer.body).broker_addr_table["a-node"].broker_addrs[0]
+
+    assert asyncio.run(announced(outside)).startswith(f"{OUTSIDE}:")
+    assert asyncio.run(announced(far)) == "broker.example.com:31921"
+    assert daemon.stop() == 0
 
 
 def test_unknown_keys_are_reported_and_do_not_prevent_a_start(tmp_path: Path) -> None:

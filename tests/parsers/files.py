@@ -15,14 +15,6 @@ import msgspec
 
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
-from congreve.broker.election.frames import (
-    MasterHandshake,
-    Report,
-    SlaveHandshake,
-    Transfer,
-    from_master,
-    from_slave,
-)
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilterWrapper
@@ -35,7 +27,6 @@ from congreve.client.consumer.offset_store import OffsetTable
 from congreve.engine.clock import ManualClock
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
-from congreve.engine.state.epochs import Epoch, Epochs, decode_epochs, encode_epochs
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
@@ -118,23 +109,6 @@ def _manager_files() -> Iterator[Parser]:
             [b'{"%s":{}}' % field.encode() for field in field_names(cls)],
             fields=field_names(cls),
         )
-
-
-def _of_replication() -> Iterator[Parser]:
-    epochs = Epochs((Epoch(1, 0), Epoch(2, 500)))
-    transfer = Transfer(9, 500, Epoch(2, 500), 400).encode()
-    for name, parse, seeds in (
-        ("slave", from_slave, [SlaveHandshake(1).encode(), Report(7).encode()]),
-        ("master", from_master, [MasterHandshake(9, 2, epochs).encode(), transfer]),
-    ):
-        yield Parser(f"AutoSwitch frames of a {name}", ("broker/election/frames.py",), parse, seeds)
-    yield Parser(
-        "file of epochs",
-        ("engine/state/epochs.py",),
-        lambda data: decode_epochs(text(data)),
-        [encode_epochs(epochs.entries).encode(), b"1\n0\n3-70\n"],
-        (CongreveError, ValueError),
-    )
 
 
 def _broker_files() -> Iterator[Parser]:
@@ -246,6 +220,5 @@ def _store_files() -> Iterator[Parser]:
 def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
     yield from _manager_files()
-    yield from _of_replication()
     yield from _broker_files()
     yield from _store_files()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import console, files, messages, settings, wire
+from . import console, files, messages, replication, settings, wire
 from .parser import Parser
 
 SEED_NUMBER = 2026
@@ -12,6 +12,7 @@ PARSERS: list[Parser] = [
     *messages.parsers(),
     *settings.parsers(),
     *files.parsers(),
+    *replication.parsers(),
     *console.parsers(),
 ]
 

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.broker.quotas.quota_table cimport KINDS, Charged, QuotaEntry, QuotaTable
 from congreve.remoting.lanes.connections cimport LaneConnection
 
 cdef enum:
@@ -30,9 +31,12 @@ cdef struct WaitingPull:
     int64_t begun_ms        # when the request came
     int64_t size            # of the frame
     uint8_t *frame
+    bint has_place
+    QuotaEntry *places[KINDS]      # in quotas, with `has_place`
 
 
 cdef class LanePolling:
+    cdef QuotaTable quotas
     cdef WaitingPull *buckets[BUCKETS]
     cdef WaitingPull *wheel[TICKS]
     cdef WaitingPull *to_look_at
@@ -41,9 +45,9 @@ cdef class LanePolling:
     """Waiting pulls."""
 
     # Makes a pull with a copy of the request's frame, which does not wait yet; NULL if too many
-    # wait, or without memory.
+    # wait, also of those whose quotas `who` names, or without memory.
     cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms) noexcept nogil
+                          int64_t now_ms, int64_t timeout_ms, const Charged *who) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
     # Moves the pulls of this queue to the list that next() reads.

@@ -59,6 +59,9 @@ cdef class LanePolling:
     (RocketMQ: PullRequestHoldService.)
     """
 
+    def __cinit__(self, QuotaTable quotas not None):
+        self.quotas = quotas
+
     def __dealloc__(self):
         cdef WaitingPull *pull
         cdef int i
@@ -72,12 +75,16 @@ cdef class LanePolling:
         return self.count
 
     cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms) noexcept nogil:
+                          int64_t now_ms, int64_t timeout_ms, const Charged *who) noexcept nogil:
         cdef WaitingPull *pull
         if self.count >= WAITING_MAX:
             return NULL
         pull = <WaitingPull *> malloc(sizeof(WaitingPull) + size)
         if pull == NULL:
+            return NULL
+        pull.has_place = who != NULL
+        if pull.has_place and not self.quotas.hold(who, pull.places, False):
+            free(pull)
             return NULL
         if not self.count:
             self.tick = now_ms // TICK_MS   # there is nothing to move
@@ -171,6 +178,8 @@ cdef class LanePolling:
         unlink(pull, OF_TICK)
         unlink(pull, OF_CONNECTION)
         self.count -= 1
+        if pull.has_place:
+            self.quotas.let_go(pull.places)
 
     cdef void drop_connection(self, LaneConnection *connection) noexcept nogil:
         cdef WaitingPull **first = <WaitingPull **> &connection.of_sink

@@ -72,7 +72,7 @@ cdef class LanePulls:
         # A mapping that a pull keeps outlives the budget of its queue.
         self.table = LanePullTable(validated_pulls, max(store.queues.budget.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
-        self.polling = LanePolling()
+        self.polling = LanePolling(quotas)
         self.headers = HeaderDecoder()
         self.quotas, self.watcher, self.ended_kind = quotas, watcher, ended_kind
 
@@ -152,7 +152,7 @@ cdef class LanePulls:
             return False
         waiting = self.polling.add(
             connection, frame.data, frame.size, lane.now_ms,
-            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms),
+            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms), &self.who,
         )
         if waiting == NULL:
             return False
@@ -235,7 +235,8 @@ cdef class LanePulls:
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
                    LanePull *known) noexcept nogil:
         cdef WaitingPull *waiting = self.polling.add(
-            connection, frame.data, frame.size, lane.now_ms, self.pull.suspend_timeout_ms
+            connection, frame.data, frame.size, lane.now_ms, self.pull.suspend_timeout_ms,
+            &self.who if self.metered else NULL,
         )
         if waiting == NULL:
             return False

@@ -65,11 +65,12 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
     """A send or a pull with further fields, signed or not, as one of the accounts or another."""
     code = draw(st.sampled_from([10, 310, 320, 11, 361, 14]))
     fields = {**PULL, "topic": draw(names), "consumerGroup": draw(groups)}
+    kind = draw(st.sampled_from(["0", "4", "8", "12", "3"]))
     if code in (310, 320):
-        fields = {**SEND, "b": draw(names)}
+        fields = {**SEND, "b": draw(names), "a": draw(groups), "f": kind}
     elif code == 10:
-        long_names = {"producerGroup": "P", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4"}
-        fields |= long_names | {"bornTimestamp": "1", "flag": "0"}
+        long_names = {"defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "sysFlag": kind}
+        fields |= long_names | {"bornTimestamp": "1", "flag": "0", "producerGroup": draw(groups)}
     further = draw(st.dictionaries(texts, texts, max_size=3))
     # A short name whose value is not a number would send the header to the gate.
     fields |= {name: value for name, value in further.items() if name not in SHORT_NAMES}

@@ -3,21 +3,35 @@
 import asyncio
 import json
 import logging
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from harness import servers
+from harness.eventually import eventually
 
 from congreve.broker.broker import Broker
 from congreve.broker.errors import ConfigError
 from congreve.records.record import decode_record
-from congreve.remoting.messages.bodies import AclConfig
+from congreve.remoting.messages.bodies import AclConfig, HeartbeatData, ProducerData
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.connection import Connection
 
 from ..guarded import FILE, SECRET, guarded
 from ..tool import Tool, config_of, local_config, running
 
+SEND = {
+    "producerGroup": "P",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "0",
+    "bornTimestamp": "1",
+    "flag": "0",
+}
 PULL = {
     "consumerGroup": "G",
     "topic": "T",
@@ -111,6 +125,45 @@ async def test_a_change_of_accounts_answers_pulls_that_lost_their_permission(
         await asyncio.sleep(1.5)  # a file that is broken changes nothing
         assert refused(await sub.ask(11, PULL), "topic:T")
         assert (await admin.send("T")).code == 0
+
+
+async def test_a_producer_group_is_of_the_accounts_that_may_publish_with_it(
+    tmp_path: Path,
+) -> None:
+    text = FILE + f"- {{accessKey: without-P, secretKey: {SECRET}, topicPerms: [T=PUB]}}"
+    settings = {"transaction_check_interval": 50, "transaction_time_out": 0}
+    async with guarded(tmp_path, text, **settings) as (broker, tools):
+        admin, stranger = tools.of("administrator"), tools.of("without-P")
+        await admin.create_topic("T")
+        half = {"properties": "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u", "sysFlag": "4"}
+        half["bornTimestamp"] = str(time.time_ns() // 1_000_000)
+        assert refused(await stranger.ask(10, SEND | half, b"half"), "group:P")
+        asked: dict[str, int] = Counter()
+        producers = []
+        for key in ("without-P", "both-of-T", "other-topic"):
+
+            def check(request: RemotingCommand, connection: Connection, key: str = key) -> None:
+                asked[key] += 1
+
+            sign = Credentials(access_key=key, secret_key=SECRET).sign
+            client = RemotingClient(before_request=sign, handlers={39: check})
+            beat = HeartbeatData(
+                client_id=key, producer_data_set=[ProducerData(group_name="P")]
+            ).encode()
+            assert (await Tool(tools.address, client).ask(34, body=beat)).code == 0
+            producers.append(client)
+        assert (await tools.of("both-of-T").ask(10, SEND | half, b"half")).code == 0
+        await eventually(lambda: asked["both-of-T"] >= 6)
+        assert asked.keys() == {"both-of-T"}
+        record = broker.managers.transactions.service.half_at(0)
+        assert record is not None
+        end = {"tranStateTableOffset": "0", "commitOrRollback": "8", "producerGroup": "P"}
+        end |= {"commitLogOffset": str(record.physical_offset), "msgId": "x"}
+        assert refused(await stranger.ask(37, end), "group:P")
+        assert refused(await tools.of("other-topic").ask(37, end), "topic:T")
+        assert (await tools.of("both-of-T").ask(37, end)).code == 0
+        for client in producers:
+            await client.close()
 
 
 async def test_accounts_are_changed_over_the_network(tmp_path: Path) -> None:

@@ -32,6 +32,15 @@ PULL = {
     "subscription": "*",
     "subVersion": "0",
 }
+SEND = {
+    "producerGroup": "P",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "0",
+    "bornTimestamp": "1",
+    "flag": "0",
+}
 LONG_POLL = PULL | {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
 NO_WAIT = PULL | {"sysFlag": "4", "suspendTimeoutMillis": "0"}
 BUSY = int(ResponseCode.SYSTEM_BUSY)
@@ -79,7 +88,7 @@ async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) 
         assert (await send_many(tool, "U", 30))[0] == 30
         assert broker._quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
         ((shown, counts),) = broker._quotas.shown()
-        assert (shown, counts) == (quota, (codes[BUSY], 0, 0))
+        assert (shown, counts) == (quota, (codes[BUSY], 0, 0, 0))
 
 
 async def test_refused_connections_are_read_again_after_a_pause(tmp_path: Path) -> None:
@@ -142,6 +151,92 @@ async def test_a_postponed_pull_commits_its_offset(tmp_path: Path) -> None:
         commits = LONG_POLL | {"sysFlag": "7", "commitOffset": "1", "queueOffset": "1"}
         assert (await tool.ask(11, commits)).code == 0
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 1
+
+
+@lanes_and_loop
+async def test_pulls_that_wait_have_a_quota(threads: int, tmp_path: Path) -> None:
+    quota = Quota(Kind.GROUP, "G", Limits(held_pulls=2))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        assert (await tool.send("T")).code == 0
+        assert (await tool.ask(11, NO_WAIT)).code == 0  # the lane knows the group now
+        later = LONG_POLL | {"queueOffset": "1"}
+        pulls = [asyncio.ensure_future(tool.ask(11, later)) for _ in range(5)]
+        refused, waiting = await asyncio.wait(pulls, return_when="FIRST_COMPLETED")
+        while len(refused) < 3:
+            more, waiting = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
+            refused |= more
+        assert {pull.result().code for pull in refused} == {215}
+        assert broker._quotas.limited()[Kind.GROUP, 6] == 3
+        assert (await tool.send("T", b"news")).code == 0
+        for answer in await asyncio.gather(*waiting):
+            assert b"news" in answer.body
+        # The places are free again.
+        last = LONG_POLL | {"queueOffset": "2", "suspendTimeoutMillis": "100"}
+        answers = await asyncio.gather(tool.ask(11, last), tool.ask(11, last))
+        assert [answer.code for answer in answers] == [19, 19]
+
+
+async def test_pulls_of_a_closed_connection_leave_their_places(tmp_path: Path) -> None:
+    for threads in (0, 1):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        quota = Quota(Kind.ADDRESS, "127.0.0.1", Limits(held_pulls=1))
+        async with broker_with(folder, threads, quota) as (broker, tool):
+            await tool.heart_beat("G", "T")
+            assert (await tool.send("T")).code == 0
+            later = LONG_POLL | {"queueOffset": "1"}
+            gone = Tool(broker.address, RemotingClient())
+            pull = asyncio.ensure_future(gone.ask(11, later))
+            assert broker._paths is not None
+            while not broker._paths.waiting()[1]:
+                await asyncio.sleep(0.01)
+            assert (await tool.ask(11, later)).code == 215
+            await gone.client.close()
+            await asyncio.gather(pull, return_exceptions=True)
+            while broker._paths.waiting()[1]:
+                await asyncio.sleep(0.01)
+            short = later | {"suspendTimeoutMillis": "50"}
+            assert (await tool.ask(11, short)).code == 19
+
+
+@lanes_and_loop
+async def test_messages_sent_back_have_the_quota_of_their_group(
+    threads: int, tmp_path: Path
+) -> None:
+    quota = Quota(Kind.GROUP, "G", Limits(send_bytes=1000))
+    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        offset = broker.store.log.max_offset
+        assert (await tool.send("T", b"x" * 5000)).code == 0
+        back = {"group": "G", "offset": str(offset), "delayLevel": "1", "originTopic": "T"}
+        codes = [(await tool.ask(36, back)).code for _ in range(4)]
+        assert codes == [0, BUSY, BUSY, BUSY]
+        assert (await tool.ask(36, back | {"offset": "x"})).code == BUSY
+
+
+@lanes_and_loop
+async def test_ends_of_transactions_are_charged_and_not_refused(
+    threads: int, tmp_path: Path
+) -> None:
+    async with broker_with(tmp_path, threads) as (broker, tool):
+        half = {"properties": "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u", "sysFlag": "4"}
+        for _ in range(12):
+            answer = await tool.ask(10, SEND | half, b"half")
+            assert answer.code == 0, answer.remark
+        halves = [
+            (each.queue_offset, each.physical_offset)
+            for each in map(broker.managers.transactions.service.half_at, range(12))
+            if each is not None
+        ]
+        QuotaFile(str(tmp_path)).set(Quota(Kind.GROUP, "P", Limits(send_messages=1)))
+        await broker._quotas.follow()
+        for queue_offset, physical_offset in halves * 2:
+            end = {"tranStateTableOffset": str(queue_offset), "commitOrRollback": "8"}
+            end |= {"commitLogOffset": str(physical_offset), "producerGroup": "P", "msgId": "x"}
+            assert (await tool.ask(37, end)).code in (0, 1)  # 1: it has ended before
+        assert broker.store.queues.get("T", 0).max == 12
+        assert (await tool.send("T")).code == BUSY
 
 
 async def test_accounts_have_quotas_when_requests_are_signed(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ accounts:
 - accessKey: service
   secretKey: {SECRET}
   topicPerms: [orders=PUB|SUB, questions=PUB|SUB, {REPLIES}=PUB]
-  groupPerms: [billing=SUB, go-billing=SUB, python-billing=SUB, responders=SUB]
+  groupPerms: [billing=SUB, go-billing=SUB, python-billing=SUB, responders=SUB, paying=PUB]
 - accessKey: reader-only
   secretKey: {SECRET}
   topicPerms: [orders=SUB]

@@ -36,7 +36,7 @@ def networks(tmp_path: Path) -> Iterator[Networks]:
             listeners=f"outside={OUTSIDE}:0",
         )
         with Broker(config) as broker:
-            outside = f"{OUTSIDE}:{server.listeners['outside'].port}"
+            outside = f"{OUTSIDE}:{server.ports['outside']}"
             yield Networks(server.address, outside, broker)
 
 

@@ -56,10 +56,10 @@ class Peers:
 
 
 @contextmanager
-def lane(**settings: Any) -> Iterator[Peers]:
+def lane(*further: socket.socket, **settings: Any) -> Iterator[Peers]:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         listener.setblocking(False)
-        made = Lane(listener.fileno(), LaneSink(), **settings)
+        made = Lane([each.fileno() for each in (listener, *further)], LaneSink(), **settings)
         thread = threading.Thread(target=made.run)
         thread.start()
         try:
@@ -155,6 +155,31 @@ def test_connections_with_the_largest_unfinished_frames_are_closed_beyond_the_li
 def test_an_idle_connection_is_closed() -> None:
     with lane(idle_s=0.1) as peers, peers.connect() as peer:
         assert peer.recv(1) == b""
+
+
+def test_a_connection_whose_first_frame_does_not_come_in_time_is_cut() -> None:
+    with lane(first_frame_s=2) as peers, peers.connect() as asked, peers.connect() as silent:
+        asked.sendall(FRAME)
+        with peers.connect() as slow:
+            slow.sendall(FRAME[:9])
+            assert silent.recv(1) == slow.recv(1) == b""
+        peers.wait(lambda: len(peers.of_kind(Kind.CUT_SILENT)) == 2)
+        asked.sendall(FRAME)
+        peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 2)
+        assert (peers.lane.connections, peers.lane.cut_count) == (1, 0)
+
+
+def test_a_lane_accepts_from_several_listening_sockets() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as second:
+        second.setblocking(False)
+        with (
+            lane(second) as peers,
+            peers.connect() as near,
+            socket.create_connection(second.getsockname(), timeout=20) as far,
+        ):
+            peers.wait(lambda: len(peers.of_kind(Kind.OPENED)) == 2)
+            ports = {divmod(entry[3], 1 << 16) for entry in peers.entries}
+            assert ports == {(0, near.getsockname()[1]), (1, far.getsockname()[1])}
 
 
 def test_invalid_frames_are_reported_and_reading_stops() -> None:

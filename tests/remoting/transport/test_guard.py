@@ -280,6 +280,42 @@ def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
     run(scenario())
 
 
+def test_a_connection_that_asks_nothing_is_cut_and_others_are_served(run, caplog):
+    if LANES["number"]:
+        pytest.skip("a lane has the system's clock: tests/remoting/lanes")
+
+    async def scenario():
+        clock = Clock()
+        guard = ConnectionGuard(SharedLimits(first_frame_timeout_s=20), clock=clock)
+        async with (
+            serving(guard) as server,
+            Peer(server) as silent,
+            Peer(server) as slow,
+            Peer(server) as asked,
+        ):
+            await asked.ask()
+            await slow.send(beginning(MIB, 256 * 1024))  # eight seconds more
+            await until(lambda: guard.counts()["unfinishedFrameBytes"])
+            await until(lambda: len(server.connections) == 3)
+            clock.now += 21
+            guard.look()
+            assert await silent.is_cut()
+            assert (await asked.ask(body=b"served")).body == b"served"
+            assert guard.counts()["cutSilentConnections"] == 1
+            clock.now += 8
+            guard.look()
+            assert await slow.is_cut()
+            assert guard.counts()["cutSilentConnections"] == 2
+            clock.now += 100
+            guard.look()
+            assert (await asked.ask()).code == 0
+
+    run(scenario())
+    assert [each.getMessage().partition(": ")[2] for each in caplog.records] == [
+        "no request came in time: closing it"
+    ]
+
+
 def test_a_large_frame_that_arrives_byte_by_byte_is_not_copied_for_each(run):
     async def scenario():
         frame = request(ECHO, bytes(8 * MIB))

@@ -23,6 +23,7 @@ from congreve.remoting.tls.errors import TlsError
 from congreve.remoting.tls.settings import ClientAuth, ClientTls, ServerTls, TlsMode
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.guard import ConnectionGuard, SharedLimits
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 from tests.harness.certificates import Authority
 from tests.harness.eventually import eventually
@@ -71,11 +72,18 @@ def settings(server_files: tuple[Path, Path]) -> ServerTls:
 
 @contextlib.asynccontextmanager
 async def serving(
-    lanes: str, settings: ServerTls, limits: ServerLimits | None = None
+    lanes: str,
+    settings: ServerTls,
+    limits: ServerLimits | None = None,
+    shared: SharedLimits | None = None,
 ) -> AsyncIterator[RemotingServer]:
     sinks = [LaneSink(), LaneSink()] if lanes.startswith("lane") else []
     server = RemotingServer(
-        {ECHO: echo}, lane_sinks=sinks, certificates=ServerCertificates(settings), limits=limits
+        {ECHO: echo},
+        lane_sinks=sinks,
+        certificates=ServerCertificates(settings),
+        limits=limits,
+        guard=ConnectionGuard(shared),
     )
     await server.start()
     try:
@@ -292,6 +300,25 @@ def test_a_connection_with_an_unfinished_handshake_is_closed(
 
     run(scenario())
     assert len([r for r in caplog.records if "did not end in time" in r.getMessage()]) <= 2
+
+
+def test_connections_that_ask_nothing_are_cut_with_and_without_tls(
+    run: Run, lanes: str, settings: ServerTls, authority: Authority
+) -> None:
+    async def scenario() -> None:
+        shared = SharedLimits(first_frame_timeout_s=1)
+        async with serving(lanes, settings, shared=shared) as server:
+            silent = await asyncio.open_connection("127.0.0.1", server.port)
+            encrypted = await asyncio.open_connection(
+                "127.0.0.1", server.port, ssl=trusting(authority)
+            )
+            for reader, writer in (silent, encrypted):
+                assert await reader.read() == b""
+                writer.close()
+            await eventually(lambda: not server.connections)
+            assert server.guard.counts()["cutSilentConnections"] == 2
+
+    run(scenario())
 
 
 def test_an_invalid_handshake_closes_only_its_own_connection(

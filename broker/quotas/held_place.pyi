@@ -1,0 +1,9 @@
+from typing import final
+
+from congreve.broker.quotas.limits import Names
+from congreve.broker.quotas.quota_table import QuotaTable
+
+@final
+class HeldPlace: ...
+
+def take_place(table: QuotaTable, names: Names, *, counts: bool) -> HeldPlace | None: ...

@@ -1,0 +1,45 @@
+"""Parsers of what brokers send each other at the port for slaves, and of files about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from congreve.broker.election.frames import (
+    MasterHandshake,
+    Report,
+    SlaveHandshake,
+    Transfer,
+    from_master,
+    from_slave,
+)
+from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.state.epochs import Epoch, Epochs, decode_epochs, encode_epochs
+from congreve.errors import CongreveError
+
+from .messages import RECORDS
+from .parser import Parser, text
+
+
+def _received(data: bytes) -> object:
+    """The check of the bytes that a slave has received, before they are part of its log."""
+    scanner = LogScanner(grows=True, report=lambda _: None)
+    return scanner.scan(data, 0, 0), scanner.position
+
+
+def parsers() -> Iterator[Parser]:
+    """All parsers of this module."""
+    yield Parser("log of a master", ("engine/recovery/scan.pyx",), _received, RECORDS)
+    epochs = Epochs((Epoch(1, 0), Epoch(2, 500)))
+    transfer = Transfer(9, 500, Epoch(2, 500), 400).encode()
+    for name, parse, seeds in (
+        ("slave", from_slave, [SlaveHandshake(1).encode(), Report(7).encode()]),
+        ("master", from_master, [MasterHandshake(9, 2, epochs).encode(), transfer]),
+    ):
+        yield Parser(f"AutoSwitch frames of a {name}", ("broker/election/frames.py",), parse, seeds)
+    yield Parser(
+        "file of epochs",
+        ("engine/state/epochs.py",),
+        lambda data: decode_epochs(text(data)),
+        [encode_epochs(epochs.entries).encode(), b"1\n0\n3-70\n"],
+        (CongreveError, ValueError),
+    )
