@@ -22,6 +22,7 @@ from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.lake_process import lake_process
+from congreve.broker.listeners import with_ports
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
@@ -42,7 +43,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.listeners import format_addresses, host_port, parse_addresses
+from congreve.remoting.messages.listeners import host_port, parse_addresses
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -314,22 +315,13 @@ class Broker(Lifecycle):
             {name: host_port(address) for name, address in further.items()},
         )
         await main.start()
-        self._advertise(main.ports)
+        config.advertised_listeners = with_ports(config.advertised, main.ports)
         if config.listen_port == 0:
             config.listen_port = main.port
             paths.set_store_host(host_bytes(config.store_host))
             return
         vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
-
-    def _advertise(self, ports: Mapping[str, int]) -> None:
-        """Set the ports that the system has picked for further listeners."""
-        advertised = self.config.advertised
-        for name, address in advertised.items():
-            host, port = host_port(address)
-            if not port:
-                advertised[name] = f"{host}:{ports[name]}"
-        self.config.advertised_listeners = format_addresses(advertised)
 
     def _server(
         self,

@@ -1,8 +1,10 @@
 """The broker's further listeners, and the addresses that it advertises for them."""
 
+from collections.abc import Mapping
+
 from congreve.broker.errors import ConfigError
 from congreve.remoting.errors import HeaderError
-from congreve.remoting.messages.listeners import host_port, parse_addresses
+from congreve.remoting.messages.listeners import format_addresses, host_port, parse_addresses
 
 _ANY = ("0.0.0.0", "::")
 
@@ -27,3 +29,13 @@ def advertised_addresses(listeners: str, advertised: str) -> dict[str, str]:
                 "they use in advertisedListeners"
             )
     return found
+
+
+def with_ports(advertised: Mapping[str, str], ports: Mapping[str, int]) -> str:
+    """The text of these addresses, with the ports of listeners that the system has picked."""
+    found = dict(advertised)
+    for name, address in advertised.items():
+        host, port = host_port(address)
+        if not port:
+            found[name] = f"{host}:{ports[name]}"
+    return format_addresses(found)
