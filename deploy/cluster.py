@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from congreve.client import Message, Producer
+from congreve.client.admin import AdminClient
 from congreve.errors import CongreveError
 
 MACHINES = ("127.0.0.11", "127.0.0.12")
@@ -94,13 +95,22 @@ async def send_for(producer: Producer, seconds: float) -> tuple[int, float]:
     return acknowledged, max(pause, now - last)
 
 
+async def masters(cluster: Cluster) -> str:
+    """Which machine has the master of each group, as the name servers say."""
+    async with AdminClient(cluster.name_servers) as admin:
+        table = (await admin.cluster_info()).broker_addr_table
+    brokers = {group: table[group].broker_addrs for group in GROUPS if group in table}
+    return ", ".join(f"{group} at {each.get(0, 'no machine')}" for group, each in brokers.items())
+
+
 async def demonstrate(cluster: Cluster) -> None:
     """Send, kill a machine, go on, and bring it back."""
 
     async def show(what: str) -> None:
         count, pause = await send_for(producer, PART_S)
         print(
-            f"{what}: {count} messages acknowledged in {PART_S:.0f} s, longest pause {pause:.1f} s"
+            f"{what}: {count} messages acknowledged in {PART_S:.0f} s, longest pause {pause:.1f} s;"
+            f" masters: {await masters(cluster)}"
         )
 
     async with Producer(cluster.name_servers, group="demo") as producer:

@@ -105,9 +105,9 @@ def number_of(body: bytes) -> int:
 
 @asynccontextmanager
 async def running(
-    folder: Path, count: int, stores: Mapping[int, Path]
+    folder: Path, count: int, stores: Mapping[int, Path], lease_s: int
 ) -> AsyncIterator[tuple[ElectedProcesses, History]]:
-    group = ElectedProcesses(folder, count, lease_s=LEASE_S, stores=stores, settings=SETTINGS)
+    group = ElectedProcesses(folder, count, lease_s=lease_s, stores=stores, settings=SETTINGS)
     history = History(group)
     async with group.running():
         for number in group.members:
@@ -186,8 +186,11 @@ async def fill_disk(group: ElectedProcesses, history: History, victim: int) -> N
     os.close(descriptor)
     history.largest = LARGE
 
+    epoch = (await group.state()).epoch
+
     async def is_left_out() -> bool:
-        return victim not in (await group.state()).in_sync
+        state = await group.state()
+        return victim not in state.in_sync or state.epoch > epoch
 
     await eventually(is_left_out, WAIT_S)
     history.largest = SMALL
@@ -260,9 +263,13 @@ def numbers(store: Path) -> dict[int, list[int]]:
 
 
 async def run_faults(
-    folder: Path, kinds: list[str], count: int, stores: Mapping[int, Path] | None = None
+    folder: Path,
+    kinds: list[str],
+    count: int,
+    stores: Mapping[int, Path] | None = None,
+    lease_s: int = LEASE_S,
 ) -> None:
-    async with running(folder, count, stores or {}) as (group, history):
+    async with running(folder, count, stores or {}, lease_s) as (group, history):
         for kind in kinds:
             await fault(group, history, kind)
     logs = {number: log_bytes(member.store) for number, member in group.members.items()}
@@ -285,7 +292,8 @@ async def test_a_slave_with_a_full_disk_leaves_the_set_and_returns(
     stores = {number: small_disk(DISK) / "store" for number in (1, 2)}
     for store in stores.values():
         store.mkdir()
-    await run_faults(tmp_path, ["fill disk of slave"], 2, stores)
+    # A lease that lasts: a switch on a slow machine would make the slave the master.
+    await run_faults(tmp_path, ["fill disk of slave"], 2, stores, lease_s=15)
 
 
 @pytest.mark.crash

@@ -112,6 +112,7 @@ async def test_a_group_in_kubernetes(tmp_path: Path) -> None:
         "haMode": "kubernetes",
         "kubernetesApi": api.url,
         "kubernetesServiceAccount": str(account),
+        "haLeaseSeconds": "15",
     }
     async with ElectedGroup(tmp_path, None, **settings) as group:
         await group.start(1)

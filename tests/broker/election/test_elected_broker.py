@@ -87,9 +87,9 @@ async def test_an_operator_chooses_the_master(
     tmp_path: Path, etcd: Etcd, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "congreve.broker.accounts.audit")
-    async with ElectedGroup(tmp_path, etcd) as group:
+    async with ElectedGroup(tmp_path, etcd, haLeaseSeconds="15") as group:
         command = [
-            *("-n", group.name_server.address, "-o", "haMode=etcd", "-o", "haLeaseSeconds=2"),
+            *("-n", group.name_server.address, "-o", "haMode=etcd", "-o", "haLeaseSeconds=1"),
             *("-o", f"etcdEndpoints={etcd.url}", "-o", f"brokerName=g-{tmp_path.name}"),
         ]
 
