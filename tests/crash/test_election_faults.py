@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ TOPIC = "Faults"
 QUEUES = 4
 LEASE_S = 2
 DISK = 64 << 20
+PIECE = 64 << 10
 SMALL, LARGE = 900, 60_000
 SETTINGS = {
     "haMaxTimeSlaveNotCatchup": "1000",
@@ -181,8 +183,9 @@ async def fill_disk(group: ElectedProcesses, history: History, victim: int) -> N
     folder = group.members[victim].store
     ballast = folder / "ballast"
     descriptor = os.open(ballast, os.O_CREAT | os.O_WRONLY)
-    room = os.statvfs(folder)
-    os.posix_fallocate(descriptor, 0, room.f_bavail * room.f_frsize)
+    with suppress(OSError):  # in pieces, until there is no room for one more
+        for start in itertools.count(0, PIECE):
+            os.posix_fallocate(descriptor, start, PIECE)
     os.close(descriptor)
     history.largest = LARGE
 
