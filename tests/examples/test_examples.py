@@ -14,7 +14,10 @@ import congreve
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 300
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 """No JVM of these tests lives long enough to be worth its better compiler."""
 PRINTS = {
     "analyse_store": "verified 10,000 records: 0 problems",

@@ -14,7 +14,10 @@ from typing import Any
 from .servers import java_command
 
 BALANCED_S = 120
-"""A Java member whose query of an offset failed tries again after 20 s."""
+
+REBALANCE_MS = 2_000
+"""The time after which a Java member takes its share of the queues again, even after a failed query
+of an offset; the client's default is 20 s."""
 
 Json = dict[str, Any]
 
@@ -85,6 +88,7 @@ def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
         768,
         f"-Drocketmq.serialize.type={serialize_type}",
         "-Drocketmq.client.logUseSlf4j=true",
+        f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_MS}",
         *properties,
     )
     name = f"java-driver-{serialize_type.lower()}"

@@ -24,7 +24,10 @@ pyspark = pytest.importorskip("pyspark")
 
 NAMESPACE = Path(__file__).parents[2] / "build" / "namespace"
 LOG4J = Path(__file__).parents[2] / "spark" / "log4j2.properties"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 """No JVM of these tests lives long enough to be worth its better compiler."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_a_response_confirms_only_durable_messages(
             for sender, count, waits in bursts:
                 wire = wires[sender]
                 properties = f"WAIT\x01{str(waits).lower()}"
+                sent_at = time.monotonic()
                 opaques = {
                     wire.send(SEND_MESSAGE_V2, SHORT | {"b": "T", "e": "0", "i": properties}, b"x")
                     for _ in range(count)
@@ -61,11 +63,11 @@ def test_a_response_confirms_only_durable_messages(
                     if answer.code == SUCCESS and waits:
                         assert end < backend.durable_offset
                         assert not failed_before, "nothing is durable after a failure"
+                    if answer.code == FLUSH_DISK_TIMEOUT:  # the machine may be slow, too
+                        assert time.monotonic() - sent_at > TIMEOUT_MS / 2_000
                 assert set(codes) <= {SUCCESS, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE}, codes
                 if not waits and not backend.failure_errno:
                     assert set(codes) == {SUCCESS}
-                if FLUSH_DISK_TIMEOUT in codes:
-                    assert SLOW in groups.values()
                 if SERVICE_NOT_AVAILABLE in codes:
                     assert backend.failure_errno == errno.EIO
                 failed_before = failed_before or SERVICE_NOT_AVAILABLE in codes
