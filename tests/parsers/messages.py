@@ -32,6 +32,7 @@ from congreve.records.record import (
 )
 from congreve.records.restore import COMMITTED, DELAYED, TIMED, restored
 from congreve.remoting.messages import bodies
+from congreve.remoting.messages.signature import Numbered
 
 from .parser import Parser, text
 
@@ -77,6 +78,12 @@ def _records() -> Iterator[Parser]:
             .encode()
             .encode()
         ],
+    )
+    yield Parser(
+        "number of a request",
+        ("remoting/messages/signature.py",),
+        lambda data: Numbered.parse(text(data)),
+        [b"1700000000000/a-series/17"],
     )
     yield Parser(
         "login of a slave",

@@ -24,6 +24,9 @@ _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 ELSEWHERE: dict[str, str] = {
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
+    "console/broker_conf.py": _NO_PARSER,
+    "lake/durable.py": "reads columns that this program has built",
+    "records/columns/stored.py": "reads columns that this program has built",
     "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/recalls.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
