@@ -20,9 +20,11 @@ class Console:
     driver: Driver
     cluster: Cluster
 
-    def __call__(self, command: str, *args: str, broker: bool = False) -> str:
+    def __call__(self, command: str, *args: str, broker: bool = False, lines: int = 0) -> str:
+        """The output of a command; one without an end is interrupted after so many `lines`."""
         address = ("-b", self.cluster.broker.address) if broker else ()
-        return self.driver.mqadmin(command, "-n", self.cluster.namesrv.address, *address, *args)
+        where = ("-n", self.cluster.namesrv.address, *address)
+        return self.driver.mqadmin(command, *where, *args, lines=lines)
 
     def rows(self, command: str, *args: str) -> list[list[str]]:
         """The words of each line below the heading."""

@@ -60,9 +60,9 @@ class Driver:
             raise DriverError(f"{answer['error']}\n{answer.get('trace', '')}")
         return answer
 
-    def mqadmin(self, *args: str) -> str:
-        """The output of mqadmin (the Java driver only)."""
-        out: str = self.call("mqadmin", args=list(args))["out"]
+    def mqadmin(self, *args: str, lines: int = 0) -> str:
+        """The output of mqadmin (the Java driver only); it is interrupted after so many `lines`."""
+        out: str = self.call("mqadmin", args=list(args), lines=lines)["out"]
         return out
 
     def kill(self) -> None:

@@ -1,4 +1,5 @@
-"""mqadmin's topic, broker, name server and export commands print the same as with the reference.
+"""mqadmin's topic, broker, name server, export and trace commands print the same as with the
+reference.
 
 mqadmin_cluster_answers.json has the output with the reference, masked as in test_mqadmin_same.py;
 INTEROP_SERVER=java runs the scenario with the reference again.
@@ -10,12 +11,23 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from harness.cluster import Cluster
-from harness.console import EVENTUALLY_S, Console
+from harness.console import EVENTUALLY_S, Console, eventually
 from harness.drivers import Driver, Json, message
 from harness.servers import CLUSTER
+
+from congreve.client import (
+    ConsumeFrom,
+    Message,
+    ReceivedMessage,
+    SyncProducer,
+    SyncPushConsumer,
+)
+from congreve.client.observability.trace import ConsumeTraceHook, TraceHook
+from congreve.records.message.topics import TRACE_TOPIC
 
 from .test_mqadmin_same import Read, alone, printed
 
@@ -37,6 +49,10 @@ MEASURED = (
     (r"^((PEER )?commitLogDiskRatio_).*", r"\1"),
     # Samples of the last minutes and of the day.
     (r"^(\S+) \d+ [\d.]+ \d+ (NO_CONSUMER)$", r"\1 \2"),
+    # The time of a send and of a listener, the sender's address.
+    (r"^(InteropCluster broker-a) [\d.]+ (\d \d)$", r"\1 \2"),
+    (r"^(TIME\|room\|InteropCluster\|broker-a)\|\d+$", r"\1"),
+    (r"^((?:Pub|Sub) trace-\S+) \S+ (TIME) \d+ms", r"\1 \2"),
 )
 # Lines of brokerStatus whose values are measured, or belong to pools of threads that only the
 # reference has: only their names are compared.
@@ -108,7 +124,17 @@ COMMANDS = [
     ("exportMetrics", "-c", CLUSTER, "-f", "FOLDER"),
     ("nonsense",),
     ("help", "topicList"),
+    ("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true"),
+    ("getNamesrvConfig",),
+    ("clusterRT", "-a", "3", "-s", "16", "-i", "1000"),
+    ("clusterRT", "-c", "nothing", "-i", "1000"),
+    ("clusterRT", "-a", "2", "-c", CLUSTER, "-i", "1000", "-p", "true", "-m", "room"),
+    ("queryMsgTraceById", "-i", "JAVA_ID"),
+    ("queryMsgTraceById", "-i", "PYTHON_ID"),
+    ("queryMsgTraceById", "-i", "PYTHON_ID", "-t", "nothing"),
 ]
+# What a command prints before it is interrupted, because it has no end of its own.
+LINES = {"clusterRT": 2}
 
 
 def play(java: Driver, cluster: Cluster, folder: Path) -> Iterator[tuple[str, Read, bool]]:
@@ -121,7 +147,9 @@ def play(java: Driver, cluster: Cluster, folder: Path) -> Iterator[tuple[str, Re
     known = {"BROKER": cluster.broker.address, "FOLDER": str(folder)}
 
     def run(command: tuple[str, ...]) -> list[str]:
-        out = console(command[0], *(known.get(word, word) for word in command[1:]))
+        lines = LINES.get(command[0], 0) - ("-p" in command)
+        words = (known.get(word, word) for word in command[1:])
+        out = console(command[0], *words, lines=lines)
         for name in EXPORTED:
             file = folder / name
             if file.exists():
@@ -130,11 +158,60 @@ def play(java: Driver, cluster: Cluster, folder: Path) -> Iterator[tuple[str, Re
         return printed(out.replace(str(folder), "FOLDER"))
 
     for command in COMMANDS:
-        reads = (
-            re.match(r"topicRoute|topicList|clusterList|statsAll|brokerStatus|get", command[0])
-            is not None
+        if "JAVA_ID" in command:
+            known |= traced(java, cluster)
+        reads = re.match(
+            r"topicRoute|topicList|clusterList|statsAll|brokerStatus|get|query", command[0]
         )
-        yield " ".join(command), (lambda command=command: run(command)), reads  # type: ignore[misc]
+        read = partial(run, command)
+        yield " ".join(command), read, reads is not None
+
+
+def traced(java: Driver, cluster: Cluster) -> dict[str, str]:
+    """The ids of messages that both clients have consumed and each has sent, with traces."""
+    console = Console(java, cluster)
+    console("updateTopic", "-t", TRACE_TOPIC, "-r", "1", "-w", "1", broker=True)
+    namesrv, topic = cluster.namesrv.address, "traced"
+    cluster.create_topic(java, topic, queues=1)
+    member: Json = {"id": "t", "group": "trace-java-consumer", "topic": topic, "namesrv": namesrv}
+    java.call("consumerStart", instances=1, trace=True, **member)
+    hooks = [ConsumeTraceHook(namesrv, "trace-python-consumer")]
+    came: list[ReceivedMessage] = []
+    with (
+        SyncPushConsumer(
+            namesrv,
+            group="trace-python-consumer",
+            topics={topic: "*"},
+            listener=came.append,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            hooks=hooks,
+        ),
+        SyncProducer(
+            namesrv,
+            group="trace-python-producer",
+            hooks=[TraceHook(namesrv, "trace-python-producer")],
+        ) as producer,
+    ):
+        sent = producer.send(Message(topic=topic, body=b"1|", keys="k1"))
+        (one,) = java.call(
+            "send",
+            messages=[message(topic, b"2|", keys="k2")],
+            group="trace-java-producer",
+            trace=True,
+            namesrv=namesrv,
+        )["results"]
+        java.call("consumerWait", id="t", expected=2, timeoutMs=60_000, quietMs=100)
+        deadline = time.monotonic() + EVENTUALLY_S
+        while len(came) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    for sender in (one["msgId"], sent.message_id):  # the end of a consumer drops its last records
+        eventually(
+            partial(console, "queryMsgTraceById", "-i", sender),
+            r"(?s)Pub .*Sub +trace-.*Sub +trace-",
+        )
+    java.call("consumerStop", id="t")
+    return {"JAVA_ID": one["msgId"], "PYTHON_ID": sent.message_id}
 
 
 def compared(command: str, lines: list[str], other: list[str]) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
+from pathlib import Path
 
 import pytest
 from harness.cluster import Cluster
 from harness.console import Console, eventually
 from harness.drivers import Driver, Json, message
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 TRACES = "RMQ_SYS_TRACE_TOPIC"
 
 
@@ -84,3 +87,14 @@ def test_mqadmin_exports_metadata_settings_and_figures(mqadmin: Console, filled:
     ):
         out = mqadmin(command, "-c", "InteropCluster", "-f", "exports")
         assert f"export exports/{what} success" in out.replace("//", "/"), out
+
+
+def test_the_answers_of_the_reference_have_every_command(java: Driver) -> None:
+    commands = re.findall(r"(?m)^ {3}(\w+) ", java.mqadmin())
+    assert len(commands) > 50
+    compared = {
+        answer[0].split()[0]
+        for path in GOLDEN.glob("mqadmin*_answers.json")
+        for answer in json.loads(path.read_text())
+    }
+    assert set(commands) <= compared

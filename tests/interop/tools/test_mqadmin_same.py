@@ -81,6 +81,7 @@ WITH_MEMBERS = [
     ("resetOffsetByTime", "-g", "nobody", "-t", TOPIC, "-s", "0"),
     ("resetOffsetByTime", "-g", GROUP, "-t", "nothing", "-s", "0"),
     ("cloneGroupOffset", "-s", GROUP, "-d", "clone", "-t", TOPIC, "-o", "false"),
+    ("startMonitoring",),
 ]
 # After each of them consumerProgress is compared, too.
 WITHOUT_MEMBERS = [
@@ -160,6 +161,8 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
     }
 
     def run(command: tuple[str, ...]) -> list[str]:
+        if command[0] == "startMonitoring":
+            return monitored(java, cluster)
         return printed(console(command[0], *(known.get(word, word) for word in command[1:])))
 
     def step(command: tuple[str, ...], reads: bool) -> tuple[str, Read, bool]:
@@ -178,6 +181,20 @@ def play(java: Driver, cluster: Cluster) -> Iterator[tuple[str, Read, bool]]:
         yield f"then, {command}", lambda: run(("consumerProgress", "-g", GROUP)), True
     for command in SETTINGS:
         yield step(command, command[0] not in CHANGING)
+
+
+def monitored(java: Driver, cluster: Cluster) -> list[str]:
+    """What the listener of startMonitoring gets in one round about the group and its members; the
+    command itself prints nothing."""
+    found = []
+    for one in java.call("monitor", namesrv=cluster.namesrv.address, timeoutMs=0)["told"]:
+        about = one.get("of", {})
+        if one["call"] == "reportConsumerRunningInfo":
+            groups = {info["properties"]["consumerGroup"] for info in about.values()}
+            about = {"consumerGroup": ",".join(groups), "members": len(about)}
+        if about.get("consumerGroup", GROUP) == GROUP:
+            found.append(f"{one['call']} {json.dumps(about, sort_keys=True)}")
+    return sorted(found)
 
 
 def repeated(read: Read, expected: list[str]) -> list[str]:

@@ -8,10 +8,15 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** mqadmin as an operator calls it, its output caught. */
 final class Mqadmin extends MQAdminStartup {
+    private static final int LOOK_MS = 20;
+
     private Mqadmin() {
     }
 
-    static JSONObject run(JSONObject request) {
+    /** A command that has no end of its own is interrupted once it has printed `lines` lines. */
+    static JSONObject run(JSONObject request) throws InterruptedException {
+        String[] args = request.getJSONArray("args").toArray(new String[0]);
+        int lines = request.getIntValue("lines");
         ByteArrayOutputStream caught = new ByteArrayOutputStream();
         PrintStream out = System.out;
         PrintStream err = System.err;
@@ -21,7 +26,15 @@ final class Mqadmin extends MQAdminStartup {
         System.setOut(stream);
         System.setErr(stream);
         try {
-            main(request.getJSONArray("args").toArray(new String[0]));
+            Thread command = new Thread(() -> main(args), "mqadmin");
+            command.start();
+            while (lines > 0 && command.isAlive()) {
+                if (caught.toString(StandardCharsets.UTF_8).lines().count() >= lines) {
+                    command.interrupt();
+                }
+                command.join(LOOK_MS);
+            }
+            command.join();
         } finally {
             System.setOut(out);
             System.setErr(err);

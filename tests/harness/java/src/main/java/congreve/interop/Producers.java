@@ -58,7 +58,8 @@ final class Producers {
         }
         String group = request.getString("group");
         DefaultMQProducer producer = new DefaultMQProducer(
-            group == null ? "interop-producer" : group, Access.hook());
+            group == null ? "interop-producer" : group, Access.hook(),
+            request.getBooleanValue("trace"), null);
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setSendMsgTimeout(TIMEOUT_MS);
@@ -71,7 +72,10 @@ final class Producers {
         try {
             return work.run(producer);
         } finally {
-            producer.shutdown();
+            // The end of a producer drops the last records of its trace.
+            if (!request.getBooleanValue("trace")) {
+                producer.shutdown();
+            }
         }
     }
 
