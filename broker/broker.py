@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,14 +20,15 @@ from congreve.broker.console_process import console_process
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
-from congreve.broker.lake_process import lake_process
-from congreve.broker.listeners import with_ports
+from congreve.broker.lake_process import lake_process, parts_of
+from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
+from congreve.broker.pull.archive import MessageArchive, checked_archive
 from congreve.broker.quotas.gate import QuotaGate
 from congreve.broker.quotas.quota_file import QuotaFile
 from congreve.broker.quotas.quotas import Quotas
@@ -86,6 +86,7 @@ class Broker(Lifecycle):
         files: FileSystem = DISK,
         on_ready: Callable[["Broker"], None] | None = None,
         replication: Callable[..., Replication] | None = None,
+        archive: Callable[[], MessageArchive] | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
         self._lake = lake_process(self.config)
@@ -93,12 +94,14 @@ class Broker(Lifecycle):
         self._clock = clock or Clock()
         self._on_ready = on_ready
         self._config_path = config_path
+        self._archive = checked_archive(self.config, archive)
         self.store = MessageStore(
             self.config.store,
             clock=self._clock,
             backend=backend,
             files=files,
             on_arrival=self._arrived,
+            exported_topics=parts_of(self.config.lake_topics) if archive else None,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
         self._guard = ConnectionGuard(self.config.shared_limits)
@@ -168,7 +171,8 @@ class Broker(Lifecycle):
         """Open the store, listen and register; when a step fails, undo all of them."""
         if self._started:
             raise BrokerError("a broker can start only once: create a new Broker with its config")
-        self._check_addresses()
+        _, port = self.config.store_host  # raises ConfigError for a bad address
+        check_ports(self.config.bind_address, (port, port - VIP_DISTANCE) if port else ())
         self._beside = [each for each in (self._lake, console_process(self.config)) if each]
         self._started = True
         self._log_levels.apply(self.config.log_levels)
@@ -189,6 +193,7 @@ class Broker(Lifecycle):
                 self._quotas.table,
                 self.replication.confirm,
                 self._access,
+                self._archive,
             )
             state = self.replication.state
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard, state)
@@ -282,20 +287,6 @@ class Broker(Lifecycle):
         if access is None:
             return None
         return HaLogin(lambda: access.own_account, lambda: access.accounts, self._clock)
-
-    def _check_addresses(self) -> None:
-        """Raises ConfigError or BrokerError for a bad address, before anything is written."""
-        _, port = self.config.store_host
-        for wanted in (port, port - VIP_DISTANCE) if port else ():
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((self.config.bind_address, wanted))
-                except OSError as error:
-                    raise BrokerError(
-                        f"cannot listen on {self.config.bind_address}:{wanted}"
-                        f" (listenPort={port}): {error.strerror}"
-                    ) from error
 
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config

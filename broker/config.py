@@ -202,6 +202,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     lake_partition: str = "day"
     lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
     lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
+    # Retention knows the tables, and reads below the log's beginning come from them.
+    lake_retention: bool = False
+    # Memory for messages that were read from tables.
+    lake_read_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 128 << 20
 
     # Ours: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
@@ -259,6 +263,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
                 f"lakeTopics={self.lake_topics!r} needs lakeWarehouse: a folder, or the "
                 "warehouse of lakeCatalog"
             )
+        if self.lake_retention and not self.lake_topics:
+            raise ConfigError("lakeRetention=true needs lakeTopics: the topics that tables get")
         if self.lake_partition not in ("day", "hour"):
             raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
 

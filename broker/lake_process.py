@@ -32,13 +32,16 @@ def follow_command(config: BrokerConfig) -> list[str]:
     }
     repeated = {"--topic": config.lake_topics, "--property": config.lake_properties}
     command = [sys.executable, "-m", "congreve", "lake", "follow", "--stop-with-stdin"]
+    if config.lake_retention:
+        command.append("--note-progress")
     command += [part for name, value in options.items() if value for part in (name, value)]
     return command + [
-        part for name, all_ in repeated.items() for v in _parts(all_) for part in (name, v)
+        part for name, all_ in repeated.items() for v in parts_of(all_) for part in (name, v)
     ]
 
 
-def _parts(text: str) -> list[str]:
+def parts_of(text: str) -> list[str]:
+    """The parts of a setting, separated by `;`."""
     return [part.strip() for part in text.split(";") if part.strip()]
 
 

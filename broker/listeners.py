@@ -1,8 +1,9 @@
 """The broker's further listeners, and the addresses that it advertises for them."""
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Mapping
 
-from congreve.broker.errors import ConfigError
+from congreve.broker.errors import BrokerError, ConfigError
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.listeners import format_addresses, host_port, parse_addresses
 
@@ -39,3 +40,16 @@ def with_ports(advertised: Mapping[str, str], ports: Mapping[str, int]) -> str:
         if not port:
             found[name] = f"{host}:{ports[name]}"
     return format_addresses(found)
+
+
+def check_ports(host: str, ports: Iterable[int]) -> None:
+    """Raises BrokerError for a port that cannot be listened on, before anything is written."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise BrokerError(
+                    f"cannot listen on {host}:{port} (listenPort): {error.strerror}"
+                ) from error

@@ -1,9 +1,13 @@
 """The paths of messages through an open store, compiled and in Python."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from congreve.broker.accounts.access_control import AccessControl
+from congreve.broker.config import BrokerConfig
 from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.fastpath.lane_sends import (
     APPENDED_KIND,
@@ -18,6 +22,7 @@ from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
@@ -32,6 +37,10 @@ from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
+
+if TYPE_CHECKING:
+    # numpy is loaded by brokers that read tables only.
+    from congreve.broker.pull.archived_pulls import ArchivedPulls
 
 
 class MessagePaths:
@@ -49,6 +58,7 @@ class MessagePaths:
         quotas: QuotaTable,
         confirm: ConfirmOffset,
         access: AccessControl | None = None,
+        archive: Callable[[], MessageArchive] | None = None,
     ) -> None:
         config, store = managers.config, managers.store
         self._quotas = quotas
@@ -76,6 +86,7 @@ class MessagePaths:
             stats=managers.stats,
             clock=managers.clock,
             quota=PullQuota(quotas, partial(self._end_pull, commits=True)),
+            archived=None if archive is None else _archived_pulls(config, archive),
         )
         follow_topics(managers.metadata.topics, self.topics)
         self.fast_path = self._new_fast_path(self.pulls.path)
@@ -211,3 +222,9 @@ class MessagePaths:
 
     def _commit_waits(self, waits: bool) -> None:
         self.lanes[0].loop_waits = waits
+
+
+def _archived_pulls(config: BrokerConfig, archive: Callable[[], MessageArchive]) -> ArchivedPulls:
+    from congreve.broker.pull.archived_pulls import ArchivedPulls
+
+    return ArchivedPulls(config, archive)

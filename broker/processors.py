@@ -101,8 +101,20 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             group_commit=paths.group_commit,
             clock=managers.clock,
         ),
-        QueryMessageProcessor(store, managers.members.consumers, metadata.filters, managers.pieces),
+        _query_processor(managers, paths),
     )
+
+
+def _query_processor(managers: Managers, paths: MessagePaths) -> Processor:
+    store, archived = managers.store, paths.pulls.archived
+    of_log = QueryMessageProcessor(
+        store, managers.members.consumers, managers.metadata.filters, managers.pieces
+    )
+    if archived is None:
+        return of_log
+    from congreve.broker.pull.archived_queries import ArchivedQueryProcessor
+
+    return ArchivedQueryProcessor(of_log, store, archived)
 
 
 def _client_processors(managers: Managers, announced: Announced) -> tuple[Processor, ...]:

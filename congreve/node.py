@@ -18,6 +18,7 @@ from congreve.name_server import name_server
 from congreve.remoting.transport.guard import most_connections
 from congreve.remoting.transport.local_address import LOOPBACK
 from congreve.remoting.transport.loop_thread import Lifecycle
+from congreve.table_archive import archive_of
 
 if TYPE_CHECKING:
     from congreve.client.consumer.listening import Listener
@@ -130,7 +131,7 @@ class _Servers(Lifecycle):
         )
         if config.pair_address and "brokerName" not in texts:
             config.broker_name = pair_broker_name(config.broker_ip1, config.listen_port)
-        self.broker = Broker(config)
+        self.broker = Broker(config, archive=archive_of(config))
         self.paired_slave: Broker | None = None
         self._running = AsyncExitStack()
 

@@ -134,6 +134,11 @@ def export(topic: str, **options: Any) -> None:
     show_default=True,
     help="Seconds from the start of one export to the start of the next.",
 )
+@click.option(
+    "--note-progress",
+    is_flag=True,
+    help="Write what tables have to the store, for the broker's lakeRetention.",
+)
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @click.option(
     "--upkeep-every",
@@ -148,6 +153,7 @@ def export(topic: str, **options: Any) -> None:
 def follow(
     topics: tuple[str, ...],
     lag: float,
+    note_progress: bool,
     stop_with_stdin: bool,
     upkeep_every: float,
     merge_bytes: int,
@@ -163,9 +169,11 @@ def follow(
         _upkeep(exporter.table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
         for exporter in exporters
     ]
+    from congreve.engine.state.exported import ExportedFile
     from congreve.lake.follow import Follower
 
-    follower = Follower(exporters, lag, kept if upkeep_every else (), upkeep_every * 3600)
+    noted = ExportedFile(str(options["store"] / "congreve")) if note_progress else None
+    follower = Follower(exporters, lag, kept if upkeep_every else (), upkeep_every * 3600, noted)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: follower.stop())
     if stop_with_stdin:

@@ -204,13 +204,14 @@ def broker(
     from congreve.broker.broker import Broker
     from congreve.broker.election.elected_broker import ElectedBroker
     from congreve.broker.pair import paired_slave
+    from congreve.table_archive import archive_of
 
     config = read_config(config_file, namesrv_addr, settings)
 
     async def enter(stack: AsyncExitStack) -> str:
         serving: Broker | ElectedBroker
         if config.ha_mode == "classic":
-            serving = Broker(config, config_path=config_file)
+            serving = Broker(config, config_path=config_file, archive=archive_of(config))
         else:
             serving = ElectedBroker(config, config_path=config_file)
         await stack.enter_async_context(serving)

@@ -105,6 +105,8 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         name="checkCRCOnRecover", default=True
     )
     file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72  # hours
+    # Ours: hours for segments whose messages are all in tables (lakeRetention).
+    lake_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72
     delete_when: Annotated[str, Change.NOW] = "04"  # hours of the local day
     clean_resource_interval: Annotated[int, Range(1, INT_MAX)] = 10_000
     delete_commit_log_files_interval: Annotated[int, Range(0, INT_MAX)] = 100

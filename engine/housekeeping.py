@@ -16,6 +16,7 @@ from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
 from congreve.engine.state.checkpoint import Checkpointer
+from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.errors import BackendError
 
 #: A start after a crash reads the log from the last checkpoint on. Flushing thousands of queues
@@ -52,6 +53,7 @@ class Housekeeping:
         health: Health,
         clock: Clock,
         disk_use: Callable[[str], float],
+        tables: TableRetention | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -62,6 +64,7 @@ class Housekeeping:
         self._health = health
         self._clock = clock
         self._disk_use = disk_use
+        self._tables = tables
         self._monotonic = monotonic
         self._retention = Retention(config)
         self._wake = threading.Event()
@@ -240,19 +243,25 @@ class Housekeeping:
             self._index.forget_pages()
 
     def _ages(self) -> Iterator[SegmentAge]:
-        """All segments but the open one, oldest first.
+        """All segments that may go, oldest first: not the open one, and none that tables need.
 
         The time of a segment is that of the next segment's first record, which is easy to find and
         not older than its own last record.
         """
         segments = self._log.segments
+        tables = self._tables
+        if tables is not None:
+            tables.refresh(self._log.max_offset)
         for segment, following in pairwise(segments):
             base = following.base_offset
+            if tables is not None and base > tables.exported_to:
+                return
             probe = LogScanner(verify_crc=False)
             probe.scan(following, base, base, base + 1)
             if not probe.records:
                 return
-            yield SegmentAge(segment.base_offset, probe.last_store_timestamp)
+            exported = tables is not None and base <= tables.only_exported_to
+            yield SegmentAge(segment.base_offset, probe.last_store_timestamp, exported)
 
     def _follow_the_log(self) -> None:
         begin = self._log.min_offset

@@ -25,6 +25,7 @@ class SegmentAge:
 
     base_offset: int
     last_store_timestamp: int  # ms, of its last record
+    is_exported: bool = False  # tables have all of its messages
 
 
 @dataclass(slots=True)
@@ -58,12 +59,17 @@ class Retention:
         forced = self.config.clean_file_forcibly_enable and use > DISK_SPACE_CLEAN_FORCIBLY_RATIO
         if not (by_hour or by_space or manually or forced):
             return []
-        oldest_kept = now_ms - self.config.file_reserved_time * _HOUR_MS
         chosen: list[int] = []
         for segment in segments:
             if len(chosen) == MAX_FILES_A_ROUND:
                 break
+            oldest_kept = now_ms - self._hours(segment) * _HOUR_MS
             if not forced and segment.last_store_timestamp > oldest_kept:
                 break
             chosen.append(segment.base_offset)
         return chosen
+
+    def _hours(self, segment: SegmentAge) -> int:
+        if segment.is_exported:
+            return min(self.config.file_reserved_time, self.config.lake_reserved_time)
+        return self.config.file_reserved_time

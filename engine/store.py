@@ -1,7 +1,7 @@
 """The message store: it appends messages to one folder on disk and reads them."""
 
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +25,7 @@ from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.store_folder import StoreFolder
+from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.disk import used_share
 from congreve.io_backends.errors import BackendError
@@ -62,10 +63,12 @@ class MessageStore(ReadableStore):
         files: FileSystem = DISK,
         on_arrival: Callable[[ConsumeQueue], None] | None = None,
         disk_use: Callable[[str], float] = used_share,
+        exported_topics: Collection[str] | None = None,
     ) -> None:
         """Read and write nothing on disk before start().
 
-        `disk_use(folder)` returns the used share of the folder's partition, 0 to 1.
+        `disk_use(folder)` returns the used share of the folder's partition, 0 to 1. Messages of
+        `exported_topics` stay until `exported.json` says that tables have them.
         """
         self.config = config
         self.clock = Clock() if clock is None else clock
@@ -80,13 +83,8 @@ class MessageStore(ReadableStore):
             removed_folder=config.removed_queues_dir,
             files=files,
         )
-        log = CommitLog(
-            config.commit_log_dir,
-            config.mapped_file_size_commit_log,
-            self.backend,
-            self.clock,
-            files,
-        )
+        segment_size = config.mapped_file_size_commit_log
+        log = CommitLog(config.commit_log_dir, segment_size, self.backend, self.clock, files)
         self.health = Health(self.backend)
         index = KeyIndex(config, log, self.health, files) if config.message_index_enable else None
         self.recovery: RecoveryReport | None = None
@@ -114,6 +112,7 @@ class MessageStore(ReadableStore):
             health=self.health,
             clock=self.clock,
             disk_use=disk_use,
+            tables=TableRetention.of(exported_topics, queues, config.own_dir, files),
         )
         self.flush_timer = FlushTimer(
             config,

@@ -35,6 +35,15 @@ class Exporter:
         """NAMESPACE.NAME."""
         return self.table.name
 
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic.topic
+
+    def committed(self) -> dict[int, int]:
+        """By queue id: the offset after the last message in the table. Raises TableError."""
+        return self.table.progress().get(self._topic.broker, {}) if self.table.load() else {}
+
     def run(self) -> int:
         """Export all messages that are durable now; returns how many this exporter committed.
 

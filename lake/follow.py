@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from congreve.engine.errors import UnknownTopicError
+from congreve.engine.state.exported import ExportedFile
 from congreve.errors import CongreveError
 from congreve.lake.errors import NotDurableError
 from congreve.lake.export import Exporter
@@ -28,7 +29,10 @@ class Follower:
         lag_s: float,
         upkeep: Sequence[Upkeep] = (),
         upkeep_s: float = 3600.0,
+        noted: ExportedFile | None = None,
     ) -> None:
+        """`noted` gets what the tables have, after each commit."""
+        self._noted = noted
         self._exporters = exporters
         self._lag_s = lag_s
         self._upkeep = upkeep
@@ -54,8 +58,10 @@ class Follower:
             failures: list[CongreveError] = []
             for exporter in self._exporters:
                 try:
+                    self._note(exporter)
                     for rows in exporter.commits():
                         committed += rows
+                        self._note(exporter)
                         if self._stopped.is_set():
                             return committed
                 except (NotDurableError, UnknownTopicError) as error:
@@ -70,6 +76,15 @@ class Follower:
                 upkeep_at = time.monotonic() + self._upkeep_s
             self._stopped.wait(max(0.0, self._lag_s - (time.monotonic() - begun)))
         return committed
+
+    def _note(self, exporter: Exporter) -> None:
+        """Tell retention what the table has."""
+        if self._noted is None:
+            return
+        known = self._noted.load()
+        ends = exporter.committed()
+        if known.get(exporter.topic) != ends:
+            self._noted.replace({**known, exporter.topic: ends})
 
     def _keep(self) -> None:
         for upkeep in self._upkeep:

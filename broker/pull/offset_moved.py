@@ -1,6 +1,9 @@
 """Messages that say that a consumer's offset was corrected (RocketMQ: OffsetMovedEvent)."""
 
+from __future__ import annotations
+
 import logging
+from typing import TYPE_CHECKING
 
 from congreve.broker.config import BrokerConfig
 from congreve.engine.clock import Clock
@@ -12,6 +15,10 @@ from congreve.records.message.message import Record
 from congreve.records.message.topics import OFFSET_MOVED_EVENT_TOPIC
 from congreve.remoting.messages.bodies import MessageQueue, OffsetMovedEvent
 from congreve.remoting.messages.headers import PullMessageRequestHeader
+
+if TYPE_CHECKING:
+    # numpy is loaded by brokers that read tables only.
+    from congreve.broker.pull.archived_pulls import ArchivedMessages
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +35,7 @@ class OffsetMovedEvents:
         self._clock = clock
         self._corrections = LimitedLog(logger)
 
-    def store(self, header: PullMessageRequestHeader, found: GetResult) -> None:
+    def store(self, header: PullMessageRequestHeader, found: GetResult | ArchivedMessages) -> None:
         """Store an OFFSET_MOVED_EVENT message."""
         queue = MessageQueue(
             topic=header.topic, broker_name=self._config.broker_name, queue_id=header.queue_id

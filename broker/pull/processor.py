@@ -1,8 +1,11 @@
 """Pulls, with every check (RocketMQ: PullMessageProcessor)."""
 
-import logging
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from functools import partial
+from inspect import isawaitable
+from typing import TYPE_CHECKING
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
@@ -20,6 +23,7 @@ from congreve.broker.pull.lanes.table import LanePullTable
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.pull_quota import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PullQuota
+from congreve.broker.pull.response_codes import pull_code
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
@@ -32,9 +36,7 @@ from congreve.engine.queue.reader import GetResult, GetStatus
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.remoting.errors import HeaderError
-from congreve.remoting.messages.bodies import (
-    SubscriptionGroupConfig,
-)
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageRequestHeader, PullMessageResponseHeader
@@ -42,24 +44,8 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.table_limit import TableFullError
 
-logger = logging.getLogger(__name__)
-
-_CODES = {
-    GetStatus.FOUND: ResponseCode.SUCCESS,
-    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-}
-
-
-def pull_code(status: GetStatus, offset: int) -> ResponseCode:
-    """The response code of a pull at `offset` when the store returned `status`."""
-    if status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
-        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
-    return _CODES[status]
+if TYPE_CHECKING:
+    from congreve.broker.pull.archived_pulls import ArchivedMessages, ArchivedPulls
 
 
 class PullMessageProcessor:
@@ -78,6 +64,7 @@ class PullMessageProcessor:
         stats: BrokerStats,
         clock: Clock,
         quota: PullQuota,
+        archived: ArchivedPulls | None = None,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
@@ -89,6 +76,7 @@ class PullMessageProcessor:
         self._stats = stats
         self._metadata = metadata
         self.quota = quota
+        self.archived = archived
         self._checks = PullChecks(config, metadata, self._subscriptions)
         self._offset_moved = OffsetMovedEvents(config, store, clock)
         self.validated_pulls = ValidatedPulls(
@@ -176,15 +164,21 @@ class PullMessageProcessor:
             except NotCompiledError as filtered:  # the group has another filter now
                 missing = self._subscriptions.compile(filtered.expression)
         held = _held(request, header, connection, self._validated(header, group, wanted))
-        if request.is_oneway or not self.waker.wake(held):
-            return self._execute(request, connection)
+        if request.is_oneway or self._is_archived(header) or not self.waker.wake(held):
+            answer = self._execute(request, connection)
+            return await answer if isawaitable(answer) else answer
         self._commit(header)
         return None
 
-    def _execute(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+    def _execute(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         header = PullMessageRequestHeader.read(request)
         group, wanted = self._checks.check(header, connection)
         found = self._get(header, wanted, repair=False)
+        if self.archived is not None and self._is_archived(header):
+            answered = partial(self._answer_archived, request, connection, header, group)
+            return self.archived.serve(header, wanted, found, answered)
         if found.status is GetStatus.DAMAGED:
             held = _held(request, header, connection, self._validated(header, group, wanted))
             if self.waker.repair(held, found.next_offset) or request.is_oneway:
@@ -256,7 +250,10 @@ class PullMessageProcessor:
                     return
                 found = self._get(header, wanted)
             code = pull_code(found.status, header.queue_offset)
-            answer = self._answer(request, held.connection, header, group, found, code)
+            if self._is_archived(header):
+                answer = self._ask_again(request, header)
+            else:
+                answer = self._answer(request, held.connection, header, group, found, code)
         except RefusedError as refused:
             answer = request.reply(refused.code, str(refused))
         except NotCompiledError:
@@ -264,6 +261,23 @@ class PullMessageProcessor:
         except CongreveError as error:  # of a repair
             answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         held.connection.send(answer)
+
+    def _is_archived(self, header: PullMessageRequestHeader) -> bool:
+        topic = header.topic
+        low = self._store.min_offset(topic, header.queue_id)
+        return self.archived is not None and self.archived.has(topic, header.queue_offset, low)
+
+    def _answer_archived(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        found: GetResult | ArchivedMessages,
+    ) -> RemotingCommand:
+        self._commit(header)
+        code = pull_code(found.status, header.queue_offset)
+        return self._answer(request, connection, header, group, found, code)
 
     def _answer_cold(self, held: SuspendedPull) -> None:
         """Answer a pull whose messages are in memory now, even if its filter matches none."""
@@ -311,7 +325,7 @@ class PullMessageProcessor:
         connection: Connection,
         header: PullMessageRequestHeader,
         group: SubscriptionGroupConfig,
-        found: GetResult,
+        found: GetResult | ArchivedMessages,
         code: ResponseCode,
     ) -> RemotingCommand:
         suggested = 0
@@ -364,6 +378,8 @@ class PullMessageProcessor:
         self.disk_wait.stop()
         self.repair_wait.stop()
         self.quota.stop()
+        if self.archived is not None:
+            self.archived.stop()
 
 
 def _held(

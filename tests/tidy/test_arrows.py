@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 # Every package may import these: the version, the root of all errors, tables of settings.
 FRONT_DOOR = frozenset({"congreve", "congreve.errors", "congreve.settings", "congreve.__version__"})
 # Modules of the front door that import the packages behind it.
-DOORS = frozenset({"name_server", "node", "store_reader"})
+DOORS = frozenset({"name_server", "node", "store_reader", "table_archive"})
 # lake and spark read stores and write none: these modules of the engine append or delete.
 WRITE_SIDE = frozenset({"engine.store", "engine.log.commit_log", "engine.retention"})
 

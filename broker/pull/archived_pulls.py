@@ -1,0 +1,231 @@
+"""Pulls below the log's beginning: messages of an archive, with some of them in memory."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from congreve.broker.config import BrokerConfig
+from congreve.broker.group.subscription import MessageFilter
+from congreve.broker.lake_process import parts_of
+from congreve.broker.pull.archive import ArchiveThread, MessageArchive
+from congreve.engine.queue.reader import GetResult, GetStatus
+from congreve.records.columns.builder import RecordColumns
+from congreve.records.columns.stored import StoredRows
+from congreve.remoting.messages.headers import PullMessageRequestHeader
+
+SCANNED_MAX = 16_384
+"""Messages that one pull with a filter looks at."""
+PARTS = 16
+"""A read is this part of the memory for archived messages."""
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Queue = tuple[str, int]
+"""A topic and a queue id."""
+
+
+@dataclass(frozen=True)
+class ArchivedMessages:
+    """The answer to a pull from an archive, with the names of GetResult.
+
+    (RocketMQ: GetMessageResult.)
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    count: int = 0
+    size: int = 0
+    suggest_slave: bool = False
+    buffers: list[bytes] = field(default_factory=list)
+
+
+class ArchivedPulls:
+    """Answers pulls at offsets that the log of some topics has no more.
+
+    Reads of a thread become parts of at most `memory_bytes` in all; the one that was used longest
+    ago goes first. Half-way through a part, the next one is read.
+    """
+
+    def __init__(self, config: BrokerConfig, open_archive: Callable[[], MessageArchive]) -> None:
+        """The limits of an answer are those of messages in memory."""
+        self.topics = frozenset(parts_of(config.lake_topics))
+        self.thread = ArchiveThread("archive-pulls", open_archive)
+        """Reads for pulls, and offsets."""
+        self.queries = ArchiveThread("archive-queries", open_archive)
+        """Reads of many files."""
+        self._memory_bytes = config.lake_read_bytes
+        self._config = config.store
+        self._parts: dict[tuple[Queue, int], StoredRows] = {}
+        self._nbytes = 0
+        self._first_offsets: dict[Queue, int] = {}
+        self._reads: dict[tuple[Queue, int], asyncio.Task[StoredRows | None]] = {}
+
+    def serve(
+        self,
+        header: PullMessageRequestHeader,
+        wanted: MessageFilter,
+        log: GetResult,
+        answer: Callable[[GetResult | ArchivedMessages], T],
+    ) -> T | Awaitable[T]:
+        """`answer` of the messages, at once if they are in memory; of `log` if there are none.
+
+        `log` is what the log said about the offset, which it has no more.
+        """
+        queue = header.topic, header.queue_id
+        ends = log.min_offset, log.max_offset
+        offset, count = header.queue_offset, header.max_msg_nums
+        found = self._find(queue, offset, count, wanted, ends)
+        if found is not None:
+            return answer(found)
+
+        async def later() -> T:
+            return answer(await self._read(queue, offset, count, wanted, ends) or log)
+
+        return later()
+
+    def has(self, topic: str, offset: int, low: int) -> bool:
+        """Whether the archive may have an offset of a queue that begins at `low` in the log."""
+        return topic in self.topics and offset < low
+
+    def _find(
+        self, queue: Queue, offset: int, count: int, wanted: MessageFilter, ends: tuple[int, int]
+    ) -> ArchivedMessages | None:
+        """The answer from memory, None if the archive has to be read first.
+
+        `ends` are the first and the next offset of the queue in the log.
+        """
+        for key, part in self._parts.items():
+            if key[0] == queue and part.first <= offset < part.stop:
+                self._parts[key] = self._parts.pop(key)  # it was used last
+                if 2 * offset >= part.first + part.stop and part.stop < ends[0]:
+                    self._read_ahead(queue, part.stop)
+                return self._select(part, offset, count, wanted, queue, ends)
+        return None
+
+    async def _read(
+        self, queue: Queue, offset: int, count: int, wanted: MessageFilter, ends: tuple[int, int]
+    ) -> ArchivedMessages | None:
+        """The answer after the archive was read; None if it has no message before the log's first.
+
+        Raises RefusedError.
+        """
+        part = await asyncio.shield(self._start(queue, offset))
+        if part is None or part.first >= ends[0]:
+            return None
+        return self._select(part, max(offset, part.first), count, wanted, queue, ends)
+
+    def stop(self) -> None:
+        """Drop all messages, and end the thread."""
+        for task in self._reads.values():
+            task.cancel()
+        self._parts.clear()
+        self._nbytes = 0
+        self.thread.stop()
+        self.queries.stop()
+
+    def _read_ahead(self, queue: Queue, offset: int) -> None:
+        if not any(
+            known == queue and part.first <= offset < part.stop
+            for (known, _), part in self._parts.items()
+        ):
+            self._start(queue, offset)
+
+    def _start(self, queue: Queue, offset: int) -> asyncio.Task[StoredRows | None]:
+        """The read of a part; pulls of the same offset share it."""
+        key = queue, offset
+        task = self._reads.get(key)
+        if task is None:
+            task = self._reads[key] = asyncio.get_running_loop().create_task(self._part(key))
+            task.add_done_callback(lambda done: self._ended(key, done))
+        return task
+
+    async def _part(self, key: tuple[Queue, int]) -> StoredRows | None:
+        (topic, queue_id), offset = key
+        size = max(self._memory_bytes // PARTS, 1)
+
+        def read(archive: MessageArchive) -> tuple[StoredRows | None, int | None]:
+            rows = archive.read(topic, queue_id, offset, size)
+            return rows, archive.first_offset(topic, queue_id)
+
+        part, first = await self.thread.call(read)
+        if part is not None:
+            self._first_offsets[topic, queue_id] = part.first if first is None else first
+            self._keep(key, part)
+        return part
+
+    def _ended(self, key: tuple[Queue, int], task: asyncio.Task[StoredRows | None]) -> None:
+        del self._reads[key]
+        if not task.cancelled() and (error := task.exception()):
+            logger.warning("%s from offset %d on was not read: %s", *key, error)
+
+    def _keep(self, key: tuple[Queue, int], part: StoredRows) -> None:
+        before = self._parts.pop(key, None)
+        self._nbytes += part.nbytes - (0 if before is None else before.nbytes)
+        self._parts[key] = part
+        while self._nbytes > self._memory_bytes and len(self._parts) > 1:
+            oldest = next(iter(self._parts))
+            self._nbytes -= self._parts.pop(oldest).nbytes
+
+    def _select(
+        self,
+        part: StoredRows,
+        offset: int,
+        count: int,
+        wanted: MessageFilter,
+        queue: Queue,
+        ends: tuple[int, int],
+    ) -> ArchivedMessages:
+        places, scanned = _matching(part, offset - part.first, wanted)
+        begins = np.where(places > 0, part.ends[places - 1], 0)
+        sizes = np.cumsum(part.ends[places] - begins)
+        most_bytes = self._config.max_transfer_bytes_on_message_in_memory
+        most = min(max(count, 1), self._config.max_transfer_count_on_message_in_memory)
+        fit = int(np.searchsorted(sizes, most_bytes, side="right"))
+        taken = min(max(fit, 1), most, len(places))
+        if taken < len(places):
+            scanned = int(places[taken - 1]) + 1
+        status = GetStatus.FOUND if taken else GetStatus.NO_MATCHED_MESSAGE
+        first = self._first_offsets.get(queue, part.first)
+        body = _joined(part, begins[:taken], part.ends[places[:taken]])
+        return ArchivedMessages(
+            status, part.first + scanned, first, ends[1], taken, len(body), buffers=[body]
+        )
+
+
+def _matching(
+    part: StoredRows, place: int, wanted: MessageFilter
+) -> tuple[npt.NDArray[np.int64], int]:
+    """The places of messages that pass a filter, from `place` on, and where the scan ended."""
+    stop = min(len(part.ends), place + SCANNED_MAX)
+    places = np.arange(place, stop)
+    if wanted.tag_codes is not None:
+        codes = np.fromiter(wanted.tag_codes, np.int64)
+        places = places[np.isin(part.tags_codes[place:stop], codes)]
+    if wanted.records is not None:
+        begin = int(part.ends[place - 1]) if place else 0
+        columns = RecordColumns(["queueOffset"], records=wanted.records)
+        columns.add_records(memoryview(part.records)[begin : int(part.ends[stop - 1])])
+        offsets = np.frombuffer(memoryview(columns.take()["queueOffset"].values), np.int64)
+        places = np.intersect1d(places, offsets - part.first)
+    return places, stop
+
+
+def _joined(
+    part: StoredRows,
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> bytes:
+    if len(begins) and (begins[1:] == ends[:-1]).all():
+        return part.records[int(begins[0]) : int(ends[-1])]
+    return b"".join(
+        part.records[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    )

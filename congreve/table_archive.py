@@ -1,0 +1,37 @@
+"""The tables of a broker's topics as its archive: reads beyond retention (`lakeRetention`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from congreve.broker.lake_process import parts_of
+
+if TYPE_CHECKING:
+    from congreve.broker.config import BrokerConfig
+    from congreve.broker.pull.archive import MessageArchive
+
+
+def archive_of(config: BrokerConfig) -> Callable[[], MessageArchive] | None:
+    """Opens the tables that lakeTopics of `config` gets; None without lakeRetention.
+
+    Nothing is imported or opened before a thread calls the result, which raises TableError when the
+    catalog does not answer.
+    """
+    if not config.lake_retention:
+        return None
+
+    def open_archive() -> MessageArchive:
+        from congreve.lake.durable import SCHEMA
+        from congreve.lake.table import TopicTable, open_catalog
+        from congreve.lake.table_archive import TableArchive
+
+        properties = dict(text.split("=", 1) for text in parts_of(config.lake_properties))
+        catalog = open_catalog(config.lake_warehouse, config.lake_catalog or None, properties)
+        tables = {
+            topic: TopicTable(catalog, f"rocketmq.{topic}", SCHEMA, config.lake_partition)
+            for topic in parts_of(config.lake_topics)
+        }
+        return TableArchive(tables, config.broker_name)
+
+    return open_archive

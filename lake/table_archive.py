@@ -1,0 +1,189 @@
+"""The messages of tables by offset, key, time and place: reads beyond retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from congreve.lake.data_files import BrokerQueue, RowGroup, first_at
+from congreve.lake.row_groups import RowGroups
+from congreve.lake.table import TopicTable
+from congreve.records.columns.stored import COLUMNS, StoredRows, stored_rows
+from congreve.records.message.properties import KEY_SEPARATOR
+
+T = TypeVar("T")
+
+
+class TableArchive:
+    """Messages of one broker that its log has no more, as the records that the log had.
+
+    One thread uses it. It holds the rows of one row group while it reads, and an entry for each row
+    group of the tables. All methods raise LakeError or OSError when a table cannot be read.
+    """
+
+    def __init__(self, tables: Mapping[str, TopicTable], broker: str) -> None:
+        """The tables by topic."""
+        self._tables = tables
+        self._broker = broker
+        self._known: dict[str, RowGroups] = {}
+
+    def first_offset(self, topic: str, queue_id: int) -> int | None:
+        """The offset of a queue's first message, None without any."""
+        return self._groups(topic).first_offset((self._broker, queue_id))
+
+    def first_time(self, topic: str, queue_id: int) -> int | None:
+        """Store time in ms of a queue's first message, None without any."""
+        groups = self._groups(topic).of_queue.get((self._broker, queue_id))
+        return groups[0].begin_ms if groups else None
+
+    def read(self, topic: str, queue_id: int, offset: int, max_bytes: int) -> StoredRows | None:
+        """The messages from the first one at or after `offset` on, without a gap between them.
+
+        About `max_bytes` bytes of records, at least one. None if there is no such message.
+        """
+        queue = self._broker, queue_id
+
+        def rows_of(groups: RowGroups) -> pa.Table | None:
+            return _rows_from(groups, queue, offset)
+
+        found = self._read(topic, rows_of)
+        if found is None:  # perhaps they were committed since the last look at the table
+            found = rows_of(self._refreshed(topic))
+        if found is None:
+            return None
+        sizes = np.cumsum(found["storeSize"].to_numpy(), dtype=np.int64)
+        count = max(int(np.searchsorted(sizes, max_bytes, side="right")), 1)
+        return _stored(found.slice(0, count), topic, queue_id)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int | None:
+        """The first offset stored at or after a time, None if all messages are older."""
+        queue = self._broker, queue_id
+
+        def find(groups: RowGroups) -> int | None:
+            of_queue = groups.of_queue.get(queue, [])
+            return first_at(groups.files, of_queue, queue, timestamp_ms)
+
+        return self._read(topic, find)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """The record that began at this place of the log, None without any."""
+
+        for topic in self._tables:
+            found = self._read(topic, partial(self._at_place, topic, physical_offset))
+            if found is not None:
+                return found
+        return None
+
+    def _at_place(self, topic: str, physical_offset: int, groups: RowGroups) -> bytes | None:
+        for queue, group in self._newest_first(groups):
+            if group.first_place <= physical_offset <= group.last_place:
+                rows = groups.files.read(group, queue, COLUMNS)
+                rows = rows.filter(pc.equal(rows["commitLogOffset"], physical_offset))
+                if len(rows):
+                    return _stored(rows, topic, queue[1]).records
+        return None
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, before_place: int
+    ) -> list[bytes]:
+        """The newest records with a key, stored in [begin, end] and before a place of the log.
+
+        A key is one of KEYS, or the unique key (RocketMQ: queryMessage). It reads the keys of all
+        messages of that time, the newest row groups first, until it has found `max_count`.
+        """
+
+        def find(groups: RowGroups) -> list[bytes]:
+            found: list[bytes] = []
+            for queue, group in self._newest_first(groups):
+                if len(found) >= max_count:
+                    break
+                if (
+                    group.end_ms < begin_ms
+                    or group.begin_ms > end_ms
+                    or group.first_place >= before_place
+                ):
+                    continue
+                keys = groups.files.read(group, queue, KEYED)
+                offsets = _with_key(keys, key, begin_ms, end_ms, before_place)
+                rows = groups.files.read(group, queue, COLUMNS) if offsets else None
+                for offset in offsets[: -(max_count - len(found)) - 1 : -1]:
+                    assert rows is not None, "it is read for these offsets"
+                    one = rows.filter(pc.equal(rows["queueOffset"], offset))
+                    found.append(_stored(one, topic, queue[1]).records)
+            return found
+
+        return self._read(topic, find)
+
+    def _read(self, topic: str, read: Callable[[RowGroups], T]) -> T:
+        try:
+            return read(self._groups(topic))
+        except FileNotFoundError:  # upkeep has merged a file, and removed it later
+            return read(self._refreshed(topic))
+
+    def _groups(self, topic: str) -> RowGroups:
+        known = self._known.get(topic)
+        return known if known is not None and known.of_queue else self._refreshed(topic)
+
+    def _refreshed(self, topic: str) -> RowGroups:
+        groups = self._known.setdefault(topic, RowGroups())
+        groups.refresh(self._tables[topic])
+        return groups
+
+    def _newest_first(self, groups: RowGroups) -> list[tuple[BrokerQueue, RowGroup]]:
+        found = [
+            (queue, group)
+            for queue, of_queue in groups.of_queue.items()
+            for group in of_queue
+            if queue[0] == self._broker
+        ]
+        return sorted(found, key=lambda pair: pair[1].last_place, reverse=True)
+
+
+LAST_MS = 2**63 // 1000 - 1
+"""The last time that a column of microseconds can have; clients send 2**63 - 1 ms for no end."""
+KEYED = ("keys", "msgId", "storeTimestamp", "commitLogOffset")
+
+
+def _with_key(rows: pa.Table, key: str, begin_ms: int, end_ms: int, before_place: int) -> list[int]:
+    times = rows["storeTimestamp"].cast(pa.int64())
+    # A key in KEYS may be a part of another one: what these conditions leave is compared below.
+    named = pc.or_kleene(pc.match_substring(rows["keys"], key), pc.equal(rows["msgId"], key))
+    begin, end = (min(max(time_ms, 0), LAST_MS) * 1000 for time_ms in (begin_ms, end_ms))
+    in_time = pc.and_(pc.greater_equal(times, begin), pc.less_equal(times, end))
+    before = pc.less(rows["commitLogOffset"], before_place)
+    rows = rows.filter(pc.and_kleene(named, pc.and_(in_time, before)))
+    found = rows.select(["queueOffset", "keys", "msgId"]).to_pydict()
+    return [
+        offset
+        for offset, keys, unique in zip(*found.values(), strict=True)
+        if key == unique or key in (keys or "").split(KEY_SEPARATOR)
+    ]
+
+
+def _rows_from(groups: RowGroups, queue: BrokerQueue, offset: int) -> pa.Table | None:
+    """The rows of one row group from the first offset at or after `offset` on, to a gap."""
+    best: pa.Table | None = None
+    for group in groups.of_queue.get(queue, ()):
+        if group.stop <= offset:
+            continue
+        if best is not None and best["queueOffset"][0].as_py() <= max(group.first, offset):
+            break
+        rows = groups.files.read(group, queue, COLUMNS)
+        offsets = rows["queueOffset"].to_numpy()
+        place = int(np.searchsorted(offsets, offset))
+        offsets = offsets[place:]
+        if len(offsets) and (best is None or offsets[0] < best["queueOffset"][0].as_py()):
+            together = offsets == offsets[0] + np.arange(len(offsets))
+            count = len(offsets) if together.all() else int(np.argmin(together))
+            best = rows.slice(place, count)
+    return best
+
+
+def _stored(rows: pa.Table, topic: str, queue_id: int) -> StoredRows:
+    batch = rows.combine_chunks().to_batches()[0]
+    return stored_rows(batch, topic, queue_id)

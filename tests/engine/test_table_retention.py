@@ -1,0 +1,91 @@
+"""`lakeRetention`: what tables lack stays, and what only they need goes earlier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from congreve.engine.clock import ManualClock
+from congreve.engine.config import StoreConfig
+from congreve.engine.state.exported import ExportedFile
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+
+START = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+def open_store(root: Path, **settings: Any) -> MessageStore:
+    config = StoreConfig(
+        root_dir=str(root),
+        **{"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 400},
+        **{"max_hash_slot_num": 7, "max_index_num": 64, "delete_commit_log_files_interval": 0},
+        **{"file_reserved_time": 72, "lake_reserved_time": 1, **settings},
+    )
+    return MessageStore(config, clock=ManualClock(START), exported_topics=("T",))
+
+
+def fill(store: MessageStore, topic: str = "T", count: int = 200) -> None:
+    for number in range(count):
+        store.put(Record(topic=topic, body=b"message %d" % number))
+
+
+def clean(store: MessageStore) -> int:
+    store._housekeeping._retention.request_manually()
+    return store._housekeeping.clean()
+
+
+def later(store: MessageStore, hours: int) -> None:
+    assert isinstance(store.clock, ManualClock)
+    store.clock.set(store.clock.now() + hours * HOUR)
+
+
+def export(store: MessageStore, end: int) -> None:
+    ExportedFile(store.config.own_dir).replace({"T": {0: end}})
+
+
+def test_what_no_table_has_is_kept_however_old_it_is(tmp_path: Path) -> None:
+    with open_store(tmp_path, clean_file_forcibly_enable=True) as store:
+        store._housekeeping._disk_use = lambda _: 0.89  # removes segments of any age
+        fill(store)
+        later(store, 1000)
+        assert clean(store) == 0
+        export(store, 100)
+        assert clean(store) > 0
+        assert 0 < store.min_offset("T", 0) <= 100
+        assert clean(store) == 0
+
+
+def test_what_tables_have_goes_after_its_own_time(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store)
+        export(store, 200)
+        assert clean(store) == 0
+        later(store, 2)
+        assert clean(store) > 0
+        assert store.min_offset("T", 0) > 100
+        assert store.max_offset("T", 0) == 200
+
+
+def test_messages_of_other_topics_stay_for_their_time(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, count=60)
+        fill(store, "Other", 1)
+        fill(store, count=140)
+        export(store, 200)
+        later(store, 2)
+        assert clean(store) > 0
+        assert store.min_offset("T", 0) <= 60
+        assert store.min_offset("Other", 0) == 0
+        later(store, 72)
+        assert clean(store) > 0
+        assert store.min_offset("Other", 0) == store.max_offset("Other", 0) == 1
+
+
+def test_a_damaged_file_keeps_everything(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store)
+        export(store, 200)
+        (Path(store.config.own_dir) / "exported.json").write_text("{}")
+        later(store, 1000)
+        assert clean(store) == 0
