@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import click
 
 from congreve.console.loadgen.generator import (
     MILLISECOND_NS,
-    SECRET_KEY,
     Load,
     LoadResult,
     run,
 )
-from congreve.console.report import connection, namesrv_option, output_option, show
+from congreve.console.report import cluster_options, connection, output_option, show
 from congreve.errors import CongreveError
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
@@ -28,7 +27,7 @@ class BenchError(CongreveError):
 
 
 @click.command(help="Measure a broker with many sends or pulls: rate and latencies.")
-@namesrv_option
+@cluster_options
 @click.option("--broker", help="The broker's name, where the cluster has several masters.")
 @click.option("-t", "--topic", default="bench", show_default=True, help="It is created if missing.")
 @click.option("--mode", type=click.Choice(["send", "pull"]), default="send", show_default=True)
@@ -48,10 +47,6 @@ class BenchError(CongreveError):
 @click.option("--binary", is_flag=True, help="Binary headers instead of JSON.")
 @click.option("--warmup", default=2.0, show_default=True, help="Seconds that are not measured.")
 @click.option("--seconds", default=5.0, show_default=True, help="Seconds that are measured.")
-@click.option(
-    "--access-key",
-    help=f"Sign requests as this account; its secret is in the environment as {SECRET_KEY}.",
-)
 @click.option("--hdr", type=click.Path(path_type=Path), help="File for HdrHistogram's percentiles.")
 @click.option("--png", type=click.Path(path_type=Path), help="File for the picture of latencies.")
 @output_option
@@ -68,7 +63,6 @@ def bench(
     binary: bool,
     warmup: float,
     seconds: float,
-    access_key: str | None,
     hdr: Path | None,
     png: Path | None,
     output: str,
@@ -78,12 +72,9 @@ def bench(
     The messages stay in the topic. Pulls read what earlier sends have left there.
     """
     _check_libraries(hdr, png)
-    secret = os.environ.get(SECRET_KEY) if access_key is not None else None
-    if access_key is not None and secret is None:
-        raise BenchError(
-            f"--access-key needs its secret: set the environment variable {SECRET_KEY}"
-        )
-    host, port = asyncio.run(_find(namesrv, broker, topic, queues, access_key, secret))
+    client = connection()
+    account = client["credentials"]
+    host, port = asyncio.run(_find(namesrv, broker, topic, queues, client))
     load = Load(
         mode=mode,
         topic=topic,
@@ -93,11 +84,11 @@ def bench(
         size=size,
         batch=batch or (1 if mode == "send" else 32),
         binary=binary,
-        tls=connection()["ssl"] is not None,
+        tls=client["ssl"] is not None,
         warmup=warmup,
         duration=seconds,
-        access_key=access_key,
-        secret_key=secret,
+        access_key=None if account is None else account.access_key,
+        secret_key=None if account is None else account.secret_key,
     )
     result = run(port, load, host=host)
     if output == "json":
@@ -122,16 +113,12 @@ def _check_libraries(hdr: Path | None, png: Path | None) -> None:
 
 
 async def _find(
-    namesrv: str, broker: str | None, topic: str, queues: int, key: str | None, secret: str | None
+    namesrv: str, broker: str | None, topic: str, queues: int, client: dict[str, Any]
 ) -> tuple[str, int]:
     """The address of the broker, on which the topic exists afterwards."""
-    from congreve.client import Credentials
     from congreve.client.admin import AdminClient
 
-    credentials = (
-        None if key is None or secret is None else Credentials(access_key=key, secret_key=secret)
-    )
-    async with AdminClient(namesrv, credentials=credentials, **connection()) as admin:
+    async with AdminClient(namesrv, **client) as admin:
         masters = await admin.brokers.masters()
         if broker is None and len(masters) != 1:
             raise BenchError(f"name one of the brokers with --broker: {', '.join(sorted(masters))}")

@@ -9,7 +9,7 @@ import click
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
 from congreve.console.ask import Time, ask, shown_time
-from congreve.console.report import namesrv_option, output_option, show
+from congreve.console.report import cluster_options, output_option, show
 
 Rows = list[dict[str, Any]]
 BODY_SHOWN = 60
@@ -21,7 +21,7 @@ def dlq() -> None:
 
 
 @dlq.command("groups", help="Print the groups that have dead letters.")
-@namesrv_option
+@cluster_options
 @output_option
 def list_groups(namesrv: str, output: str) -> None:
     """Print the groups and the number of their dead letters."""
@@ -37,7 +37,7 @@ def list_groups(namesrv: str, output: str) -> None:
 
 @dlq.command(help="Count a group's dead letters by topic, reason and age.")
 @click.argument("group")
-@namesrv_option
+@cluster_options
 @output_option
 def count(group: str, namesrv: str, output: str) -> None:
     """Count dead letters."""
@@ -65,7 +65,7 @@ def count(group: str, namesrv: str, output: str) -> None:
 @click.option("-c", "--count", type=click.IntRange(1, 10_000), default=20, show_default=True)
 @click.option("--begin", type=Time(), default=0, help="Only those that died at or after this.")
 @click.option("--end", type=Time(), help="Only those that died before this time.")
-@namesrv_option
+@cluster_options
 @output_option
 def list_letters(
     group: str, count: int, begin: int, end: int | None, namesrv: str, output: str
@@ -97,7 +97,7 @@ def list_letters(
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second.")
 @click.option("--begin", type=Time(), default=0, help="Only those that died at or after this.")
 @click.option("--end", type=Time(), help="Only those that died before this time.")
-@namesrv_option
+@cluster_options
 @output_option
 @click.pass_context
 def resend(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from congreve.console.broker_conf import config_options, read_config
-from congreve.console.report import connection, output_option, show, tls_option
+from congreve.console.report import access_option, connection, output_option, show, tls_option
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
@@ -32,6 +32,7 @@ def election() -> None:
 @election.command(help="Show all members: role, epoch, lag, in-sync set, lease.")
 @config_options
 @tls_option
+@access_option
 @output_option
 def status(
     config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...], output: str
@@ -70,6 +71,7 @@ def transfer(
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds until it gives up.")
 @config_options
 @tls_option
+@access_option
 def elect(
     broker_id: int,
     unclean: bool,

@@ -9,7 +9,7 @@ import click
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
 from congreve.console.ask import Time, ask, shown_age
-from congreve.console.report import namesrv_option, output_option, show
+from congreve.console.report import cluster_options, output_option, show
 from congreve.errors import CongreveError
 
 Rows = list[dict[str, Any]]
@@ -21,7 +21,7 @@ def group() -> None:
 
 
 @group.command("list", help="Print all groups with members and lag.")
-@namesrv_option
+@cluster_options
 @output_option
 def list_groups(namesrv: str, output: str) -> None:
     """Print the groups, those with the greatest lag first (mqadmin: consumerProgress)."""
@@ -39,7 +39,7 @@ def list_groups(namesrv: str, output: str) -> None:
 @group.command(help="Print the lag of a group in each queue, in messages and time.")
 @click.argument("name")
 @click.option("-t", "--topic", help="Only this topic.")
-@namesrv_option
+@cluster_options
 @output_option
 def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
@@ -63,7 +63,7 @@ def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
 
 @group.command(help="Print the clients of a group.")
 @click.argument("name")
-@namesrv_option
+@cluster_options
 @output_option
 def members(name: str, namesrv: str, output: str) -> None:
     """Print the clients of a group (mqadmin: consumerConnection)."""
@@ -90,7 +90,7 @@ def members(name: str, namesrv: str, output: str) -> None:
 @click.option("--last", is_flag=True, help="To the end: skip what is not consumed.")
 @click.option("--time", "time_ms", type=Time(), help="To the messages stored at this time.")
 @click.option("--apply", "is_applied", is_flag=True, help="Change the offsets.")
-@namesrv_option
+@cluster_options
 @output_option
 def reset(
     name: str,
@@ -129,7 +129,7 @@ def reset(
 @group.command(help="Delete a group's settings on every broker.")
 @click.argument("name")
 @click.option("--with-offsets", is_flag=True, help="Delete its offsets, too.")
-@namesrv_option
+@cluster_options
 @output_option
 def delete(name: str, with_offsets: bool, namesrv: str, output: str) -> None:
     """Delete a group (mqadmin: deleteSubGroup)."""

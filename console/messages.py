@@ -14,7 +14,7 @@ from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
-from congreve.console.report import connection, namesrv_option
+from congreve.console.report import cluster_options, connection
 
 READ_BYTES = 64 * 1024
 GROUP = "CONGREVE_CLI"
@@ -25,7 +25,7 @@ GROUP = "CONGREVE_CLI"
 @click.option("-m", "--message", help="The body; without it, each line of stdin is a message.")
 @click.option("--tags", help="Tag of each message.")
 @click.option("--keys", help="Keys of each message, separated by spaces.")
-@namesrv_option
+@cluster_options
 def send(topic: str, message: str | None, tags: str | None, keys: str | None, namesrv: str) -> None:
     """Send `message`, or each line of stdin."""
     # fsencode restores the bytes of the argument as the shell passed them.
@@ -109,7 +109,7 @@ def _send(
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end of all queues.")
 @click.option("-J", "--json", "as_json", is_flag=True, help="Print one JSON object per message.")
-@namesrv_option
+@cluster_options
 def cat(
     topic: str,
     consume: bool,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
+
+from congreve.console.loadgen.generator import SECRET_KEY
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,10 +25,16 @@ def output_option(command: F) -> F:
 
 
 _SSL = "congreve.console.ssl"
+_CREDENTIALS = "congreve.console.credentials"
+
+
+def cluster_options(command: F) -> F:
+    """Add the options of namesrv_option() and access_option()."""
+    return namesrv_option(access_option(command))
 
 
 def namesrv_option(command: F) -> F:
-    """Add the options of a command that connects to a cluster.
+    """Add the options of a command that finds a cluster.
 
     `-n/--namesrv` (default: NAMESRV_ADDR) is passed as the argument `namesrv`, `--tls` is for
     connection().
@@ -52,6 +61,31 @@ def tls_option(command: F) -> F:
     )(command)
 
 
+def access_option(command: F) -> F:
+    """Add the option `--access-key`, which is for connection()."""
+    return click.option(
+        "--access-key",
+        envvar="CONGREVE_ACCESS_KEY",
+        expose_value=False,
+        callback=_keep_credentials,
+        metavar="KEY",
+        help=f"Sign requests as this account; its secret is in the environment as {SECRET_KEY}.",
+    )(command)
+
+
+def _keep_credentials(context: click.Context, _: click.Parameter, key: str | None) -> None:
+    if key is None:
+        return
+    from congreve.client import Credentials
+
+    secret = os.environ.get(SECRET_KEY)
+    if secret is None:
+        raise click.BadParameter(
+            f"the account {key} needs its secret: set the environment variable {SECRET_KEY}"
+        )
+    context.meta[_CREDENTIALS] = Credentials(access_key=key, secret_key=secret)
+
+
 def _keep_ssl(context: click.Context, _: click.Parameter, path: str | None) -> None:
     if path is not None:
         from congreve.client import tls_context
@@ -61,7 +95,8 @@ def _keep_ssl(context: click.Context, _: click.Parameter, path: str | None) -> N
 
 def connection() -> dict[str, Any]:
     """Settings for the client of the running command."""
-    return {"ssl": click.get_current_context().meta.get(_SSL)}
+    kept = click.get_current_context().meta
+    return {"ssl": kept.get(_SSL), "credentials": kept.get(_CREDENTIALS)}
 
 
 def tls_file_option(command: F) -> F:

@@ -8,7 +8,7 @@ import click
 
 from congreve.client.admin import AdminClient
 from congreve.console.ask import Time, ask, shown_time
-from congreve.console.report import namesrv_option, output_option, show
+from congreve.console.report import cluster_options, output_option, show
 
 Rows = list[dict[str, Any]]
 Page = tuple[Rows, str | None]
@@ -20,7 +20,7 @@ def timers() -> None:
 
 
 @timers.command(help="Count the delayed messages that are due in each hour.")
-@namesrv_option
+@cluster_options
 @output_option
 def count(namesrv: str, output: str) -> None:
     """Count by hour and delay level."""
@@ -45,7 +45,7 @@ def count(namesrv: str, output: str) -> None:
 @click.option("-c", "--count", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @click.option("-t", "--topic", help="Only those of this topic.")
 @click.option("--begin", type=Time(), default=0, help="Only those due at or after this time.")
-@namesrv_option
+@cluster_options
 @output_option
 def list_messages(count: int, topic: str | None, begin: int, namesrv: str, output: str) -> None:
     """Print the next messages with the handles that `recall` takes."""
@@ -71,7 +71,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
 
 @timers.command(help="Take delayed messages back: they are never delivered.")
 @click.argument("handles", nargs=-1, required=True)
-@namesrv_option
+@cluster_options
 @output_option
 def recall(handles: tuple[str, ...], namesrv: str, output: str) -> None:
     """Take back the messages with these handles, in order, up to the first that fails."""

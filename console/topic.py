@@ -8,7 +8,7 @@ import click
 
 from congreve.client.admin import AdminClient
 from congreve.console.ask import ask
-from congreve.console.report import namesrv_option, output_option, show
+from congreve.console.report import cluster_options, output_option, show
 
 Rows = list[dict[str, Any]]
 
@@ -19,7 +19,7 @@ def topic() -> None:
 
 
 @topic.command("list", help="Print the names of all topics.")
-@namesrv_option
+@cluster_options
 @output_option
 def list_topics(namesrv: str, output: str) -> None:
     """Print the names of all topics that brokers registered at the name server."""
@@ -34,7 +34,7 @@ def list_topics(namesrv: str, output: str) -> None:
 @click.argument("name")
 @click.option("-q", "--queues", default=8, show_default=True, help="Read and write queues.")
 @click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
-@namesrv_option
+@cluster_options
 @output_option
 def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> None:
     """Create or change a topic (mqadmin: updateTopic)."""
@@ -49,7 +49,7 @@ def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> N
 @topic.command(help="Delete a topic on every broker of a cluster and at the name servers.")
 @click.argument("name")
 @click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
-@namesrv_option
+@cluster_options
 @output_option
 def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
     """Delete a topic (mqadmin: deleteTopic); a topic that does not exist is an error."""
@@ -64,7 +64,7 @@ def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
 
 @topic.command(help="Print offsets and last store time of each queue.")
 @click.argument("name")
-@namesrv_option
+@cluster_options
 @output_option
 def stats(name: str, namesrv: str, output: str) -> None:
     """Print the offsets of each queue (mqadmin: topicStatus)."""
@@ -86,7 +86,7 @@ def stats(name: str, namesrv: str, output: str) -> None:
 
 @topic.command(help="Print the brokers that serve a topic.")
 @click.argument("name")
-@namesrv_option
+@cluster_options
 @output_option
 def route(name: str, namesrv: str, output: str) -> None:
     """Print the brokers and queue counts of a topic (mqadmin: topicRoute)."""

@@ -11,9 +11,10 @@ import congreve
 lake = Path("lake").absolute()
 lake.mkdir(exist_ok=True)
 catalog = load_catalog("congreve", uri=f"sqlite:///{lake}/catalog.db", warehouse=lake.as_uri())
-table = {"lakeTopics": "orders", "lakeWarehouse": str(lake), "lakeLagMillis": "2000"}
 
-with congreve.serve("data", namesrv_port=0, **table) as node:
+with congreve.serve(
+    "data", lakeTopics="orders", lakeWarehouse=str(lake), lakeLagMillis="2000"
+) as node:
     with node.producer("shop") as producer:
         for tag in ("new", "paid"):
             producer.send_many("orders", [f"{tag} {i}".encode() for i in range(500)], tags=tag)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from harness import servers
 from harness.cluster import Cluster
 from harness.drivers import Driver, DriverError, Json, java_driver, message
@@ -23,6 +24,7 @@ from congreve.client import (
     ReceivedMessage,
 )
 from congreve.client.errors import BrokerError
+from congreve.console.main import cli
 
 ANSWERS = Path(__file__).parents[2] / "golden/mqadmin_account_answers.json"
 SECRET = "a-secret-of-its-own"
@@ -313,3 +315,26 @@ def test_mqadmin_finds_messages_with_an_account(admin: Driver, guarded: Cluster)
     assert "wanted" in by_unique, by_unique
     status = admin.mqadmin("topicStatus", *at, "-t", "orders")
     assert "broker-guarded" in status, status
+
+
+def test_our_commands_sign_their_requests(
+    guarded: Cluster, admin: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONGREVE_SECRET_KEY", SECRET)
+
+    def command(*arguments: str, key: str | None = "administrator") -> Result:
+        account = () if key is None else ("--access-key", key)
+        where = ("-n", guarded.namesrv.address, *account)
+        return CliRunner().invoke(cli, [*arguments, *where])
+
+    guarded.create_topic(admin, "commanded", queues=1)
+    sent = command("send", "-t", "commanded", "-m", "by a command")
+    assert sent.exit_code == 0, sent.output
+    read = command("cat", "-t", "commanded", "-o", "beginning", "-e")
+    assert "by a command" in read.output
+    for other in (("topic", "list"), ("group", "list"), ("dlq", "groups"), ("timers", "list")):
+        found = command(*other)
+        assert found.exit_code == 0, (other, found.output)
+    assert command("send", "-t", "commanded", "-m", "unsigned", key=None).exit_code != 0
+    monkeypatch.delenv("CONGREVE_SECRET_KEY")
+    assert "set the environment variable" in command("topic", "list").output
