@@ -27,6 +27,7 @@ from congreve.client.consumer.offset_store import OffsetTable
 from congreve.engine.clock import ManualClock
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
+from congreve.engine.state.exported import ExportedFile
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
@@ -199,6 +200,13 @@ def _store_files() -> Iterator[Parser]:
         ("engine/state/tuned.py", "engine/state/state_file.py"),
         _in_file("congreve/tuned.json", lambda path: load_tuned(str(path.parents[1]))),
         [b'{"ioBackend":"pool","flushDiskType":"SYNC_FLUSH","reason":"r"}'],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "offsets of tables",
+        ("engine/state/exported.py", "engine/state/sealed.py"),
+        _in_file("exported.json", lambda path: ExportedFile(str(path.parent)).load()),
+        [seal(b'{"T":{"0":7}}').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(

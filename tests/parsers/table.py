@@ -26,6 +26,7 @@ ELSEWHERE: dict[str, str] = {
     "records/columns/arrays.py": "reads columns that this program has built",
     "console/broker_conf.py": _NO_PARSER,
     "lake/durable.py": "reads columns that this program has built",
+    "broker/pull/archived_pulls.py": "reads columns that this program has built",
     "records/columns/stored.py": "reads columns that this program has built",
     "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/recalls.py": _HANDS_ON,
