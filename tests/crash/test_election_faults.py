@@ -35,6 +35,7 @@ SETTINGS = {
     "haSendHeartbeatInterval": "300",
     "haHousekeepingInterval": "2000",
     "defaultTopicQueueNums": str(QUEUES),
+    "cleanFileForciblyEnable": "false",  # a full disk keeps its oldest segments: logs are compared
 }
 
 
