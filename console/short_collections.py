@@ -25,8 +25,8 @@ class ShortCollections:
     def begin(self) -> None:
         """Freeze all objects, and watch collections from now on.
 
-        It collects nothing before: that would hold the interpreter's lock for 14 ms, and a start leaves
-        no garbage.
+        No collection comes before: it would hold the interpreter's lock for 14 ms, and a start
+        leaves no garbage.
         """
         gc.freeze()
         gc.collect()  # the next one is due when new objects are a share of those that it visits

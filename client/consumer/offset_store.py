@@ -53,8 +53,13 @@ class RemoteOffsetStore:
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
         """See OffsetStore.write()."""
+        # RocketMQ 4.9.4 makes a group's table of a topic at its first commit; of two first commits
+        # at once it may lose one (ConsumerOffsetManager.commitOffset).
+        firsts = {(queue.topic, queue.broker_name): queue for queue in offsets}.values()
+        others = offsets.keys() - firsts
         async with self._writing:
-            await asyncio.gather(*(self._write(*each) for each in offsets.items()))
+            for queues in (firsts, others):
+                await asyncio.gather(*(self._write(queue, offsets[queue]) for queue in queues))
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:

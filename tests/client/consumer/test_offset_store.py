@@ -31,6 +31,26 @@ async def test_an_older_offset_never_overtakes_a_newer_one() -> None:
     assert await store.read(QUEUE) == 5
 
 
+async def test_first_commits_of_a_topic_at_a_broker_are_alone() -> None:
+    """RocketMQ 4.9.4's table of a new group: two first commits at once make it twice."""
+    tables: dict[tuple[str, str], dict[int, int]] = {}
+
+    async def commit(queue: MessageQueue, offset: int) -> None:
+        key = queue.topic, queue.broker_name
+        found = tables.get(key)
+        await asyncio.sleep(0)
+        table = tables[key] = {} if found is None else found
+        table[queue.queue_id] = offset
+
+    async def committed(queue: MessageQueue) -> int | None:
+        return tables.get((queue.topic, queue.broker_name), {}).get(queue.queue_id)
+
+    queues = [MessageQueue(topic, f"b{n}", i) for topic in "TU" for n in (1, 2) for i in range(3)]
+    store = RemoteOffsetStore(committed, commit)
+    await store.write({queue: queue.queue_id for queue in queues})
+    assert [await store.read(queue) for queue in queues] == [queue.queue_id for queue in queues]
+
+
 async def test_one_thread_at_a_time_writes_the_file(tmp_path: Path) -> None:
     store = LocalOffsetStore(tmp_path, "127.0.0.1@one", "group")
     await asyncio.gather(*(store.write({QUEUE: offset}) for offset in range(50)))

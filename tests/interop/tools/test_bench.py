@@ -56,5 +56,5 @@ def test_the_bench_command_reads_the_secret_from_the_environment(cluster: Cluste
         check=False,
         env=environment,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "CONGREVE_SECRET_KEY" in done.stderr
