@@ -86,6 +86,7 @@ cdef class ConnectionTable:
     cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil
     # Closes the socket and frees what the connection holds. `clean`: without an error before.
     cdef void close(self, LaneConnection *connection, bint clean) noexcept nogil
+    cdef void close_all(self) noexcept nogil
     # Frees the place of a connection, and returns its socket, which stays open.
     cdef int detach(self, LaneConnection *connection) noexcept nogil
     # Reads into `data`. Returns the number of bytes, 0 at the end, or the negative errno.

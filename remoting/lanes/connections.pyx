@@ -35,11 +35,7 @@ cdef class ConnectionTable:
 
     def __dealloc__(self):
         cdef int32_t place
-        cdef LaneConnection *connection
-        for place in range(self.places):
-            connection = self.at(place)
-            if connection.fd >= 0:
-                self.close(connection, False)
+        self.close_all()
         for place in range(0, self.places, <int32_t> BLOCK):
             free(self.blocks[place // BLOCK])
         free(self.free_places)
@@ -125,6 +121,14 @@ cdef class ConnectionTable:
             self.tls.end(connection.session, clean)
             connection.session = NULL
         sockets.close_fd(self.detach(connection))
+
+    cdef void close_all(self) noexcept nogil:
+        cdef LaneConnection *connection
+        cdef int32_t place
+        for place in range(self.places):
+            connection = self.at(place)
+            if connection.fd >= 0:
+                self.close(connection, False)
 
     cdef int detach(self, LaneConnection *connection) noexcept nogil:
         cdef int fd = connection.fd

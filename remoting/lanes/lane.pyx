@@ -117,6 +117,8 @@ cdef class Lane:
         with nogil:
             while not self.stopping:
                 self.serve()
+            # Some may have been accepted meanwhile, and the table may live on.
+            self.table.close_all()
 
     cdef int serve(self) noexcept nogil:
         cdef sockets.epoll_event[EVENTS_MAX] events

@@ -241,3 +241,13 @@ def test_a_lane_survives_thousands_of_short_connections() -> None:
 
 def test_an_empty_mailbox_has_no_entries() -> None:
     assert len(Mailbox(10, 100)) == 0
+
+
+def test_connections_end_with_their_lane_while_others_keep_its_objects() -> None:
+    """A frozen or referenced lane would leave its peers with a connection that nothing serves."""
+    with lane() as peers:
+        peer = peers.connect()
+        peers.wait(lambda: peers.of_kind(Kind.OPENED))
+    with peer:
+        assert receive(peer, 1) == b""
+    assert peers.lane is not None
