@@ -12,15 +12,13 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import click
 import msgspec
 from harness.certificates import Authority
-from sidebyside import process
+from sidebyside.before import Turn, measured
 from sidebyside.brokers import KINDS, Running, running
 
-from congreve.console.loadgen import generator
 from congreve.console.loadgen.generator import Load
 
 ACCOUNT, SECRET = "benchmark", "secret of it"
@@ -33,13 +31,6 @@ LOADS = {"4 x 32": Load(connections=4, inflight=32), "500 x 1": Load(connections
 PLAIN, SIGNED, ENCRYPTED = "plain", "signed", "TLS"
 WARMUP_S = 20.0
 """RocketMQ is under load for that long before the first round."""
-
-
-class Turn(NamedTuple):
-    """Messages a second, and the broker's CPU for each in microseconds."""
-
-    rate: float
-    cpu_us: float
 
 
 def secured(load: Load, way: str) -> Load:
@@ -55,16 +46,6 @@ def require_accounts(broker: Running) -> None:
     home = folder if broker.kind == "congreve" else folder / "home" / "conf"
     (home / "plain_acl.yml").write_text(ACCOUNTS)
     broker.restart(aclEnable="true")
-
-
-def measured(broker: Running, load: Load) -> Turn:
-    """One turn of one broker."""
-    before = process.cpu_seconds(broker.pid)
-    found = generator.run(broker.port, load)
-    spent = process.cpu_seconds(broker.pid) - before
-    if found.failures:
-        raise generator.GeneratorError(f"{found.failures} requests failed: {found.errors}")
-    return Turn(found.rate, spent * 1e6 / found.all_messages)
 
 
 def started(stack: ExitStack, folder: Path, certificates: Path) -> dict[tuple[str, str], Running]:
@@ -126,7 +107,7 @@ def report(title: str, turns: dict[tuple[str, str], list[Turn]]) -> None:
 
     click.echo(f"{title}, 128 bytes")
     for (kind, way), found in turns.items():
-        rate, spent = (median(each) for each in zip(*found, strict=True))
+        rate, spent = (median(t.rate for t in found), median(t.cpu_us for t in found))
         click.echo(
             f"  {kind:9} {way:7} {rate:12,.0f} msg/s {spent:8.2f} us a message"
             f"  to its plain sends: rate {ratio((kind, way), (kind, PLAIN), 'rate'):5.2f},"

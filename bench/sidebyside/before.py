@@ -73,7 +73,13 @@ def pull(broker: Running, load: Load, amounts: Amounts, number: int) -> Turn:
 
 
 def _run(broker: Running, load: Load, amounts: Amounts) -> Turn:
-    load = msgspec.structs.replace(load, warmup=WARMUP_S, duration=amounts.seconds)
+    return measured(
+        broker, msgspec.structs.replace(load, warmup=WARMUP_S, duration=amounts.seconds)
+    )
+
+
+def measured(broker: Running, load: Load) -> Turn:
+    """One turn of a load. Raises GeneratorError if a request fails."""
     before = process.cpu_seconds(broker.pid)
     found = generator.run(broker.port, load)
     spent = process.cpu_seconds(broker.pid) - before

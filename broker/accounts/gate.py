@@ -63,13 +63,13 @@ class Gate:
             request: RemotingCommand, connection: Connection
         ) -> Answer | Awaitable[Answer]:
             try:
-                who = self._check(rule, request, connection)
-                if who is not None and self._replays is not None:
-                    self._replays.check(who, request)
+                access_key = self._check(rule, request, connection)
+                if access_key is not None and self._replays is not None:
+                    self._replays.check(access_key, request)
             except CongreveError as error:
                 return self._refused(rule, request, connection, error)
             if rule.admin and not rule.routine:
-                return self._audited(who, handler, request, connection)
+                return self._audited(access_key, handler, request, connection)
             return handler(request, connection)
 
         return guarding
@@ -85,7 +85,11 @@ class Gate:
         return answer
 
     async def _audited(
-        self, who: str | None, handler: Handler, request: RemotingCommand, connection: Connection
+        self,
+        access_key: str | None,
+        handler: Handler,
+        request: RemotingCommand,
+        connection: Connection,
     ) -> Answer:
         answer = None
         try:
@@ -93,7 +97,7 @@ class Gate:
             answer = await found if inspect.isawaitable(found) else found
             return answer
         finally:
-            self._audit.note(who, request, connection, answer)
+            self._audit.note(access_key, request, connection, answer)
 
     def _check(self, rule: Rule, request: RemotingCommand, connection: Connection) -> str | None:
         """The access key of a request that may pass, None from a white address.

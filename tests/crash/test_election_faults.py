@@ -43,7 +43,7 @@ Fault = Callable[["ElectedProcesses", "History", int], Awaitable[None]]
 
 
 class History:
-    """What a producer was told, and what a consumer read: each message has a number."""
+    """The answers that a producer got, and what a consumer read: each message has a number."""
 
     def __init__(self, group: ElectedProcesses) -> None:
         self._group = group
@@ -97,7 +97,7 @@ class History:
         assert not lost, f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:9]}"
         assert all(queue == sorted(queue) for queue in longest.values()), "the order has changed"
         for (queue_id, offset), numbers in self.read.items():
-            # A message that nobody acknowledged may be read, and cut with its master's log.
+            # A message without an acknowledgement may be read, and cut with its master's log.
             kept = set(longest[queue_id][offset : offset + 1])
             assert numbers & acknowledged <= kept, f"queue {queue_id} at {offset}: {numbers}"
 
