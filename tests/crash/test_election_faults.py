@@ -15,13 +15,12 @@ import pytest
 from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.eventually import eventually
 from harness.link import Way
+from harness.numbered_messages import SMALL, NumberedMessages, number_of
 from harness.replicas import log_bytes
 
-from congreve.client import ConsumeFrom, Message, Producer, PushConsumer
-from congreve.client.message import SendStatus
+from congreve.client import ConsumeFrom, PushConsumer
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
@@ -29,7 +28,7 @@ QUEUES = 4
 LEASE_S = 2
 DISK = 64 << 20
 PIECE = 64 << 10
-SMALL, LARGE = 900, 60_000
+LARGE = 60_000
 SETTINGS = {
     "haMaxTimeSlaveNotCatchup": "1000",
     "haSendHeartbeatInterval": "300",
@@ -42,68 +41,31 @@ SETTINGS = {
 Fault = Callable[["ElectedProcesses", "History", int], Awaitable[None]]
 
 
-class History:
-    """The answers that a producer got, and what a consumer read: each message has a number."""
+class History(NumberedMessages):
+    """The answers that a producer got, and what a consumer read."""
 
-    def __init__(self, group: ElectedProcesses) -> None:
-        self._group = group
-        self.acknowledged: list[int] = []
+    def __init__(self, namesrv: str) -> None:
+        super().__init__(namesrv, TOPIC, send_timeout_s=1.0)
         self.read: dict[tuple[int, int], set[int]] = {}  # by queue and queue offset
-        self.largest = SMALL
-        self._sent = 0
-
-    async def acknowledges(self, more: int = 20) -> None:
-        """Return when that many more messages are acknowledged."""
-        wanted = len(self.acknowledged) + more
-        await eventually(lambda: len(self.acknowledged) >= wanted, WAIT_S)
-
-    async def write(self) -> None:
-        """Send one message after the other, each once, for ever."""
-        async with Producer(
-            self._group.namesrv.address,
-            group="p",
-            retries=0,
-            send_timeout_s=1.0,
-            compress_from=1 << 20,
-        ) as producer:
-            while True:
-                number, self._sent = self._sent, self._sent + 1
-                body = b"%d," % number + bytes(number * 37 % self.largest)
-                try:
-                    result = await producer.send(Message(topic=TOPIC, body=body))
-                except CongreveError:
-                    await asyncio.sleep(0.02)
-                    continue
-                if result.status is SendStatus.SEND_OK:
-                    self.acknowledged.append(number)
 
     async def consume(self) -> None:
         """Read all queues, for ever."""
-        address = self._group.namesrv.address
         async with PushConsumer(
-            address, group="c", topics={TOPIC: "*"}, consume_from=ConsumeFrom.FIRST_OFFSET
+            self.namesrv, group="c", topics={TOPIC: "*"}, consume_from=ConsumeFrom.FIRST_OFFSET
         ) as consumer:
             async for message in consumer:
                 place = message.queue_id, message.queue_offset
                 self.read.setdefault(place, set()).add(number_of(message.body))
 
-    def check(self, stores: list[dict[int, list[int]]]) -> None:
+    def check_members(self, stores: list[dict[int, list[int]]]) -> None:
         """Compare it with the queues of the members' stores."""
         longest = max(stores, key=lambda queues: sum(map(len, queues.values())))
-        stored = [number for queue in longest.values() for number in queue]
-        assert len(set(stored)) == len(stored), "a message is stored twice"
+        self.check(longest)
         acknowledged = set(self.acknowledged)
-        lost = acknowledged - set(stored)
-        assert not lost, f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:9]}"
-        assert all(queue == sorted(queue) for queue in longest.values()), "the order has changed"
         for (queue_id, offset), numbers in self.read.items():
             # A message without an acknowledgement may be read, and cut with its master's log.
             kept = set(longest[queue_id][offset : offset + 1])
             assert numbers & acknowledged <= kept, f"queue {queue_id} at {offset}: {numbers}"
-
-
-def number_of(body: bytes) -> int:
-    return int(body.partition(b",")[0])
 
 
 @asynccontextmanager
@@ -111,11 +73,11 @@ async def running(
     folder: Path, count: int, stores: Mapping[int, Path], lease_s: int
 ) -> AsyncIterator[tuple[ElectedProcesses, History]]:
     group = ElectedProcesses(folder, count, lease_s=lease_s, stores=stores, settings=SETTINGS)
-    history = History(group)
+    history = History(group.namesrv.address)
     async with group.running():
         for number in group.members:
             group.start(number)
-        tasks = [asyncio.create_task(history.write())]
+        tasks = [asyncio.create_task(history.send())]
         try:
             await group.all_in_sync()
             await history.acknowledges()
@@ -277,7 +239,7 @@ async def run_faults(
         for kind in kinds:
             await fault(group, history, kind)
     logs = {number: log_bytes(member.store) for number, member in group.members.items()}
-    history.check([numbers(member.store) for member in group.members.values()])
+    history.check_members([numbers(member.store) for member in group.members.values()])
     shortest = min(map(len, logs.values()))
     assert len({log[:shortest] for log in logs.values()}) == 1, "the logs differ"
 

@@ -12,17 +12,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 import pytest
 from harness import servers
-from harness.eventually import eventually
 from harness.link import Link, Way
+from harness.numbered_messages import NumberedMessages, number_of
 from harness.replicas import Replicas, await_equal_logs, log_bytes
 from harness.servers import BrokerServer
 
-from congreve.client import Message, Producer
-from congreve.client.message import SendStatus
-from congreve.errors import CongreveError
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
@@ -51,34 +49,12 @@ FAULTS = 60
 FAULTS_WITH_ROCKETMQ = 10
 
 
-class Pair:
-    """A SYNC_MASTER and its slave behind a link, one writer, and the answers that it got."""
+class Pair(NamedTuple):
+    """A SYNC_MASTER, its slave behind a link, and the messages that both must have."""
 
-    def __init__(self, replicas: Replicas, master: BrokerServer, slave: BrokerServer) -> None:
-        self.master = master
-        self.slave = slave
-        self.acknowledged: list[int] = []
-        self._sent = 0
-        self._namesrv = replicas.namesrv.address
-
-    async def write(self) -> None:
-        """Send one message after the other, each once, for ever."""
-        async with Producer(self._namesrv, group="p", retries=0, send_timeout_s=1.5) as producer:
-            while True:
-                number, self._sent = self._sent, self._sent + 1
-                body = b"%d," % number + bytes(number * 37 % 900)
-                try:
-                    result = await producer.send(Message(topic=TOPIC, body=body))
-                except CongreveError:
-                    await asyncio.sleep(0.02)
-                    continue
-                if result.status is SendStatus.SEND_OK:
-                    self.acknowledged.append(number)
-
-    async def acknowledges(self, more: int = 20) -> None:
-        """Return when that many more messages are at both."""
-        wanted = len(self.acknowledged) + more
-        await eventually(lambda: len(self.acknowledged) >= wanted, 120)
+    master: BrokerServer
+    slave: BrokerServer
+    messages: NumberedMessages
 
 
 @asynccontextmanager
@@ -95,9 +71,10 @@ async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[P
         slave = await asyncio.to_thread(
             replicas.slave, kinds[1], **SETTINGS, haMasterAddress=link.address
         )
-        pair = Pair(replicas, master, slave)
-        writer = asyncio.create_task(pair.write())
-        await pair.acknowledges()
+        messages = NumberedMessages(namesrv.address, TOPIC, send_timeout_s=1.5)
+        pair = Pair(master, slave, messages)
+        writer = asyncio.create_task(messages.send())
+        await messages.acknowledges()
         yield pair, link
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
@@ -119,7 +96,7 @@ async def fault(pair: Pair, link: Link, kind: str) -> None:
     if kind.startswith("kill"):
         broker.kill()
         if broker is pair.master:
-            check(log_bytes(pair.slave.store), list(pair.acknowledged))
+            pair.messages.check(numbers(log_bytes(pair.slave.store)))
         await asyncio.to_thread(broker.start)
     elif kind.startswith("pause"):
         process.send_signal(signal.SIGSTOP)
@@ -134,7 +111,7 @@ async def fault(pair: Pair, link: Link, kind: str) -> None:
         link.hold(*WAYS[kind])
         await asyncio.sleep(FAULT_S)
     link.release()
-    await pair.acknowledges()
+    await pair.messages.acknowledges()
 
 
 def numbers(log: bytes) -> dict[int, list[int]]:
@@ -150,27 +127,16 @@ def numbers(log: bytes) -> dict[int, list[int]]:
             break
         record = decode_record(log[at : at + size])
         if record.topic == TOPIC:
-            number = int(record.body.partition(b",")[0])
-            found.setdefault(record.queue_id, []).append(number)
+            found.setdefault(record.queue_id, []).append(number_of(record.body))
         at += size
     return found
-
-
-def check(log: bytes, acknowledged: list[int]) -> None:
-    """Nothing that was acknowledged is lost, doubled, or out of order."""
-    queues = numbers(log)
-    stored = [number for queue in queues.values() for number in queue]
-    assert len(set(stored)) == len(stored), "a message is stored twice"
-    lost = set(acknowledged) - set(stored)
-    assert not lost, f"{len(lost)} acknowledged messages are lost: {sorted(lost)[:9]}"
-    assert all(queue == sorted(queue) for queue in queues.values()), "the order has changed"
 
 
 async def run_faults(folder: Path, kinds: list[str], ends: tuple[str, str]) -> None:
     async with running(folder, ends) as (pair, link):
         for kind in kinds:
             await fault(pair, link, kind)
-    check(log_bytes(pair.master.store), pair.acknowledged)
+    pair.messages.check(numbers(log_bytes(pair.master.store)))
 
 
 @pytest.mark.crash
