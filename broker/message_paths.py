@@ -192,7 +192,7 @@ class MessagePaths:
     @property
     def stored_by_fast_path(self) -> int:
         """Messages that compiled code has appended."""
-        return sum(path.put_messages for path in self.fast_paths)
+        return sum(path.sends.put_messages for path in self.fast_paths)
 
     @property
     def fast_paths(self) -> tuple[FastPath, ...]:

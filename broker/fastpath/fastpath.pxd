@@ -29,7 +29,8 @@ cdef class FastPath(FrameSink):
     cdef AccountTable accounts          # None without access control
     cdef FieldOrder field_order         # of the request before
     cdef PullPath pulls
-    cdef SendPath sends
+    cdef readonly SendPath sends
+    """Its sends, and what it has appended."""
     cdef TopicTable topics
     cdef TransactionPath transactions
     cdef DelayPath delays

@@ -212,26 +212,6 @@ cdef class FastPath(FrameSink):
         topic = self.sends.topic.name.bytes[:self.sends.topic.name.length].decode()
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
 
-    @property
-    def put_messages(self):
-        """Messages appended here, members of batches included."""
-        return self.sends.put_messages
-
-    @property
-    def put_bytes(self):
-        """Bytes of the records appended here."""
-        return self.sends.put_bytes
-
-    @property
-    def put_batches(self):
-        """Batches appended here."""
-        return self.sends.put_batches
-
-    @property
-    def holds(self):
-        """How often the append lock was held here, for 64 KiB of requests at most."""
-        return self.sends.holds
-
     # --- a chunk, without the GIL
 
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:

@@ -85,7 +85,7 @@ class OwnNames:
             ("fast_path_batches", "Batches that compiled code stored", "put_batches"),
             ("append_lock_holds", "Holds of the append lock", "holds"),
         ):
-            total = sum(getattr(path, value) for path in self._paths.fast_paths)
+            total = sum(getattr(path.sends, value) for path in self._paths.fast_paths)
             yield _one(f"{name}_total", COUNTER, text, total)
         ends = [bound / 1e6 for bound in BOUNDS_US]
         yield Family(

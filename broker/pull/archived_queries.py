@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from inspect import isawaitable
 
+from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.archived_pulls import ArchivedPulls
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.engine.store import MessageStore
@@ -20,6 +21,7 @@ from congreve.remoting.messages.headers import (
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler
 
+OfQueue = Callable[[MessageArchive], int | None]
 Archived = Callable[[RemotingCommand], Awaitable[RemotingCommand | None]]
 
 
@@ -72,30 +74,27 @@ class ArchivedQueryProcessor:
     async def _search_offset(self, request: RemotingCommand) -> RemotingCommand | None:
         header = SearchOffsetRequestHeader.read(request)
         topic, queue_id, time = header.topic, header.queue_id, header.timestamp
-        if not self._has_begun(topic, queue_id):
+        if 0 <= self._store.earliest_store_time(topic, queue_id) <= time:
             return None
-        earliest = self._store.earliest_store_time(topic, queue_id)
-        if 0 <= earliest <= time:
-            return None
-        found = await self._offsets.call(lambda archive: archive.offset_at(topic, queue_id, time))
-        low = self._store.min_offset(topic, queue_id)
-        return None if found is None or found >= low else _offset(request, found)
+        return await self._offset(
+            *(request, topic, queue_id),
+            lambda archive: archive.offset_at(topic, queue_id, time),
+        )
 
     async def _min_offset(self, request: RemotingCommand) -> RemotingCommand | None:
         header = QueueRequestHeader.read(request)
         topic, queue_id = header.topic, header.queue_id
-        if not self._has_begun(topic, queue_id):
-            return None
-        found = await self._offsets.call(lambda archive: archive.first_offset(topic, queue_id))
-        low = self._store.min_offset(topic, queue_id)
-        return None if found is None or found >= low else _offset(request, found)
+        return await self._offset(
+            *(request, topic, queue_id),
+            lambda archive: archive.first_offset(topic, queue_id),
+        )
 
     async def _first_time(self, request: RemotingCommand) -> RemotingCommand | None:
         header = QueueRequestHeader.read(request)
         topic, queue_id = header.topic, header.queue_id
-        if not self._has_begun(topic, queue_id):
-            return None
-        found = await self._offsets.call(lambda archive: archive.first_time(topic, queue_id))
+        found = await self._of_queue(
+            topic, queue_id, lambda archive: archive.first_time(topic, queue_id)
+        )
         if found is None:
             return None
         fields = TimestampResponseHeader(timestamp=found).fields()
@@ -122,11 +121,19 @@ class ArchivedQueryProcessor:
         body = (answer.body if answer.code == ResponseCode.SUCCESS else b"") + b"".join(found)
         return request.reply(ResponseCode.SUCCESS, None, answer.ext_fields, body)
 
-    def _has_begun(self, topic: str, queue_id: int) -> bool:
-        """Whether the log has lost messages of a queue that the archive may have."""
-        return topic in self._topics and self._store.min_offset(topic, queue_id) > 0
+    async def _offset(
+        self, request: RemotingCommand, topic: str, queue_id: int, read: OfQueue
+    ) -> RemotingCommand | None:
+        """The answer with the offset that `read` finds, if the log does not have it."""
+        found = await self._of_queue(topic, queue_id, read)
+        if found is None or found >= self._store.min_offset(topic, queue_id):
+            return None
+        fields = OffsetResponseHeader(offset=found).fields()
+        return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
 
-
-def _offset(request: RemotingCommand, offset: int) -> RemotingCommand:
-    fields = OffsetResponseHeader(offset=offset).fields()
-    return request.reply(ResponseCode.SUCCESS, ext_fields=fields)
+    async def _of_queue(self, topic: str, queue_id: int, read: OfQueue) -> int | None:
+        """What `read` finds, if the log has lost messages of the queue that the archive may
+        have."""
+        if topic not in self._topics or self._store.min_offset(topic, queue_id) <= 0:
+            return None
+        return await self._offsets.call(read)

@@ -1,76 +1,50 @@
 """Administration by programs without an event loop (RocketMQ: DefaultMQAdminExt)."""
 
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any
 
 from congreve.client.admin.client import AdminClient
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
-from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
-
-Part = TypeVar("Part")
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class SyncPart(Generic[Part]):
-    """A part of an AdminClient, whose coroutines run in the client's thread."""
-
-    def __init__(self, thread: LoopThread[AdminClient], part: Part) -> None:
-        self._thread = thread
-        self._part = part
-
-
-def _blocking(
-    method: Callable[Concatenate[Part, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncPart[Part], P], T]:
-    """The method of a sync part that runs a coroutine method of the part and waits for it."""
-
-    @wraps(method)
-    def call(self: SyncPart[Part], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._thread.run(method(self._part, *args, **kwargs))
-
-    return call
+from congreve.client.transport.loop_thread import SyncClient, SyncPart, blocking
 
 
 class SyncGroupAdmin(SyncPart[GroupAdmin]):
     """GroupAdmin without an event loop."""
 
-    names = _blocking(GroupAdmin.names)
-    summaries = _blocking(GroupAdmin.summaries)
-    lag = _blocking(GroupAdmin.lag)
-    members = _blocking(GroupAdmin.members)
-    reset = _blocking(GroupAdmin.reset)
-    delete = _blocking(GroupAdmin.delete)
-    retry_limit = _blocking(GroupAdmin.retry_limit)
+    names = blocking(GroupAdmin.names)
+    summaries = blocking(GroupAdmin.summaries)
+    lag = blocking(GroupAdmin.lag)
+    members = blocking(GroupAdmin.members)
+    reset = blocking(GroupAdmin.reset)
+    delete = blocking(GroupAdmin.delete)
+    retry_limit = blocking(GroupAdmin.retry_limit)
 
 
 class SyncDeadLetterAdmin(SyncPart[DeadLetterAdmin]):
     """DeadLetterAdmin without an event loop."""
 
-    groups = _blocking(DeadLetterAdmin.groups)
-    newest = _blocking(DeadLetterAdmin.newest)
-    get = _blocking(DeadLetterAdmin.get)
-    count = _blocking(DeadLetterAdmin.count)
-    resend = _blocking(DeadLetterAdmin.resend)
+    groups = blocking(DeadLetterAdmin.groups)
+    newest = blocking(DeadLetterAdmin.newest)
+    get = blocking(DeadLetterAdmin.get)
+    count = blocking(DeadLetterAdmin.count)
+    resend = blocking(DeadLetterAdmin.resend)
 
 
 class SyncTimerAdmin(SyncPart[TimerAdmin]):
     """TimerAdmin without an event loop."""
 
-    count_by_hour = _blocking(TimerAdmin.count_by_hour)
-    upcoming = _blocking(TimerAdmin.upcoming)
-    recall = _blocking(TimerAdmin.recall)
-    recall_sent = _blocking(TimerAdmin.recall_sent)
+    count_by_hour = blocking(TimerAdmin.count_by_hour)
+    upcoming = blocking(TimerAdmin.upcoming)
+    recall = blocking(TimerAdmin.recall)
+    recall_sent = blocking(TimerAdmin.recall_sent)
 
 
 class SyncTraceAdmin(SyncPart[TraceAdmin]):
     """TraceAdmin without an event loop."""
 
-    of_message = _blocking(TraceAdmin.of_message)
+    of_message = blocking(TraceAdmin.of_message)
 
 
 class SyncAdminClient(SyncClient[AdminClient]):
@@ -82,7 +56,7 @@ class SyncAdminClient(SyncClient[AdminClient]):
 
     def __init__(self, namesrv: str, **connection: Any) -> None:
         super().__init__("admin", lambda: AdminClient(namesrv, **connection))
-        client = self._thread.client
+        client = self._part
         self.groups = SyncGroupAdmin(self._thread, client.groups)
         self.traces = SyncTraceAdmin(self._thread, client.traces)
         self.timers = SyncTimerAdmin(self._thread, client.timers)

@@ -42,7 +42,7 @@ class SyncProducer(SyncClient[Producer]):
         Once the route of the topic is cached, the calling thread sends the request itself, unless
         the producer has hooks, which run in the event loop.
         """
-        producer = self._thread.client
+        producer = self._part
         if self._sends_itself(message):
             return producer.send_blocking(
                 message, queue=queue, selector=selector, timeout_s=timeout_s
@@ -52,7 +52,7 @@ class SyncProducer(SyncClient[Producer]):
         )
 
     def _sends_itself(self, message: Message) -> bool:
-        producer = self._thread.client
+        producer = self._part
         return (
             self._thread.is_running
             and not producer.hooks
@@ -71,7 +71,7 @@ class SyncProducer(SyncClient[Producer]):
         The callback must not block. Options and errors are those of send(); an error is set on the
         future.
         """
-        future = self._thread.submit(self._thread.client.send(message, **options))
+        future = self._thread.submit(self._part.send(message, **options))
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -84,7 +84,7 @@ class SyncProducer(SyncClient[Producer]):
         selector: Selector | None = None,
     ) -> None:
         """See Producer.send_oneway()."""
-        producer = self._thread.client
+        producer = self._part
         if self._sends_itself(message):
             producer.send_oneway_blocking(message, queue=queue, selector=selector)
         else:

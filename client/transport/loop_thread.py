@@ -10,8 +10,9 @@ from congreve.client.errors import ClientStateError
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.transport import loop_thread
 
-C = TypeVar("C", bound=ClientInstance)
 C_co = TypeVar("C_co", bound=ClientInstance, covariant=True)
+Part = TypeVar("Part")
+Part_co = TypeVar("Part_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -82,14 +83,23 @@ class LoopThread(Generic[C_co]):
         thread.stop()
 
 
-class SyncClient(Generic[C_co]):
+class SyncPart(Generic[Part_co]):
+    """A part of a client, or the client itself, whose methods run in the client's thread."""
+
+    def __init__(self, thread: LoopThread[ClientInstance], part: Part_co) -> None:
+        self._thread = thread
+        self._part = part
+
+
+class SyncClient(SyncPart[C_co]):
     """Base class of the sync clients: a client with an event loop in a thread of its own.
 
     ``with`` starts and stops it; any thread may call its methods.
     """
 
     def __init__(self, name: str, make: Callable[[], C_co]) -> None:
-        self._thread = LoopThread(name, make)
+        thread = LoopThread(name, make)
+        super().__init__(thread, thread.client)
 
     def start(self) -> None:
         """Start the thread and the client. Raises as the client's start() does."""
@@ -113,25 +123,27 @@ class SyncClient(Generic[C_co]):
 
 
 def blocking(
-    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncClient[C], P], T]:
-    """The method of a sync client that runs a coroutine method of its client and waits for it.
+    method: Callable[Concatenate[Part, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncPart[Part], P], T]:
+    """The method of a sync part that runs a coroutine method of its part and waits for it.
 
     Arguments, result and errors are the coroutine's.
     """
 
     @wraps(method)
-    def call(self: SyncClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._thread.run(method(self._thread.client, *args, **kwargs))
+    def call(self: SyncPart[Part], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(method(self._part, *args, **kwargs))
 
     return call
 
 
-def in_loop(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[SyncClient[C], P], T]:
-    """The method of a sync client that calls a plain method of its client in the event loop."""
+def in_loop(
+    method: Callable[Concatenate[Part, P], T],
+) -> Callable[Concatenate[SyncPart[Part], P], T]:
+    """The method of a sync part that calls a plain method of its part in the event loop."""
 
     @wraps(method)
-    def call(self: SyncClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._thread.call(lambda: method(self._thread.client, *args, **kwargs))
+    def call(self: SyncPart[Part], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(lambda: method(self._part, *args, **kwargs))
 
     return call

@@ -87,7 +87,7 @@ async def test_lanes_serve_further_listeners(tmp_path: Path) -> None:
         for _ in range(20):
             assert (await far.send("T")).code == 0
         assert broker._paths is not None
-        assert sum(lane.path.put_messages for lane in broker._paths.lanes) == 20
+        assert sum(lane.path.sends.put_messages for lane in broker._paths.lanes) == 20
         await client.close()
 
 

@@ -64,19 +64,37 @@ class Tool:
         )
         return await self.ask(17, header.fields())
 
-    async def send(self, topic: str, body: bytes = b"x", queue_id: int = 0) -> RemotingCommand:
+    async def send(
+        self,
+        topic: str,
+        body: bytes = b"x",
+        queue_id: int = 0,
+        *,
+        sys_flag: int = 0,
+        born_ms: int = 1,
+        properties: str = "KEYS\x01k1",
+    ) -> RemotingCommand:
         header = SendMessageRequestHeader(
             producer_group="P",
             topic=topic,
             default_topic="TBW102",
             default_topic_queue_nums=4,
             queue_id=queue_id,
-            sys_flag=0,
-            born_timestamp=1,
+            sys_flag=sys_flag,
+            born_timestamp=born_ms,
             flag=0,
-            properties="KEYS\x01k1",
+            properties=properties,
         )
         return await self.ask(10, header.fields(), body)
+
+    async def send_half(self, topic: str, born_ms: int = 1) -> RemotingCommand:
+        properties = "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u"
+        return await self.send(topic, b"half", sys_flag=4, born_ms=born_ms, properties=properties)
+
+    async def commit_half(self, queue_offset: int, physical_offset: int) -> RemotingCommand:
+        fields = {"tranStateTableOffset": str(queue_offset), "commitOrRollback": "8"}
+        fields |= {"commitLogOffset": str(physical_offset), "producerGroup": "P", "msgId": "x"}
+        return await self.ask(37, fields)
 
     async def heart_beat(self, group: str, topic: str) -> RemotingCommand:
         body = {

@@ -23,15 +23,6 @@ from congreve.remoting.transport.connection import Connection
 from ..guarded import FILE, SECRET, guarded
 from ..tool import Tool, config_of, local_config, running
 
-SEND = {
-    "producerGroup": "P",
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "defaultTopicQueueNums": "4",
-    "queueId": "0",
-    "bornTimestamp": "1",
-    "flag": "0",
-}
 PULL = {
     "consumerGroup": "G",
     "topic": "T",
@@ -135,9 +126,8 @@ async def test_a_producer_group_is_of_the_accounts_that_may_publish_with_it(
     async with guarded(tmp_path, text, **settings) as (broker, tools):
         admin, stranger = tools.of("administrator"), tools.of("without-P")
         await admin.create_topic("T")
-        half = {"properties": "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u", "sysFlag": "4"}
-        half["bornTimestamp"] = str(time.time_ns() // 1_000_000)
-        assert refused(await stranger.ask(10, SEND | half, b"half"), "group:P")
+        now_ms = time.time_ns() // 1_000_000
+        assert refused(await stranger.send_half("T", now_ms), "group:P")
         asked: dict[str, int] = Counter()
         producers = []
         for key in ("without-P", "both-of-T", "other-topic"):
@@ -152,16 +142,15 @@ async def test_a_producer_group_is_of_the_accounts_that_may_publish_with_it(
             ).encode()
             assert (await Tool(tools.address, client).ask(34, body=beat)).code == 0
             producers.append(client)
-        assert (await tools.of("both-of-T").ask(10, SEND | half, b"half")).code == 0
+        assert (await tools.of("both-of-T").send_half("T", now_ms)).code == 0
         await eventually(lambda: asked["both-of-T"] >= 6)
         assert asked.keys() == {"both-of-T"}
         record = broker.managers.transactions.service.half_at(0)
         assert record is not None
-        end = {"tranStateTableOffset": "0", "commitOrRollback": "8", "producerGroup": "P"}
-        end |= {"commitLogOffset": str(record.physical_offset), "msgId": "x"}
-        assert refused(await stranger.ask(37, end), "group:P")
-        assert refused(await tools.of("other-topic").ask(37, end), "topic:T")
-        assert (await tools.of("both-of-T").ask(37, end)).code == 0
+        half = 0, record.physical_offset
+        assert refused(await stranger.commit_half(*half), "group:P")
+        assert refused(await tools.of("other-topic").commit_half(*half), "topic:T")
+        assert (await tools.of("both-of-T").commit_half(*half)).code == 0
         for client in producers:
             await client.close()
 

@@ -155,7 +155,7 @@ def test_four_lanes_and_the_loop_append_without_gaps_or_duplicates(
         work = Work(broker)
         work.do()
         assert broker._paths is not None
-        by_lane = [lane.path.put_messages for lane in broker._paths.lanes]
+        by_lane = [lane.path.sends.put_messages for lane in broker._paths.lanes]
         assert sum(by_lane) > SENDERS * MESSAGES * 6 // 7 - SENDERS
         found: Counter[bytes] = Counter()
         for queue_id in range(QUEUES):
@@ -289,13 +289,13 @@ def test_a_large_chunk_is_appended_in_pieces(lanes: int, tmp_path: Path) -> None
         fields = SHORT | {"b": "T", "e": "0", "i": "WAIT\x01true"}
         with Wire(broker.address) as wire:
             send(wire, "T", 0, b"first")
-            before = path.holds
+            before = path.sends.holds
             with broker.store.log.lock:
                 for _ in range(sends):
                     wire.send(SEND_MESSAGE_V2, fields, b"x" * 200)
             for number in range(sends):
                 assert wire.receive().fields["queueOffset"] == str(number + 1)
-        assert path.holds - before > sends * frame // piece
+        assert path.sends.holds - before > sends * frame // piece
 
 
 def test_connections_are_spread_over_the_lanes(tmp_path: Path) -> None:
@@ -305,6 +305,6 @@ def test_connections_are_spread_over_the_lanes(tmp_path: Path) -> None:
         wires = [Wire(broker.address) for _ in range(40)]
         for wire in wires:
             send(wire, "T", 0, b"x")
-        assert all(lane.path.put_messages for lane in broker._paths.lanes)
+        assert all(lane.path.sends.put_messages for lane in broker._paths.lanes)
         for wire in wires:
             wire.close()

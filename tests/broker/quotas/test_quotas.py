@@ -32,15 +32,6 @@ PULL = {
     "subscription": "*",
     "subVersion": "0",
 }
-SEND = {
-    "producerGroup": "P",
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "defaultTopicQueueNums": "4",
-    "queueId": "0",
-    "bornTimestamp": "1",
-    "flag": "0",
-}
 LONG_POLL = PULL | {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
 NO_WAIT = PULL | {"sysFlag": "4", "suspendTimeoutMillis": "0"}
 BUSY = int(ResponseCode.SYSTEM_BUSY)
@@ -220,9 +211,8 @@ async def test_ends_of_transactions_are_charged_and_not_refused(
     threads: int, tmp_path: Path
 ) -> None:
     async with broker_with(tmp_path, threads) as (broker, tool):
-        half = {"properties": "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u", "sysFlag": "4"}
         for _ in range(12):
-            answer = await tool.ask(10, SEND | half, b"half")
+            answer = await tool.send_half("T")
             assert answer.code == 0, answer.remark
         halves = [
             (each.queue_offset, each.physical_offset)
@@ -232,9 +222,8 @@ async def test_ends_of_transactions_are_charged_and_not_refused(
         QuotaFile(str(tmp_path)).set(Quota(Kind.GROUP, "P", Limits(send_messages=1)))
         await broker._quotas.follow()
         for queue_offset, physical_offset in halves * 2:
-            end = {"tranStateTableOffset": str(queue_offset), "commitOrRollback": "8"}
-            end |= {"commitLogOffset": str(physical_offset), "producerGroup": "P", "msgId": "x"}
-            assert (await tool.ask(37, end)).code in (0, 1)  # 1: it has ended before
+            ended = await tool.commit_half(queue_offset, physical_offset)
+            assert ended.code in (0, 1)  # 1: it has ended before
         assert broker.store.queues.get("T", 0).max == 12
         assert (await tool.send("T")).code == BUSY
 
