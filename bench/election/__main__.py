@@ -18,18 +18,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy
+from harness.attempts import Attempt, attempt_for_ever, reported
 from harness.drivers import Driver, java_driver
 from harness.elected_processes import GROUP, ElectedProcesses
 from harness.eventually import eventually
 
-from congreve.client import Message, Producer
+from congreve.client import Producer
 from congreve.client.admin import AdminClient
-from congreve.client.message import MessageQueue, SendStatus
+from congreve.client.message import MessageQueue
 from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import RequestCode
+
+from . import waits
 
 TOPIC = "Switches"
 GROUP_OF_CONSUMERS = "offsets"
@@ -43,35 +44,34 @@ class Clients:
     def __init__(self, namesrv: str, java: Driver) -> None:
         self._namesrv = namesrv
         self._java = java
-        self._after = float("inf")
-        self._first = 0.0
+        self._attempts: dict[str, list[Attempt]] = {name: [] for name in ("python", *POLLS)}
         self.commits = asyncio.Event()
         """Cleared while no offset may be committed."""
         self.committed_s = 0.0
 
-    def start_java(self) -> None:
-        """Start both Java producers."""
+    async def send_by_java(self) -> None:
+        """Send with both Java producers, for ever."""
         for name, poll_ms in POLLS.items():
             more = {} if poll_ms is None else {"pollMs": poll_ms}
             self._java.call(
-                *("steadyStart",),
-                **{"id": name, "topic": TOPIC, "broker": GROUP, "namesrv": self._namesrv, **more},
+                *("attemptsStart",),
+                **{"id": name, "topic": TOPIC, "broker": GROUP, "namesrv": self._namesrv},
+                **{"retries": 0, "timeoutMs": 1_000, "pauseMs": 10, **more},
             )
+        while True:
+            for name in POLLS:
+                answer = await asyncio.to_thread(self._java.call, "attemptsTake", id=name)
+                self._attempts[name] += reported(answer)
+            await asyncio.sleep(0.02)
 
     async def send(self) -> None:
         """Send with the Python client, for ever."""
-        queue = MessageQueue(TOPIC, GROUP, 0)
         async with Producer(self._namesrv, group="p", send_timeout_s=1.0) as producer:
-            while True:
-                begun = time.time()
-                try:
-                    result = await producer.send(Message(topic=TOPIC, body=bytes(100)), queue=queue)
-                except CongreveError:
-                    await asyncio.sleep(0.01)
-                    continue
-                if result.status is SendStatus.SEND_OK and begun >= self._after and not self._first:
-                    self._first = time.time()
-                await asyncio.sleep(0.005)
+            await attempt_for_ever(
+                *(producer, TOPIC, self._attempts["python"]),
+                pause_s=0.005,
+                queue=MessageQueue(TOPIC, GROUP, 0),
+            )
 
     async def commit(self) -> None:
         """Commit an offset of a group every 20 ms: the time in ms."""
@@ -89,26 +89,20 @@ class Clients:
                 await asyncio.sleep(0.02)
 
     async def first_after(self, at: float, with_default: bool) -> dict[str, float]:
-        """Seconds from `at` until each client's first acknowledged send."""
-        self._first, self._after = 0.0, at
-        names = [name for name, poll_ms in POLLS.items() if poll_ms or with_default]
+        """Seconds from `at` until each client's first acknowledged send that began later."""
+        names = ["python", *(name for name, poll_ms in POLLS.items() if poll_ms or with_default)]
         found: dict[str, float] = {}
 
-        async def all_acknowledge() -> bool:
-            if self._first:
-                found["python"] = self._first - at
-            for name in names:
-                if name not in found:
-                    call = asyncio.to_thread(
-                        self._java.call, "steadySince", id=name, afterMs=int(at * 1000)
-                    )
-                    ms = (await call)["ms"]
-                    if ms:
-                        found[name] = ms / 1000 - at
-            return len(found) == len(names) + 1
+        def all_acknowledge() -> bool:
+            for name, attempts in self._attempts.items():
+                ends = (one.ended_ms for one in attempts if one.broker and one.began_ms > at * 1000)
+                if (end := next(ends, None)) is not None:
+                    found.setdefault(name, end / 1000 - at)
+                attempts.clear()
+            return found.keys() >= set(names)
 
         await eventually(all_acknowledge, WAIT_S)
-        return found
+        return {name: found[name] for name in names}
 
 
 def offset_fields(**more: str) -> dict[str, str]:
@@ -169,8 +163,8 @@ async def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, f
                 AdminClient(group.namesrv.address) as admin,
             ):
                 await admin.create_topic(TOPIC, queues=1, cluster="InteropCluster")
-                running = [tasks.create_task(work()) for work in (clients.send, clients.commit)]
-                clients.start_java()
+                works = (clients.send, clients.send_by_java, clients.commit)
+                running = [tasks.create_task(work()) for work in works]
                 clients.commits.set()
                 for turn in range(options.kills):
                     row = await one_kill(group, clients, admin, turn < options.default_kills)
@@ -184,25 +178,6 @@ async def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, f
     return rows
 
 
-def table(rows: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """p50, p99 and the longest of each column, in seconds."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    shown = []
-    for name in names:
-        values = [row[name] for row in rows if name in row]
-        p50, p99 = numpy.percentile(values, [50, 99], method="higher")
-        shown.append(
-            {
-                "until": name,
-                "kills": len(values),
-                "p50": round(float(p50), 2),
-                "p99": round(float(p99), 2),
-                "max": round(max(values), 2),
-            }
-        )
-    return shown
-
-
 def main() -> None:
     """Print a line for each kill, then the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -211,11 +186,14 @@ def main() -> None:
     parser.add_argument(
         "--default-kills", type=int, default=10, help="kills that wait for Java with its defaults"
     )
+    parser.add_argument("--results", type=Path, help="a JSON file for the table and all kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(measure(options, Path(folder)))
-    for row in table(rows):
+    for row in waits.table(rows):
         print(json.dumps(row))
+    if options.results is not None:
+        waits.keep(options.results, rows, leaseSeconds=options.lease)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ type request struct {
 	Expected  int      `json:"expected"`
 	TimeoutMs int64    `json:"timeoutMs"`
 	QuietMs   int64    `json:"quietMs"`
+	PauseMs   int64    `json:"pauseMs"`
 	Locals    []string `json:"locals"`
 	Answer    string   `json:"answer"`
 	Orderly   bool     `json:"orderly"`
@@ -52,10 +53,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	groups := map[string]*group{}
+	senders := map[string]*sender{}
 	commands := map[string]func(request) (answer, error){
 		"load":          load,
 		"transact":      transact,
 		"retries":       retries,
+		"attemptsStart": func(r request) (answer, error) { return startAttempts(senders, r) },
+		"attemptsStop":  func(r request) (answer, error) { return stopAttempts(senders, r) },
 		"consumerStart": func(r request) (answer, error) { return startGroup(groups, r) },
 		"consumerWait":  func(r request) (answer, error) { return waitGroup(groups, r) },
 		"consumerStop":  func(r request) (answer, error) { return stopGroup(groups, r) },

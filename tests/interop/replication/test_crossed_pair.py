@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from harness.crossed_pair import Machine, await_route, crossed_pair, stores
 from harness.drivers import Driver, Json, body, message
 from harness.replicas import await_equal_stores
-from harness.servers import Server, free_port
-from harness.wire import GET_BROKER_CLUSTER_INFO, GET_ROUTEINFO_BY_TOPIC, Wire
 
 from congreve.client import Message, Producer
 from congreve.client.message import SendStatus
 
-HOSTS = ("127.0.0.2", "127.0.0.3")
 SETTINGS = (
     "mappedFileSizeCommitLog=1048576",
     "maxHashSlotNum=1000",
@@ -30,70 +25,14 @@ TOPIC = "crossed"
 COUNT = 60
 
 
-@dataclass
-class Machine(Server):
-    """A process with a name server, a master and a slave."""
-
-    host: str = ""
-    namesrv_port: int = 0
-
-    @property
-    def namesrv(self) -> str:
-        """The name server's address."""
-        return f"{self.host}:{self.namesrv_port}"
-
-    def ready(self) -> bool:
-        """Whether its master and its slave are registered at its own name server."""
-        try:
-            with Wire(self.namesrv) as wire:
-                body = wire.call(GET_BROKER_CLUSTER_INFO, {}).body
-        except OSError:
-            return False
-        ours = (f"{self.host}:{self.port}", f"{self.host}:{self.port + 10}")
-        return all(f'"{address}"'.encode() in body for address in ours)
-
-
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[Machine]]:
-    port, namesrv_port = free_port(), free_port()
-    made = []
-    for host, other in (HOSTS, HOSTS[::-1]):
-        folder = tmp_path / host
-        command = [sys.executable, "-m", "congreve", "run", "--data", str(folder)]
-        command += ["--host", host, "--pair", other]
-        command += ["--port", str(port), "--namesrv-port", str(namesrv_port)]
-        for setting in SETTINGS:
-            command += ["-o", setting]
-        machine = Machine(host, command, port, folder, host=host, namesrv_port=namesrv_port)
-        made.append(machine)
+    made = crossed_pair(tmp_path, SETTINGS)
     for machine in made:
         machine.start()
     yield made
     for machine in made:
         machine.kill()
-
-
-def await_route(machine: Machine, machines: list[Machine]) -> None:
-    """Wait until a machine's name server knows both masters and both slaves of the topic.
-
-    A broker registers again 5 s after a name server did not answer.
-    """
-    deadline = time.monotonic() + 60
-    addresses = [f'"{one.host}:{port}"' for one in machines for port in (one.port, one.port + 10)]
-    while True:
-        with Wire(machine.namesrv) as wire:
-            route = wire.call(GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).body.decode()
-        if all(address in route for address in addresses) and route.count("readQueueNums") == len(
-            machines
-        ):
-            return
-        assert time.monotonic() < deadline, route
-        time.sleep(0.05)
-
-
-def stores(machine: Machine, other: Machine) -> tuple[Path, Path]:
-    """The store of a machine's master, and that of its slave on the other machine."""
-    return machine.folder / "store", other.folder / "store-slave"
 
 
 def bodies_of(java: Driver, namesrv: str) -> list[bytes]:
@@ -137,11 +76,11 @@ def test_a_crossed_pair_loses_no_message_when_one_machine_dies_and_returns(
     both = f"{first.namesrv};{second.namesrv}"
     for machine in machines:
         java.mqadmin(
-            *("updateTopic", "-n", machine.namesrv, "-b", f"{machine.host}:{machine.port}"),
+            *("updateTopic", "-n", machine.namesrv, "-b", machine.master),
             *("-t", TOPIC, "-r", "4", "-w", "4"),
         )
     for machine in machines:
-        await_route(machine, machines)
+        await_route(machine, machines, TOPIC)
     java.call("producerStart", id="across", namesrv=both)
     sent = send_by_java(java, 1_000, producer="across")
 
@@ -166,7 +105,7 @@ def test_a_crossed_pair_loses_no_message_when_one_machine_dies_and_returns(
     for one, other in (machines, machines[::-1]):
         await_equal_stores(*stores(one, other))
     for machine in machines:
-        await_route(machine, machines)  # a client may ask either name server
+        await_route(machine, machines, TOPIC)  # a client may ask either name server
     sent |= send_by_java(java, 3_000, namesrv=both)
     got = bodies_of(java, both)
     assert set(got) >= sent

@@ -5,8 +5,10 @@ import com.alibaba.fastjson.JSONObject;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -37,6 +39,8 @@ final class Consumers {
         final AtomicInteger failuresLeft = new AtomicInteger();
         final AtomicInteger redelivered = new AtomicInteger();
         final AtomicLong lastAt = new AtomicLong(System.nanoTime());
+        final Queue<JSONArray> places = new ConcurrentLinkedQueue<>();
+        boolean notesPlaces;
 
         /** True when the listener should report failure for these messages. */
         boolean take(int member, List<MessageExt> messages) {
@@ -55,6 +59,10 @@ final class Consumers {
                 }
                 seen.computeIfAbsent(Integer.toString(number), k -> new AtomicInteger())
                     .incrementAndGet();
+                if (notesPlaces) {
+                    places.add(new JSONArray().fluentAdd(message.getQueueId())
+                        .fluentAdd(message.getQueueOffset()).fluentAdd(number));
+                }
                 taken.get(member).incrementAndGet();
                 total.incrementAndGet();
             }
@@ -66,6 +74,7 @@ final class Consumers {
     JSONObject start(JSONObject request) throws Exception {
         Group group = new Group();
         group.failuresLeft.set(request.getIntValue("failures"));
+        group.notesPlaces = request.getBooleanValue("places");
         groups.put(request.getString("id"), group);
         for (int i = 0; i < request.getIntValue("instances"); i++) {
             group.taken.add(new AtomicInteger());
@@ -156,6 +165,16 @@ final class Consumers {
             Thread.sleep(20);
         }
         return report(group);
+    }
+
+    /** Where the messages since the last call were, if consumerStart had `places`; each as [queueId, offset, number]. */
+    JSONObject places(JSONObject request) {
+        JSONArray found = new JSONArray();
+        Queue<JSONArray> places = groups.get(request.getString("id")).places;
+        for (JSONArray place = places.poll(); place != null; place = places.poll()) {
+            found.add(place);
+        }
+        return new JSONObject().fluentPut("places", found);
     }
 
     JSONObject stop(JSONObject request) {

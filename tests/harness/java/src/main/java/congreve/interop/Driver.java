@@ -28,7 +28,7 @@ public final class Driver {
     private static final LitePulls LITE_PULLS = new LitePulls();
     private static final Transactions TRANSACTIONS = new Transactions();
     private static final Requests REQUESTS = new Requests();
-    private static final Steady STEADY = new Steady();
+    private static final Attempts ATTEMPTS = new Attempts();
 
     private static final Map<String, Command> COMMANDS = Map.ofEntries(
         Map.entry("send", Producers::send),
@@ -40,6 +40,7 @@ public final class Driver {
         Map.entry("consumerStart", CONSUMERS::start),
         Map.entry("consumerAssignment", CONSUMERS::assignment),
         Map.entry("consumerWait", CONSUMERS::await),
+        Map.entry("consumerPlaces", CONSUMERS::places),
         Map.entry("consumerStop", CONSUMERS::stop),
         Map.entry("transactionStart", TRANSACTIONS::start),
         Map.entry("transactionSend", TRANSACTIONS::send),
@@ -70,9 +71,9 @@ public final class Driver {
         Map.entry("endToEnd", Latencies::endToEnd),
         Map.entry("orderlyStart", ORDERLY::start),
         Map.entry("orderlyStop", ORDERLY::stop),
-        Map.entry("steadyStart", STEADY::start),
-        Map.entry("steadySince", STEADY::since),
-        Map.entry("steadyStop", STEADY::stop),
+        Map.entry("attemptsStart", ATTEMPTS::start),
+        Map.entry("attemptsTake", ATTEMPTS::take),
+        Map.entry("attemptsStop", ATTEMPTS::stop),
         Map.entry("monitor", Monitor::run),
         Map.entry("mqadmin", Mqadmin::run));
 

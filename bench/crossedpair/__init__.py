@@ -1,0 +1,1 @@
+"""How long clients wait when a machine of a crossed pair dies."""
