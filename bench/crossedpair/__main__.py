@@ -24,9 +24,10 @@ from pathlib import Path
 
 from election import waits
 from harness import build
-from harness.attempts import Attempt, attempt_for_ever, reported
-from harness.crossed_pair import Machine, await_route, crossed_pair, stores
+from harness.cluster import Machine, await_route, crossed_pair, stores
 from harness.drivers import Driver, java_driver
+from harness.eventually import eventually
+from harness.numbered_messages import Attempt, attempt_for_ever, reported
 from harness.replicas import await_equal_stores
 
 from congreve.client import Producer
@@ -129,7 +130,13 @@ async def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, f
             await asyncio.to_thread(machine.start)
         both = ";".join(machine.namesrv for machine in machines)
         async with AdminClient(both) as admin:
-            await admin.create_topic(TOPIC, queues=QUEUES, cluster=CLUSTER)
+
+            async def is_at_both() -> bool:
+                made = await admin.create_topic(TOPIC, queues=QUEUES, cluster=CLUSTER)
+                return len(made) == len(machines)
+
+            # A name server learns of the other machine's master some seconds after its start.
+            await eventually(is_at_both)
         await asyncio.to_thread(catch_up, machines)
         drivers = [java_driver(folder, "JSON"), Driver([str(build.go_driver())], folder, "go")]
         load = Load(both, drivers[0], drivers[1], options.pause_ms)

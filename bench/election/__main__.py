@@ -19,10 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.attempts import Attempt, attempt_for_ever, reported
 from harness.drivers import Driver, java_driver
 from harness.elected_processes import GROUP, ElectedProcesses
 from harness.eventually import eventually
+from harness.numbered_messages import Attempt, attempt_for_ever, reported
 
 from congreve.client import Producer
 from congreve.client.admin import AdminClient

@@ -62,6 +62,9 @@ cdef class ConnectionTable:
         if connection == NULL:
             sockets.close_fd(fd)
             return NULL
+        # RocketMQ's clients fail a request at once if its connection is reset. If it is closed,
+        # they wait until its time is over: 3 s for a send, 30 s for a pull.
+        sockets.reset_at_exit(fd, True)
         connection.fd = fd
         connection.port = port
         connection.address_length = length
@@ -132,6 +135,7 @@ cdef class ConnectionTable:
 
     cdef int detach(self, LaneConnection *connection) noexcept nogil:
         cdef int fd = connection.fd
+        sockets.reset_at_exit(fd, False)  # what is written reaches the peer
         connection.fd = -1
         connection.undecided = connection.again = False
         self.drop_stash(connection)

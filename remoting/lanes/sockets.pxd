@@ -45,6 +45,13 @@ cdef extern from "<netinet/in.h>" nogil:
     #include <string.h>
     #include <sys/socket.h>
 
+    /* Whether the end of this process resets the connection, instead of closing it. */
+    static inline void congreve_reset_at_exit(int fd, int wanted)
+    {
+        struct linger linger = {wanted, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    }
+
     /* The next connection, with the packed address and the port of its peer; -1 and errno. */
     static inline int congreve_accept(int listener, uint8_t *address, int32_t *length,
                                       int32_t *port)
@@ -72,6 +79,7 @@ cdef extern from "<netinet/in.h>" nogil:
     """
     int accept_peer "congreve_accept"(int listener, uint8_t *address, int32_t *length,
                                       int32_t *port)
+    void reset_at_exit "congreve_reset_at_exit"(int fd, bint wanted)
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_NOSIGNAL

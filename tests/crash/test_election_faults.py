@@ -7,15 +7,17 @@ import itertools
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from harness import build
+from harness.drivers import Driver, java_driver
 from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.eventually import eventually
 from harness.link import Way
-from harness.numbered_messages import SMALL, NumberedMessages, number_of
+from harness.numbered_messages import LOOK_S, SMALL, NumberedMessages, number_of
 from harness.replicas import log_bytes
 
 from congreve.client import ConsumeFrom, PushConsumer
@@ -24,11 +26,15 @@ from congreve.engine.store import MessageStore
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
+CONSUMERS = "c"
 QUEUES = 4
 LEASE_S = 2
 DISK = 64 << 20
 PIECE = 64 << 10
 LARGE = 60_000
+FULL_DISK = "fill disk of slave"
+WITH_ROCKETMQ = 10
+"""So many of the 60 faults of the long run."""
 SETTINGS = {
     "haMaxTimeSlaveNotCatchup": "1000",
     "haSendHeartbeatInterval": "300",
@@ -51,11 +57,30 @@ class History(NumberedMessages):
     async def consume(self) -> None:
         """Read all queues, for ever."""
         async with PushConsumer(
-            self.namesrv, group="c", topics={TOPIC: "*"}, consume_from=ConsumeFrom.FIRST_OFFSET
+            self.namesrv,
+            group=CONSUMERS,
+            topics={TOPIC: "*"},
+            consume_from=ConsumeFrom.FIRST_OFFSET,
         ) as consumer:
             async for message in consumer:
                 place = message.queue_id, message.queue_offset
                 self.read.setdefault(place, set()).add(number_of(message.body))
+
+    async def consume_by_java(self, java: Driver) -> None:
+        """The same with RocketMQ's consumer."""
+        await asyncio.to_thread(
+            *(java.call, "consumerStart"),
+            **{"id": CONSUMERS, "group": CONSUMERS, "topic": TOPIC, "namesrv": self.namesrv},
+            **{"instances": 1, "hasty": True, "places": True},
+        )
+        try:
+            while True:
+                found = await asyncio.to_thread(java.call, "consumerPlaces", id=CONSUMERS)
+                for queue_id, offset, number in found["places"]:
+                    self.read.setdefault((queue_id, offset), set()).add(number)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            await asyncio.to_thread(java.call, "consumerStop", id=CONSUMERS)
 
     def check_members(self, stores: list[dict[int, list[int]]]) -> None:
         """Compare it with the queues of the members' stores."""
@@ -70,24 +95,35 @@ class History(NumberedMessages):
 
 @asynccontextmanager
 async def running(
-    folder: Path, count: int, stores: Mapping[int, Path], lease_s: int
+    folder: Path, count: int, stores: Mapping[int, Path], lease_s: int, java: Driver | None
 ) -> AsyncIterator[tuple[ElectedProcesses, History]]:
     group = ElectedProcesses(folder, count, lease_s=lease_s, stores=stores, settings=SETTINGS)
     history = History(group.namesrv.address)
     async with group.running():
         for number in group.members:
             group.start(number)
-        tasks = [asyncio.create_task(history.send())]
+        sending = history.send() if java is None else history.send_by_java(java)
+        tasks = [asyncio.create_task(sending)]
         try:
             await group.all_in_sync()
             await history.acknowledges()
-            tasks.append(asyncio.create_task(history.consume()))
+            reading = history.consume() if java is None else history.consume_by_java(java)
+            tasks.append(asyncio.create_task(reading))
             await eventually(lambda: history.read, WAIT_S)
             yield group, history
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    if missing := build.missing_tools("java", "mvn"):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    driver = java_driver(tmp_path_factory.mktemp("java-driver"), "JSON")
+    yield driver
+    driver.close()
 
 
 # Each fault ends when the group acknowledges in spite of it, or could not; fault() mends it.
@@ -190,7 +226,7 @@ FAULTS: dict[str, Fault] = {
     "hold what comes from master": hold_log(Way.BACK),
     "delay log of master": delay_log,
     "cut log of master": cut_log,
-    "fill disk of slave": fill_disk,
+    FULL_DISK: fill_disk,
     "pause etcd": pause_etcd,
     "kill etcd": kill_etcd,
 }
@@ -234,8 +270,10 @@ async def run_faults(
     count: int,
     stores: Mapping[int, Path] | None = None,
     lease_s: int = LEASE_S,
+    java: Driver | None = None,
 ) -> None:
-    async with running(folder, count, stores or {}, lease_s) as (group, history):
+    """With a Java driver, RocketMQ's clients send and read."""
+    async with running(folder, count, stores or {}, lease_s, java) as (group, history):
         for kind in kinds:
             await fault(group, history, kind)
     logs = {number: log_bytes(member.store) for number, member in group.members.items()}
@@ -259,7 +297,14 @@ async def test_a_slave_with_a_full_disk_leaves_the_set_and_returns(
     for store in stores.values():
         store.mkdir()
     # A lease that lasts: a switch on a slow machine would make the slave the master.
-    await run_faults(tmp_path, ["fill disk of slave"], 2, stores, lease_s=15)
+    await run_faults(tmp_path, [FULL_DISK], 2, stores, lease_s=15)
+
+
+@pytest.mark.crash
+async def test_clients_of_rocketmq_lose_no_message_when_the_master_dies(
+    tmp_path: Path, java: Driver
+) -> None:
+    await run_faults(tmp_path, ["kill master"], 2, java=java)
 
 
 @pytest.mark.crash
@@ -268,16 +313,22 @@ async def test_many_faults_lose_no_message(
     kill_rounds: int,
     campaign: Callable[[str, int], None],
     small_disk: Callable[[int], Path],
+    java: Driver,
 ) -> None:
-    """60 faults with `make soak`; none in a short run, which has the tests above."""
-    rounds = kill_rounds * 60 // 1000 - 5
+    """60 faults with `make soak`, ten of them with RocketMQ's clients; none in a short run."""
+    rounds = kill_rounds * 60 // 1000 - WITH_ROCKETMQ
     if rounds <= 0:
         pytest.skip("only with many rounds")
     choose = random.Random(1)
-    for round_number, size in enumerate((2, 3)):
+    any_fault = list(FAULTS)
+    of_rocketmq = [kind for kind in FAULTS if kind != FULL_DISK]  # its messages stay small
+    for size in (2, 3):
         stores = {number: small_disk(16 * DISK) / "store" for number in range(1, size + 1)}
         for store in stores.values():
             store.mkdir()
-        chosen = [choose.choice(list(FAULTS)) for _ in range(-(-rounds // 2))]
-        await run_faults(tmp_path / str(round_number), chosen, size, stores)
+        chosen = choose.choices(any_fault, k=-(-rounds // 2))
+        await run_faults(tmp_path / str(size), chosen, size, stores)
+        chosen = choose.choices(of_rocketmq, k=WITH_ROCKETMQ // 2)
+        await run_faults(tmp_path / f"{size}-java", chosen, size, java=java)
     campaign("faults of an elected group", rounds)
+    campaign("faults of an elected group with clients of RocketMQ", WITH_ROCKETMQ)

@@ -155,3 +155,16 @@ def test_a_confirmed_change_survives_a_kill_right_after_the_response(
             if done >= 7:
                 assert offset.fields.get("offset") != "42"
         campaign("kill -9 after changes of topics, groups and offsets", len(changes))
+
+
+@pytest.mark.crash
+def test_a_kill_resets_connections_and_a_stop_closes_them(broker: servers.BrokerServer) -> None:
+    """RocketMQ's client fails a request at once only if its connection is reset."""
+    for end, error in ((broker.kill, ConnectionResetError), (broker.stop, ConnectionError)):
+        broker.start()
+        with Wire(broker.address) as wire:
+            wire.call(HEART_BEAT, {}, heartbeat("t", "g"))  # nothing is unread when it ends
+            end()
+            with pytest.raises(ConnectionError) as raised:
+                wire.receive()
+            assert raised.type is error

@@ -1,19 +1,23 @@
-"""A producer of numbered messages: what was acknowledged must be stored once, and in order."""
+"""Producers that send one numbered message after the other through all failures, each once."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from congreve.client import Message, Producer
-from congreve.client.message import SendStatus
+from congreve.client.message import MessageQueue, SendStatus
 from congreve.errors import CongreveError
 
+from .drivers import Driver, Json
 from .eventually import eventually
 
 SMALL = 900
 """Bytes that a message has at most, unless a test sets `largest`."""
 WAIT_S = 120
+LOOK_S = 0.05
 
 
 class NumberedMessages:
@@ -39,7 +43,7 @@ class NumberedMessages:
         ) as producer:
             while True:
                 number, self._sent = self._sent, self._sent + 1
-                body = b"%d," % number + bytes(number * 37 % self.largest)
+                body = b"%d|" % number + bytes(number * 37 % self.largest)
                 try:
                     result = await producer.send(Message(topic=self._topic, body=body))
                 except CongreveError:
@@ -47,6 +51,27 @@ class NumberedMessages:
                     continue
                 if result.status is SendStatus.SEND_OK:
                     self.acknowledged.append(number)
+
+    async def send_by_java(self, java: Driver) -> None:
+        """The same with RocketMQ's producer, which asks for its route each second."""
+        name = f"numbered-{self._topic}"
+        await asyncio.to_thread(
+            *(java.call, "attemptsStart"),
+            **{"id": name, "namesrv": self.namesrv, "topic": self._topic, "largest": self.largest},
+            **{
+                "retries": 0,
+                "timeoutMs": int(self._send_timeout_s * 1000),
+                "pollMs": 1_000,
+                "pauseMs": 2,
+            },
+        )
+        try:
+            while True:
+                taken = await asyncio.to_thread(java.call, "attemptsTake", id=name)
+                self.acknowledged += [one.number for one in reported(taken) if one.broker]
+                await asyncio.sleep(LOOK_S)
+        finally:
+            await asyncio.to_thread(java.call, "attemptsStop", id=name)
 
     async def acknowledges(self, more: int = 20) -> None:
         """Return when that many more messages are acknowledged."""
@@ -64,4 +89,43 @@ class NumberedMessages:
 
 def number_of(body: bytes) -> int:
     """The number of a message."""
-    return int(body.partition(b",")[0])
+    return int(body.partition(b"|")[0])
+
+
+class Attempt(NamedTuple):
+    """One send: its times in ms since the epoch, and the broker that acknowledged it or nothing."""
+
+    began_ms: float
+    ended_ms: float
+    number: int
+    broker: str
+
+
+def reported(answer: Json) -> list[Attempt]:
+    """What a driver's attemptsTake or attemptsStop answered."""
+    return [Attempt(*each) for each in answer["attempts"]]
+
+
+async def attempt_for_ever(
+    producer: Producer,
+    topic: str,
+    into: list[Attempt],
+    *,
+    pause_s: float,
+    queue: MessageQueue | None = None,
+) -> None:
+    """Send with the Python client; adds each attempt to `into` when it has ended."""
+    number = 0
+    while True:
+        began = time.time()
+        broker = ""
+        try:
+            result = await producer.send(Message(topic=topic, body=bytes(100)), queue=queue)
+        except CongreveError:
+            pass
+        else:
+            if result.status is SendStatus.SEND_OK:
+                broker = result.queue.broker_name
+        into.append(Attempt(began * 1000, time.time() * 1000, number, broker))
+        number += 1
+        await asyncio.sleep(pause_s)

@@ -40,8 +40,8 @@ func startAttempts(senders map[string]*sender, r request) (answer, error) {
 	return answer{}, nil
 }
 
-// stopAttempts stops a producer: each attempt as [beganMs, endedMs, number, broker], in the order of
-// the ends; the broker is empty if the message was not acknowledged.
+// stopAttempts stops a producer: each attempt as [beganMs, endedMs, number, broker], in the order
+// of the ends; the broker is empty if the message was not acknowledged.
 func stopAttempts(senders map[string]*sender, r request) (answer, error) {
 	s := senders[r.ID]
 	delete(senders, r.ID)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.crossed_pair import Machine, await_route, crossed_pair, stores
+from harness.cluster import Machine, await_route, crossed_pair, stores
 from harness.drivers import Driver, Json, body, message
 from harness.replicas import await_equal_stores
 

@@ -167,7 +167,10 @@ final class Consumers {
         return report(group);
     }
 
-    /** Where the messages since the last call were, if consumerStart had `places`; each as [queueId, offset, number]. */
+    /**
+     * Where the messages since the last call were, each as [queueId, offset, number], if
+     * consumerStart had `places`.
+     */
     JSONObject places(JSONObject request) {
         JSONArray found = new JSONArray();
         Queue<JSONArray> places = groups.get(request.getString("id")).places;
