@@ -44,8 +44,8 @@ from .parser import Parser, field_names, text
 FILE_SLOWNESS = 10
 """The parser opens files, and logs errors in them."""
 
-
-FOLDER = Path(tempfile.mkdtemp(prefix="congreve-parsers-"))
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="congreve-parsers-")  # deleted when Python ends
+FOLDER = Path(_TEMPORARY.name)
 
 
 def _in_file(name: str, load: Callable[[Path], object]) -> Callable[[bytes], object]:
