@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from operator import itemgetter
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyiceberg.expressions import EqualTo, Reference
-from pyiceberg.expressions.literals import literal
-from pyiceberg.manifest import DataFile
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.new_store import NewStore
+from congreve.lake.data_files import BrokerQueue
 from congreve.lake.errors import RestoreError
+from congreve.lake.queue_batches import queue_batches
+from congreve.lake.row_groups import RowGroups
 from congreve.lake.table import TopicTable
-from congreve.records.message.message import Host, Record
+from congreve.records.columns.stored import COLUMNS, StoredRows, stored_rows
 
-BATCH_ROWS = 2_048
-COLUMNS = (
-    *("storeTimestamp", "commitLogOffset", "topic", "body", "properties", "queueId"),
-    *("queueOffset", "flag", "sysFlag", "bornTimestamp", "bornHost", "storeHost"),
-    *("reconsumeTimes", "brokerName"),
-)
-"""The columns of a Row. The first two are its place in the log; the others tell the rest of it."""
-COMPRESSED = 0x1 | 0x700
-"""The bits of sysFlag for a compressed body and its algorithm: tables have the plain body."""
+BATCH_BYTES = 4 << 20
+"""Bytes of records that are read of a queue at once."""
+ALL_BATCHES_BYTES = 256 << 20
+"""Of many queues, fewer bytes are read at once."""
 
-Row = tuple[Any, ...]
+PLACE = "commitLogOffset"
+
+Int64s = npt.NDArray[np.int64]
+Moment = tuple[int, int]
+"""A store time and a place in the log, by which records are ordered."""
 
 
 class Restore:
@@ -50,89 +46,110 @@ class Restore:
     def run(self) -> int:
         """Write the store; returns the number of messages.
 
-        Raises RestoreError when a table does not exist, StoreError when the folder does, when the
-        messages do not follow each other, and when the store cannot be written.
+        Raises RestoreError when a table does not exist or messages do not follow each other,
+        StoreError when the folder exists or the store cannot be written, and OSError.
         """
         for table in self._tables:
             if not table.load():
                 raise RestoreError(f"there is no table {table.name}")
         restored = 0
         with NewStore(self._config) as store:
-            for row in heapq.merge(*map(self._rows, self._tables), key=_moment):
-                store.put(_record(row))
-                restored += 1
+            left = [queue for queue in self._queues() if queue.read()]
+            while left:
+                # What is not read yet of a queue comes later than all that is.
+                moment = min(queue.last for queue in left)
+                records, begins, ends = _in_order([queue.take(moment) for queue in left])
+                store.append(records, begins, ends)
+                restored += len(begins)
+                left = [queue for queue in left if queue.has_records or queue.read()]
         return restored
 
-    def _rows(self, table: TopicTable) -> Iterator[Row]:
-        """A table's rows in the order of the log: partition by partition, in store time."""
-        by_partition: dict[Any, list[DataFile]] = {}
-        scan = table.iceberg.scan(
-            EqualTo(term=Reference("brokerName"), value=literal(self._broker))
+    def _queues(self) -> list[_Queue]:
+        found: list[tuple[RowGroups, BrokerQueue]] = []
+        for table in self._tables:
+            groups = RowGroups()
+            groups.refresh(table)
+            found += [(groups, queue) for queue in groups.of_queue if queue[0] == self._broker]
+        size = min(BATCH_BYTES, ALL_BATCHES_BYTES // max(len(found), 1))
+        return [_Queue(groups, queue, size) for groups, queue in found]
+
+
+class _Records(NamedTuple):
+    """Some records of one queue, where each of them ends (int64), and their moments (2 x n)."""
+
+    data: memoryview
+    ends: Int64s
+    moments: Int64s
+
+
+class _Queue:
+    """A queue that is read batch by batch."""
+
+    def __init__(self, groups: RowGroups, queue: BrokerQueue, batch_bytes: int) -> None:
+        self._queue_id = queue[1]
+        self._batches = queue_batches(
+            *(groups.files, groups.of_queue[queue], queue, ("topic", *COLUMNS)),
+            batch_bytes=batch_bytes,
         )
-        for task in scan.plan_files():
-            values = tuple(task.file.partition[i] for i in range(len(task.file.partition)))
-            by_partition.setdefault((task.file.spec_id, values), []).append(task.file)
-        for key in sorted(by_partition):
-            streams = (
-                self._of_queue(table, file, queue)
-                for file in by_partition[key]
-                for queue in self._queues(table, file)
+        self._rows: StoredRows | None = None
+        self._moments = np.empty((2, 0), np.int64)
+        self._taken = 0
+
+    def read(self) -> bool:
+        """Read the next batch when all records are taken; False if there is none.
+
+        Raises RestoreError when messages are missing before it.
+        """
+        batch = next(self._batches, None)
+        if batch is None:
+            return False
+        topic = batch["topic"][0].as_py()
+        rows = stored_rows(batch, topic, self._queue_id)
+        if self._rows is not None and self._rows.stop != rows.first:
+            raise RestoreError(
+                f"queue {self._queue_id} of {topic}: offset {rows.first} comes after "
+                f"{self._rows.stop - 1}: messages are missing, or there twice"
             )
-            yield from heapq.merge(*streams, key=_moment)
+        moments = np.stack(
+            [batch[name].cast(pa.int64()).to_numpy() for name in ("storeTimestamp", PLACE)]
+        )
+        if self._rows is not None:
+            moments[:, 0] = np.maximum(moments[:, 0], self._moments[:, -1])
+        # A clock may have been set back: the order of a queue is that of its offsets.
+        self._moments = np.maximum.accumulate(moments, axis=1)
+        self._rows, self._taken = rows, 0
+        return True
 
-    def _queues(self, table: TopicTable, file: DataFile) -> list[int]:
-        with table.iceberg.io.new_input(file.file_path).open() as stream:
-            found = pq.read_table(stream, columns=["queueId"])["queueId"]
-        return sorted(found.unique().to_pylist())
+    @property
+    def last(self) -> Moment:
+        """The moment of the last record of the batch."""
+        time, place = self._moments[:, -1].tolist()
+        return time, place
 
-    def _of_queue(self, table: TopicTable, file: DataFile, queue: int) -> Iterator[Row]:
-        with table.iceberg.io.new_input(file.file_path).open() as stream:
-            source = pq.ParquetFile(stream)
-            groups = [n for n in range(source.num_row_groups) if _may_have(source, n, queue)]
-            for batch in source.iter_batches(BATCH_ROWS, row_groups=groups, columns=COLUMNS):
-                mine = pc.and_(
-                    pc.equal(batch["queueId"], queue), pc.equal(batch["brokerName"], self._broker)
-                )
-                yield from _rows(batch.filter(mine))
+    @property
+    def has_records(self) -> bool:
+        """Whether the batch has records that are not taken."""
+        return self._taken < self._moments.shape[1]
 
-
-def _may_have(source: pq.ParquetFile, group: int, queue: int) -> bool:
-    """False if the statistics of a row group say that it has no message of the queue."""
-    chunk = source.metadata.row_group(group).column(source.schema.names.index("queueId"))
-    known = chunk.statistics
-    return known is None or not known.has_min_max or known.min <= queue <= known.max
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Tuples of the columns, with times as integers: Python's datetime would only slow down."""
-    times = ("bornTimestamp", "storeTimestamp")
-    columns = (batch[name].cast(pa.int64()) if name in times else batch[name] for name in COLUMNS)
-    return zip(*(column.to_pylist() for column in columns), strict=True)
-
-
-def _record(row: Row) -> Record:
-    stored, _, topic, body, properties, queue_id, queue_offset, flag, *more = row
-    sys_flag, born, born_host, store_host, reconsume_times, _ = more
-    return Record(
-        topic=topic,
-        body=body,
-        properties=dict(properties),
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        flag=flag,
-        sys_flag=sys_flag & ~COMPRESSED,
-        born_timestamp=born // 1000,
-        born_host=_host(born_host),
-        store_timestamp=stored // 1000,
-        store_host=_host(store_host),
-        reconsume_times=reconsume_times,
-    )
+    def take(self, moment: Moment) -> _Records:
+        """Take the records of the batch up to a moment."""
+        assert self._rows is not None, "read() was called"
+        times, places = self._moments
+        same = [int(np.searchsorted(times, moment[0], side)) for side in ("left", "right")]
+        stop = same[0] + int(np.searchsorted(places[slice(*same)], moment[1], "right"))
+        first, self._taken = self._taken, max(stop, self._taken)
+        rows = slice(first, self._taken)
+        begin = int(self._rows.ends[first - 1]) if first else 0
+        ends = self._rows.ends[rows] - begin
+        size = int(ends[-1]) if len(ends) else 0
+        data = memoryview(self._rows.records)[begin : begin + size]
+        return _Records(data, ends, self._moments[:, rows])
 
 
-_moment = itemgetter(0, 1)
-
-
-@lru_cache(1024)
-def _host(text: str) -> Host:
-    address, _, port = text.rpartition(":")
-    return address.strip("[]"), int(port)
+def _in_order(parts: list[_Records]) -> tuple[bytes, Int64s, Int64s]:
+    """Records one after the other, and where each begins and ends, in the order of moments."""
+    sizes = np.concatenate([np.diff(part.ends, prepend=0) for part in parts])
+    ends = np.cumsum(sizes)
+    places, times = np.concatenate([part.moments for part in parts], axis=1)[::-1]
+    order = np.lexsort((places, times))  # stable: records of a queue stay in their order
+    return b"".join(part.data for part in parts), (ends - sizes)[order], ends[order]

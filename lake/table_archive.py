@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from congreve.lake.data_files import BrokerQueue, RowGroup, first_at
+from congreve.lake.queue_batches import queue_batches
 from congreve.lake.row_groups import RowGroups
 from congreve.lake.table import TopicTable
 from congreve.records.columns.stored import COLUMNS, StoredRows, stored_rows
@@ -18,12 +19,15 @@ from congreve.records.message.properties import KEY_SEPARATOR
 
 T = TypeVar("T")
 
+MOST_READERS = 16
+
 
 class TableArchive:
     """Messages of one broker that its log has no more, as the records that the log had.
 
-    One thread uses it. It holds the rows of one row group while it reads, and an entry for each row
-    group of the tables. All methods raise LakeError or OSError when a table cannot be read.
+    One thread uses it. It holds the rows of one row group while it searches, a decoded page of each
+    column of the MOST_READERS queues that were read last, and an entry for each row group of the
+    tables. All methods raise LakeError or OSError when a table cannot be read.
     """
 
     def __init__(self, tables: Mapping[str, TopicTable], broker: str) -> None:
@@ -31,6 +35,7 @@ class TableArchive:
         self._tables = tables
         self._broker = broker
         self._known: dict[str, RowGroups] = {}
+        self._readers: dict[tuple[str, int], _QueueReader] = {}
 
     def first_offset(self, topic: str, queue_id: int) -> int | None:
         """The offset of a queue's first message, None without any."""
@@ -46,19 +51,26 @@ class TableArchive:
 
         About `max_bytes` bytes of records, at least one. None if there is no such message.
         """
-        queue = self._broker, queue_id
-
-        def rows_of(groups: RowGroups) -> pa.Table | None:
-            return _rows_from(groups, queue, offset)
-
-        found = self._read(topic, rows_of)
-        if found is None:  # perhaps they were committed since the last look at the table
-            found = rows_of(self._refreshed(topic))
+        place = topic, queue_id
+        reader = self._readers.pop(place, None)
+        found: StoredRows | None = None
+        if reader is not None and reader.next_offset == offset:
+            with suppress(FileNotFoundError):  # upkeep has merged and removed the next file
+                found = reader.read()
         if found is None:
-            return None
-        sizes = np.cumsum(found["storeSize"].to_numpy(), dtype=np.int64)
-        count = max(int(np.searchsorted(sizes, max_bytes, side="right")), 1)
-        return _stored(found.slice(0, count), topic, queue_id)
+
+            def begin(groups: RowGroups) -> tuple[_QueueReader, StoredRows | None]:
+                reader = _QueueReader(groups, topic, (self._broker, queue_id), offset, max_bytes)
+                return reader, reader.read()
+
+            reader, found = self._read(topic, begin)
+            if found is None:  # perhaps they were committed since the last look at the table
+                reader, found = begin(self._refreshed(topic))
+        if found is not None and reader is not None:
+            self._readers[place] = reader
+            if len(self._readers) > MOST_READERS:
+                del self._readers[next(iter(self._readers))]
+        return found
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int | None:
         """The first offset stored at or after a time, None if all messages are older."""
@@ -165,23 +177,28 @@ def _with_key(rows: pa.Table, key: str, begin_ms: int, end_ms: int, before_place
     ]
 
 
-def _rows_from(groups: RowGroups, queue: BrokerQueue, offset: int) -> pa.Table | None:
-    """The rows of one row group from the first offset at or after `offset` on, to a gap."""
-    best: pa.Table | None = None
-    for group in groups.of_queue.get(queue, ()):
-        if group.stop <= offset:
-            continue
-        if best is not None and best["queueOffset"][0].as_py() <= max(group.first, offset):
-            break
-        rows = groups.files.read(group, queue, COLUMNS)
-        offsets = rows["queueOffset"].to_numpy()
-        place = int(np.searchsorted(offsets, offset))
-        offsets = offsets[place:]
-        if len(offsets) and (best is None or offsets[0] < best["queueOffset"][0].as_py()):
-            together = offsets == offsets[0] + np.arange(len(offsets))
-            count = len(offsets) if together.all() else int(np.argmin(together))
-            best = rows.slice(place, count)
-    return best
+class _QueueReader:
+    """The messages of a queue from `offset` on, which are decoded as they are read."""
+
+    def __init__(
+        self, groups: RowGroups, topic: str, queue: BrokerQueue, offset: int, part_bytes: int
+    ) -> None:
+        self._topic, self._queue_id = topic, queue[1]
+        self._batches = queue_batches(
+            *(groups.files, groups.of_queue.get(queue, ()), queue, COLUMNS),
+            start=offset,
+            batch_bytes=part_bytes,
+        )
+        self.next_offset = offset
+
+    def read(self) -> StoredRows | None:
+        """The next messages, without a gap between them; None at the end. Raises OSError."""
+        batch = next(self._batches, None)
+        if batch is None:
+            return None
+        rows = stored_rows(batch, self._topic, self._queue_id)
+        self.next_offset = rows.stop
+        return rows
 
 
 def _stored(rows: pa.Table, topic: str, queue_id: int) -> StoredRows:

@@ -3,3 +3,5 @@
 TOPIC_MAX = 127
 PROPERTIES_MAX = 32767
 """Most bytes of a message's encoded properties."""
+BLANK_MIN = 8
+"""Bytes that stay free behind the records of a segment."""

@@ -27,11 +27,20 @@ def digits(number: int) -> bytes:
     return (b"%016d" % number) * (BODY // 16)
 
 
-def fill(root: Path, messages: int, body_of: Callable[[int], bytes] = digits) -> None:
+def fill(
+    root: Path,
+    messages: int,
+    body_of: Callable[[int], bytes] = digits,
+    *,
+    segment_bytes: int = 1 << 30,
+) -> None:
     """Write `messages` messages; their store times spread evenly over DAY_MS."""
     clock = ManualClock(BEGIN_MS)
     config = StoreConfig(
-        root_dir=str(root), flush_disk_type="ASYNC_FLUSH", message_index_enable=False
+        root_dir=str(root),
+        flush_disk_type="ASYNC_FLUSH",
+        message_index_enable=False,
+        mapped_file_size_commit_log=segment_bytes,
     )
     with MessageStore(config, clock=clock) as store:
         for start in range(0, messages, BATCH):

@@ -20,7 +20,7 @@ from congreve.remoting.messages.headers import PullMessageRequestHeader
 
 SCANNED_MAX = 16_384
 """Messages that one pull with a filter looks at."""
-PARTS = 16
+PARTS = 32
 """A read is this part of the memory for archived messages."""
 
 logger = logging.getLogger(__name__)
@@ -184,11 +184,12 @@ class ArchivedPulls:
         queue: Queue,
         ends: tuple[int, int],
     ) -> ArchivedMessages:
-        places, scanned = _matching(part, offset - part.first, wanted)
+        most = min(max(count, 1), self._config.max_transfer_count_on_message_in_memory)
+        scanned_most = most if wanted.lets_all_pass else SCANNED_MAX
+        places, scanned = _matching(part, offset - part.first, wanted, scanned_most)
         begins = np.where(places > 0, part.ends[places - 1], 0)
         sizes = np.cumsum(part.ends[places] - begins)
         most_bytes = self._config.max_transfer_bytes_on_message_in_memory
-        most = min(max(count, 1), self._config.max_transfer_count_on_message_in_memory)
         fit = int(np.searchsorted(sizes, most_bytes, side="right"))
         taken = min(max(fit, 1), most, len(places))
         if taken < len(places):
@@ -202,10 +203,10 @@ class ArchivedPulls:
 
 
 def _matching(
-    part: StoredRows, place: int, wanted: MessageFilter
+    part: StoredRows, place: int, wanted: MessageFilter, most: int
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """The places of messages that pass a filter, from `place` on, and where the scan ended."""
-    stop = min(len(part.ends), place + SCANNED_MAX)
+    """The places of messages that pass a filter among `most` ones, and where the scan ended."""
+    stop = min(len(part.ends), place + most)
     places = np.arange(place, stop)
     if wanted.tag_codes is not None:
         codes = np.fromiter(wanted.tag_codes, np.int64)

@@ -1,21 +1,30 @@
-"""A store that is written as a whole from messages with known queue offsets."""
+"""A store that is written as a whole from records with known queue offsets."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.results import PutStatus
+from congreve.engine.offline.copy_records import copy_records, put_blank
+from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.store import MessageStore
+from congreve.io_backends.errors import NoBufferError
 from congreve.io_backends.files.file_system import DISK, FileSystem
-from congreve.records.message.message import Record
+from congreve.records.layout import BLANK_MIN
+
+PART_BYTES = 1 << 20
+DISK_WAIT_S = 60.0
+
+Int64s = npt.NDArray[np.int64]
 
 
 class NewStore:
@@ -33,16 +42,17 @@ class NewStore:
         for path in (self._root, self._building):
             if files.exists(str(path)):
                 raise StoreError(f"{path} exists: write the new store into a new folder")
-        self._clock = ManualClock(0)
         self._store = MessageStore(
             msgspec.structs.replace(config, root_dir=str(self._building), commit_log_dir=""),
-            clock=self._clock,
+            clock=ManualClock(0),  # no message expires
             files=files,
         )
+        self._receiver: LogReceiver
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._store)
+        self._receiver = LogReceiver(self._store)
         return self
 
     def __exit__(
@@ -55,25 +65,45 @@ class NewStore:
         if kind is None:
             self._files.rename(str(self._building), str(self._root))
 
-    def put(self, record: Record) -> None:
-        """Append a message with its `queue_offset` and `store_timestamp`.
+    def append(self, records: bytes, begins: Int64s, ends: Int64s) -> None:
+        """Append records: record i is [begins[i], ends[i]) of `records`.
 
-        Messages come in the order of the log. A queue begins at its first message's offset.
-        Raises StoreError when the offset is not the next one of its queue, and when the message
-        cannot be stored: it is too large for the settings, or the disk is full.
+        They keep all but their place in the log. A queue begins at the offset of its first record,
+        and its further ones follow without a gap. Raises StoreError when a record does not fit into
+        a segment, BackendError when the disk is full.
         """
-        queue = self._store.queues.get(record.topic, record.queue_id)
-        if record.queue_offset != queue.max:
-            if queue.max:
-                raise StoreError(
-                    f"queue {queue.queue_id} of {queue.topic}: offset {record.queue_offset} comes "
-                    f"after {queue.max - 1}: messages are missing, or there twice"
-                )
-            queue.start_at(record.queue_offset)
-        self._clock.set(record.store_timestamp)
-        done = self._store.put(record)
-        if done.status is not PutStatus.PUT_OK:
+        done = 0
+        while done < len(begins):
+            size = int(ends[done] - begins[done])
+            left = self._left_in_segment()
+            if size + BLANK_MIN > left:
+                self._end_segment(left, size)
+                continue
+            room = self._room(min(max(PART_BYTES, size), left - BLANK_MIN))
+            done, taken = copy_records(records, begins, ends, done, room, self._receiver.received)
+            self._receiver.take(taken)
+
+    def _left_in_segment(self) -> int:
+        size = self._store.config.mapped_file_size_commit_log
+        return size - self._receiver.received % size
+
+    def _end_segment(self, left: int, wanted: int) -> None:
+        """Fill the rest of the segment, into which a record of `wanted` bytes does not fit."""
+        size = self._store.config.mapped_file_size_commit_log
+        if left == size:
             raise StoreError(
-                f"queue {queue.queue_id} of {queue.topic}: the message at {record.queue_offset} "
-                f"was not stored: {done.why or done.status.name}"
+                f"a message of {wanted} bytes does not fit into a segment of {size}: set "
+                "mappedFileSizeCommitLog"
             )
+        put_blank(self._room(left))
+        self._receiver.take(left)
+
+    def _room(self, size: int) -> memoryview:
+        """Memory at the end of the log, once the disk has taken enough of what is before it."""
+        while True:
+            with suppress(NoBufferError):
+                if room := self._receiver.room(size):
+                    return room
+            written = self._store.log.max_offset
+            if not self._store.wait_durable(written, DISK_WAIT_S):
+                raise StoreError(f"the disk did not take the log up to {written}")

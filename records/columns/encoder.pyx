@@ -3,14 +3,20 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.string cimport memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 
 from congreve.records cimport layout
 from congreve.records.host cimport HOST_TEXT_MAX, Host
 from congreve.records.record cimport Message, encode, encoded_size, is_legal
 
 from congreve.records.errors import RecordError
+
+cdef extern from "Python.h":
+    PyObject *PyBytes_FromStringAndSize(const char *data, Py_ssize_t size) except NULL
+    int _PyBytes_Resize(PyObject **data, Py_ssize_t size) except -1
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET6
@@ -24,6 +30,13 @@ cdef enum:
 cdef struct Texts:
     const int32_t *offsets
     const uint8_t *data
+
+
+# The host that a text says; most rows have that of the row before.
+cdef struct KnownHost:
+    const uint8_t *text
+    int32_t length
+    Host host
 
 
 # The columns of a call, row by row.
@@ -42,6 +55,8 @@ cdef struct Columns:
     Texts values
     Texts born_hosts
     Texts store_hosts
+    KnownHost born_host         # of the row before
+    KnownHost store_host
     const uint8_t *topic
     int32_t topic_length
 
@@ -83,7 +98,8 @@ cdef class RowEncoder:
         """
         cdef Columns columns
         cdef int64_t count = queue_offsets.shape[0]
-        cdef int64_t failed, size
+        cdef int64_t failed
+        cdef PyObject *raw
         cdef uint8_t *at
         if count == 0:
             return b""
@@ -98,50 +114,43 @@ cdef class RowEncoder:
         columns.born_us = &born_us[0]
         columns.store_us = &store_us[0]
         columns.property_offsets = &property_offsets[0]
+        columns.born_host.length = columns.store_host.length = -1
         texts_of(bodies, &columns.bodies)
         texts_of(names, &columns.names)
         texts_of(values, &columns.values)
         texts_of(born_hosts, &columns.born_hosts)
         texts_of(store_hosts, &columns.store_hosts)
+        raw = PyBytes_FromStringAndSize(NULL, most_bytes(&columns, count))
+        at = <uint8_t *> PyBytes_AS_STRING(<object> raw)
         with nogil:
-            failed = self.measure(&columns, count, &ends[0])
+            failed = self.write(&columns, count, at, &ends[0])
+        _PyBytes_Resize(&raw, ends[count - 1] if failed < 0 else 1)
+        records = <object> raw
+        Py_DECREF(records)
         if failed >= 0:
             raise RecordError(
                 f"the message at queue offset {queue_offsets[failed]} cannot be encoded: its "
                 "topic, hosts or properties are not those of a message"
             )
-        size = ends[count - 1]
-        records = PyBytes_FromStringAndSize(NULL, size)
-        at = <uint8_t *> PyBytes_AS_STRING(records)
-        with nogil:
-            self.write(&columns, count, at, &ends[0])
         return records
 
-    cdef int64_t measure(self, const Columns *columns, int64_t count,
-                         int64_t *ends) noexcept nogil:
-        """Fill `ends`; returns the row that is no message, -1 if all are."""
+    cdef int64_t write(self, Columns *columns, int64_t count, uint8_t *at,
+                       int64_t *ends) noexcept nogil:
+        """Write all records and fill `ends`; returns the row that is no message, -1 if all are."""
         cdef Message message
-        cdef int64_t i
+        cdef int64_t i, size
         cdef int64_t end = 0
         for i in range(count):
             if not self.read(columns, i, &message):
                 return i
-            end += encoded_size(&message)
+            size = encoded_size(&message)
+            encode(at + end, &message, size, columns.queue_offsets[i],
+                   columns.physical_offsets[i], columns.store_us[i] // 1000)
+            end += size
             ends[i] = end
         return -1
 
-    cdef void write(self, const Columns *columns, int64_t count, uint8_t *at,
-                    const int64_t *ends) noexcept nogil:
-        cdef Message message
-        cdef int64_t i
-        cdef int64_t begin = 0
-        for i in range(count):
-            self.read(columns, i, &message)
-            encode(at + begin, &message, ends[i] - begin, columns.queue_offsets[i],
-                   columns.physical_offsets[i], columns.store_us[i] // 1000)
-            begin = ends[i]
-
-    cdef bint read(self, const Columns *columns, int64_t i, Message *message) noexcept nogil:
+    cdef bint read(self, Columns *columns, int64_t i, Message *message) noexcept nogil:
         cdef bint compressed = columns.sys_flags[i] & layout.SYS_COMPRESSED != 0
         message.topic = columns.topic
         message.topic_length = columns.topic_length
@@ -157,8 +166,8 @@ cdef class RowEncoder:
         message.prepared_offset = 0
         message.properties_more = NULL
         message.properties_more_length = 0
-        if not (read_host(&columns.born_hosts, i, &message.born_host)
-                and read_host(&columns.store_hosts, i, &message.store_host)
+        if not (host_of(&columns.born_hosts, i, &columns.born_host, &message.born_host)
+                and host_of(&columns.store_hosts, i, &columns.store_host, &message.store_host)
                 and self.read_properties(columns, i, message)):
             return False
         # Some clients end the last property with a separator, which the column does not have.
@@ -191,6 +200,22 @@ cdef class RowEncoder:
         return True
 
 
+cdef int64_t most_bytes(const Columns *columns, int64_t count) noexcept nogil:
+    """At least as many bytes as the records of all rows have."""
+    cdef int64_t first = columns.property_offsets[0]
+    cdef int64_t last = columns.property_offsets[count]
+    cdef int64_t of_row = (
+        layout.RECORD_FIXED + 2 * (layout.HOST_V6 - layout.HOST_V4) + columns.topic_length
+    )
+    return (
+        count * of_row
+        + columns.bodies.offsets[count] - columns.bodies.offsets[0]
+        + columns.names.offsets[last] - columns.names.offsets[first]
+        + columns.values.offsets[last] - columns.values.offsets[first]
+        + 2 * (last - first)    # separators, a last one too
+    )
+
+
 cdef int texts_of(tuple column, Texts *texts) except -1:
     """The caller keeps the column's memory while it uses `texts`."""
     cdef const int32_t[::1] offsets = column[0]
@@ -198,6 +223,19 @@ cdef int texts_of(tuple column, Texts *texts) except -1:
     texts.offsets = &offsets[0]
     texts.data = &data[0] if data.shape[0] else NULL
     return 0
+
+
+cdef inline bint host_of(const Texts *texts, int64_t i, KnownHost *known,
+                         Host *host) noexcept nogil:
+    cdef const uint8_t *text = texts.data + texts.offsets[i]
+    cdef int32_t length = texts.offsets[i + 1] - texts.offsets[i]
+    if length != known.length or memcmp(text, known.text, length) != 0:
+        known.length = -1
+        if not read_host(texts, i, &known.host):
+            return False
+        known.text, known.length = text, length
+    host[0] = known.host
+    return True
 
 
 # "10.0.0.7:10911" or "[2001:db8::7]:10911", as host_text() writes it; False for another text.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import congreve
 from congreve import open_store
@@ -22,9 +26,12 @@ from congreve.lake.restore import Restore
 from congreve.lake.table import TopicTable, open_catalog
 from congreve.lake.upkeep import Upkeep, UpkeepRules
 from congreve.records.message.message import Record
+from congreve.records.record import encode_record
 
 from . import stores
 
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9)
+HOSTS = st.tuples(st.sampled_from(["10.0.0.7", "2001:db8::7"]), st.integers(1, 65_535))
 CHANGED = ("brokerName", "offsetMsgId", "commitLogOffset", "storeSize", "bodyCRC", "sysFlag")
 """A store has no broker name; the place in the log is a new one; bodies are plain."""
 
@@ -63,6 +70,50 @@ def test_a_restored_store_has_the_same_messages_at_the_same_offsets(tmp_path: Pa
     with MessageStore(config(new), clock=ManualClock(stores.BEGIN_MS)) as writer:
         stores.put(writer, 200, 4)
     assert [q.max for q in open_store(new).queues("T")] == [54, 51, 51, 51]
+
+
+@settings(max_examples=4)
+@given(
+    st.lists(
+        st.builds(
+            Record,
+            topic=st.just("T"),
+            body=st.binary(max_size=300),
+            properties=st.dictionaries(TEXT, TEXT, max_size=4),
+            queue_id=st.integers(0, 2),
+            flag=st.integers(-(2**31), 2**31 - 1),
+            sys_flag=st.sampled_from([0, 8]),
+            born_timestamp=st.integers(0, 2**41),
+            born_host=HOSTS,
+            store_host=HOSTS,
+            reconsume_times=st.integers(0, 2**31 - 1),
+        ),
+        min_size=20,
+        max_size=60,
+    )
+)
+def test_restored_records_have_the_bytes_of_the_log(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Record]
+) -> None:
+    root = tmp_path_factory.mktemp("bytes")
+    with stores.open_writer(root / "store") as writer:
+        for record in records:
+            assert writer.put(record).end
+        expected = bytes_of(writer)
+    export(root / "store", root / "lake")
+    assert Restore([table(root / "lake")], "broker-a", config(root / "new")).run() == len(records)
+    with MessageStore(config(root / "new"), clock=ManualClock(stores.BEGIN_MS)) as restored:
+        assert bytes_of(restored) == expected
+
+
+def bytes_of(store: MessageStore) -> dict[tuple[int, int], bytes]:
+    """By queue and offset: a record without its place in the log."""
+    found = {}
+    for queue in store.queues.queues_of("T"):
+        for offset in range(queue.max):
+            record = bytes(store.get("T", queue.queue_id, offset, 1).buffers[0])
+            found[queue.queue_id, offset] = record[:28] + record[36:]
+    return found
 
 
 def test_queues_begin_where_the_table_does_and_topics_mix_in_the_order_of_time(
@@ -125,14 +176,11 @@ def test_an_impossible_restore_is_refused(tmp_path: Path) -> None:
         Restore([table(warehouse)], "broker-a", config(new)).run()
 
 
-def test_an_incomplete_store_has_a_temporary_name(tmp_path: Path) -> None:
-    first = Record(topic="T", body=b"x", queue_offset=3, store_timestamp=1)
-    with (
-        pytest.raises(StoreError, match="offset 5 comes after 3"),
-        NewStore(config(tmp_path / "new")) as store,
-    ):
-        store.put(first)
-        store.put(Record(topic="T", body=b"x", queue_offset=5, store_timestamp=2))
+def test_a_table_without_some_of_the_messages_is_refused(tmp_path: Path) -> None:
+    export(stores.write(tmp_path / "store", 40), tmp_path / "lake")
+    stores.table_of(tmp_path / "lake").delete("queueId = 1 and queueOffset = 4")
+    with pytest.raises(RestoreError, match="queue 1 of T: offset 5 comes after 3"):
+        Restore([table(tmp_path / "lake")], "broker-a", config(tmp_path / "new")).run()
     assert not (tmp_path / "new").exists() and (tmp_path / "new.restoring").exists()
 
 
@@ -146,12 +194,38 @@ def test_the_command_restores_and_prints_the_number_of_messages(tmp_path: Path) 
     assert stores.in_store(tmp_path / "new") == stores.in_store(store)
 
 
-def test_a_message_that_the_store_refuses_ends_the_restore(tmp_path: Path) -> None:
-    small = StoreConfig(
-        root_dir=str(tmp_path / "new"), mapped_file_size_commit_log=1 << 20, max_message_size=9
-    )
+def test_a_message_that_fits_into_no_segment_ends_the_restore(tmp_path: Path) -> None:
+    record = encode_record(Record(topic="T", body=bytes(4096)))
+    begins, ends = np.array([0]), np.array([len(record)])
+    small = StoreConfig(root_dir=str(tmp_path / "new"), mapped_file_size_commit_log=4096)
     with (
-        pytest.raises(StoreError, match="the message at 0 was not stored: MESSAGE_ILLEGAL"),
+        pytest.raises(StoreError, match="does not fit into a segment of 4096"),
         NewStore(small) as store,
     ):
-        store.put(Record(topic="T", body=b"ten bytes.", queue_offset=0, store_timestamp=1))
+        store.append(record, begins, ends)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pool"])
+def test_records_of_any_size_fill_segments(tmp_path: Path, backend: str) -> None:
+    chance = random.Random(7)
+    records = [
+        encode_record(
+            Record(topic="T", body=chance.randbytes(chance.choice([0, 99, 700])), queue_offset=i)
+        )
+        for i in range(200)
+    ]
+    ends = np.cumsum([len(record) for record in records])
+    begins = ends - [len(record) for record in records]
+    small = StoreConfig(
+        root_dir=str(tmp_path / "new"), mapped_file_size_commit_log=4096, io_backend=backend
+    )
+    with NewStore(small) as store:
+        for part in (slice(0, 90), slice(90, 91), slice(91, 200)):
+            store.append(b"".join(records), begins[part], ends[part])
+    assert StoreExaminer(small.root_dir).verify().problems == []
+    assert len(list((tmp_path / "new" / "commitlog").iterdir())) > 10
+    with MessageStore(small) as written:
+        for number, record in enumerate(records):
+            found = written.get("T", 0, number, 1).buffers[0]
+            at = int.from_bytes(found[28:36])
+            assert bytes(found) == record[:28] + at.to_bytes(8) + record[36:]

@@ -68,6 +68,7 @@ public final class Driver {
         Map.entry("allocate", Shares::allocate),
         Map.entry("localOffsets", Shares::localOffsets),
         Map.entry("speed", Speed::produce),
+        Map.entry("consume", Speed::consume),
         Map.entry("endToEnd", Latencies::endToEnd),
         Map.entry("orderlyStart", ORDERLY::start),
         Map.entry("orderlyStop", ORDERLY::stop),

@@ -1,0 +1,13 @@
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+def copy_records(
+    records: Buffer,
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    first: int,
+    room: Buffer,
+    physical_offset: int,
+) -> tuple[int, int]: ...
+def put_blank(room: Buffer) -> None: ...
