@@ -25,8 +25,12 @@ COMMANDS = {
     "timers": ("congreve.console.timers:timers", "List and take back delayed messages."),
     "user": ("congreve.console.accounts:user", "List, add and delete a broker's accounts."),
     "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
+    "replicas": (
+        "congreve.console.replication.replicas:replicas",
+        "Show masters and slaves: lag in bytes and ms, in-sync set.",
+    ),
     "election": (
-        "congreve.console.election:election",
+        "congreve.console.replication.election:election",
         "Show a group that elects its master, and choose one.",
     ),
     "quota": ("congreve.console.quota:quota", "List and change what names may use a second."),

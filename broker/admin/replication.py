@@ -60,17 +60,11 @@ class ReplicationAdminProcessor:
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
     def _slave(self, slave: SlaveState, state: ReplicationState) -> HAConnectionRuntimeInfo:
-        election = state.election
-        in_sync = (
-            slave.lag_bytes < self._config.ha_slave_fallbehind_max
-            if election is None
-            else slave.member in election.in_sync
-        )
         return HAConnectionRuntimeInfo(
             addr=slave.address,
             slave_ack_offset=slave.acknowledged,
             diff=slave.lag_bytes,
-            in_sync=in_sync,
+            in_sync=state.is_in_sync(slave),
             transfer_from_where=slave.sent,
             broker_id=-1 if slave.member is None else slave.member,
             lag_millis=slave.lag_ms,

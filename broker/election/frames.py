@@ -128,7 +128,10 @@ def from_master(
         return MasterHandshake(log_end, epoch, epochs), end
     if state == TRANSFER and len(data) >= _TRANSFER.size:
         _, size, offset, epoch, start, confirmed = _TRANSFER.unpack_from(data)
-        if not 0 <= size <= DATA_MAX or offset < 0 or start > offset:
+        # RocketMQ sends the last part of an epoch with the next one's number and start, and -1 as
+        # the offset of a heartbeat while its log is empty.
+        is_in_epoch = offset >= 0 and 0 <= start <= offset + size
+        if not 0 <= size <= DATA_MAX or not (is_in_epoch or (size == 0 and offset == -1)):
             raise FrameError(f"a transfer of {size} bytes at {offset}, epoch {epoch} from {start}")
         return Transfer(size, offset, Epoch(epoch, start), confirmed), _TRANSFER.size
     return None

@@ -64,6 +64,8 @@ class EpochFollower(LogFollower):
         if found is None or not isinstance(found[0], Transfer):
             raise ReplicationError("the master sends a second handshake")
         transfer = found[0]
+        if transfer.offset < 0:
+            return self.receiver.received, 0
         epochs = self._epochs.epochs
         if not self._admitted:
             self._admitted = True

@@ -108,6 +108,10 @@ class OwnNames:
         ):
             rows = [(label_text(slave=each.address), getattr(each, name)) for each in state.slaves]
             yield Family(f"congreve_replication_{name}", GAUGE, text, rows)
+        rows = [
+            (label_text(slave=each.address), int(state.is_in_sync(each))) for each in state.slaves
+        ]
+        yield Family("congreve_replication_in_sync", GAUGE, "1 for a slave that is in sync", rows)
 
     def of_quotas(self) -> Iterator[Family]:
         """Requests that found a quota used up: of each kind of names, and of names with a quota."""

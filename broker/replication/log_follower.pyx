@@ -26,6 +26,7 @@ cdef enum:
     HEADER_MAX = 64             # bytes of a header or report
 
 cdef int32_t SIZE_MAX = FRAME_MAX
+cdef double LOOK_S = 0.2         # how often a slave that waits for its disk looks whether to stop
 
 
 cdef class LogFollower:
@@ -96,6 +97,7 @@ cdef class LogFollower:
     def follow(self, master, int64_t start):
         """Report `start`, then take the log until the connection ends or stop().
 
+        With SYNC_FLUSH it waits until the log is on disk: the first report acknowledges it.
         Raises OSError for a lost connection, ReplicationError for a master that is silent or breaks
         the protocol, StoreError and BackendError if this store cannot take what arrives.
         """
@@ -104,6 +106,8 @@ cdef class LogFollower:
         self.heard_ns = sockets.monotonic_ns()
         self.header_used = self.unsent_size = 0
         self.left = 0
+        if self.sync_flush and not self.is_on_disk():
+            return
         if start > self.receiver.received:
             self.receiver.assume_zeros(start - self.receiver.received)
         self.store.backend.follow(self.wake_fd)
@@ -116,6 +120,21 @@ cdef class LogFollower:
         finally:
             self.store.backend.follow(-1)
             self.receiver.drop_partial()
+
+    cdef bint is_on_disk(self) except -1:
+        """Wait until the log is on disk; False after stop().
+
+        A connection that ended by an error may have left a part that no flush was requested for.
+        Raises ReplicationError if the disk has failed.
+        """
+        backend = self.store.backend
+        while not backend.wait_durable(self.log.max_offset, LOOK_S):
+            if backend.failure_errno:
+                reason = os.strerror(backend.failure_errno)
+                raise ReplicationError(f"this slave's log is not on its disk: {reason}")
+            if self.stopping:
+                return False
+        return True
 
     # --- what a subclass may replace
 
@@ -149,7 +168,7 @@ cdef class LogFollower:
         there = self.kept() if self.plain else self.ask_have()
         now = sockets.monotonic_ns()
         if there > self.reported or now - self.reported_ns >= self.heartbeat_ns:
-            self.report(there)
+            self.report(max(there, self.reported))
         if now - self.heard_ns > self.silence_ns:
             self.refuse_silence()
         return 0

@@ -141,14 +141,13 @@ class Replication:
     def state(self) -> ReplicationState:
         """What replication does now."""
         slaves = [] if self._service is None else self._service.slaves()
-        if self._slave is None:
-            return ReplicationState(self._config.broker_role, slaves, "", "")
-        following = self._slave.following
+        following = None if self._slave is None else self._slave.following
         return ReplicationState(
             self._config.broker_role,
             slaves,
             "" if following is None else following.ha,
-            self._slave.trouble,
+            "" if self._slave is None else self._slave.trouble,
+            behind_max=self._config.ha_slave_fallbehind_max,
         )
 
     def _new_service(self, settings: ReplicationSettings) -> HAService:

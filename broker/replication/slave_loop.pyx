@@ -17,6 +17,7 @@ cdef enum:
     EVENTS_MAX = 16
     PAUSE_MAX_MS = 1000
     LOOK_AGAIN_MS = 10          # for a subclass of SlaveConnection that holds frames back
+    REST_NS = 1_000_000         # between two rounds of frames, if no send waits for a slave
 
 CONNECTIONS_MAX = SLAVES_MAX
 """Most slaves of a loop."""
@@ -29,7 +30,9 @@ cdef class SlaveLoop:
     serve() returns the connections whose read() and send() have to be called: new ones, ended ones,
     and all whose frames are not RocketMQ 4.9's. `wake` is an eventfd, which ask() and appends
     signal. With `sync_flush` slaves get what is on this master's disk. `confirm` gets the offset
-    that any slave has confirmed; None: Python does that.
+    that any slave has confirmed; None: Python does that. If no send waits for a slave, the loop
+    rests for a ms after each round of frames: the next ones are larger, and appends signal nothing
+    meanwhile.
     (RocketMQ: HAConnection.ReadSocketService and WriteSocketService.)
     """
 
@@ -46,10 +49,14 @@ cdef class SlaveLoop:
     cdef bint asks              # a connection does
     cdef int64_t asked          # by ask()
     cdef int64_t fed            # the end up to which all slaves were fed
+    cdef bint rests             # after each round of frames
+    cdef int64_t rests_until    # ns
+    cdef int blocked            # connections that take no more bytes now
 
     def __cinit__(self, CommitLog log not None, ConfirmOffset confirm, *, int wake,
                   bint sync_flush):
         self.log, self.confirm, self.wake, self.sync_flush = log, confirm, wake, sync_flush
+        self.rests = confirm is not None and not confirm.waits_for_slaves
         self.slaves = []
         self.epoll = sockets.epoll_create1(sockets.EPOLL_CLOEXEC)
         if self.epoll < 0:
@@ -104,11 +111,14 @@ cdef class SlaveLoop:
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef uint64_t value
         cdef int i, id, found
+        cdef int64_t now_ns
         cdef double now
+        self.blocked = 0
         for i in range(self.count):
-            self.watch(i)
+            self.blocked += self.watch(i)
         found = sockets.epoll_wait(self.epoll, events, EVENTS_MAX, self.pause_ms(until))
-        now = sockets.monotonic_ns() / 1e9
+        now_ns = sockets.monotonic_ns()
+        now = now_ns / 1e9
         self.asks = False
         for i in range(found):
             id = <int> sockets.event_id(&events[i])
@@ -117,16 +127,22 @@ cdef class SlaveLoop:
             else:
                 self.read(id, now)
         self.confirm_all()
-        self.feed(now)
+        if now_ns >= self.rests_until or self.blocked or self.has_more:
+            self.feed(now)
         if load_acquire(&self.asked):
             store_release(&self.asked, 0)
             return True
         return self.asks or now >= until
 
     cdef int pause_ms(self, double until) noexcept nogil:
-        """How long nothing has to be done: 0 if the log has grown."""
+        """How long nothing has to be done: 0 if the log has grown, unless the loop rests."""
         cdef double left
-        if self.has_more or self.end() > self.fed:
+        cdef int64_t rest = self.rests_until - sockets.monotonic_ns()
+        if self.has_more:
+            return 0
+        if rest > 0:
+            return <int> ((rest + 999_999) // 1_000_000)
+        if self.end() > self.fed:
             return 0
         if self.count and not self.sync_flush:
             # Ask for a signal, then look for what was appended meanwhile.
@@ -169,14 +185,16 @@ cdef class SlaveLoop:
                 outcome = (<SlaveConnection> self.at[i]).send_log(end, now)
             self.note(i, outcome)
             self.has_more |= outcome == MORE
+        if self.rests and end > self.fed:
+            self.rests_until = sockets.monotonic_ns() + REST_NS
         self.fed = end
 
     cdef inline void note(self, int i, Outcome outcome) noexcept nogil:
         if outcome < DONE:
             (<SlaveConnection> self.at[i]).asks = self.asks = True
 
-    cdef void watch(self, int i) noexcept nogil:
-        """Let epoll report a blocked connection that takes more bytes."""
+    cdef bint watch(self, int i) noexcept nogil:
+        """Let epoll report a blocked connection that takes more bytes; True if it is one."""
         cdef bint blocked = (
             (<SlaveConnection> self.at[i]).head_left > 0
             or (<SlaveConnection> self.at[i]).body_left > 0
@@ -188,6 +206,7 @@ cdef class SlaveLoop:
                 sockets.EPOLLIN | (sockets.EPOLLOUT if blocked else 0),
                 (<SlaveConnection> self.at[i]).fd,
             )
+        return blocked
 
     def confirm_reports(self):
         """Let sends go on that waited for what slaves have now."""

@@ -38,7 +38,8 @@ class ElectionState(NamedTuple):
 class ReplicationState(NamedTuple):
     """A master has `slaves`; a slave has `master`, or `trouble` while it follows none.
 
-    `election` is None unless an election decides the role.
+    `election` is None unless an election decides the role. Otherwise slaves that are less than
+    `behind_max` bytes behind are in sync: sends to a SYNC_MASTER may wait for them.
     """
 
     role: str
@@ -46,6 +47,13 @@ class ReplicationState(NamedTuple):
     master: str
     trouble: str
     election: ElectionState | None = None
+    behind_max: int = 0
+
+    def is_in_sync(self, slave: SlaveState) -> bool:
+        """Whether the slave is in the in-sync set (RocketMQ 5: isInSyncSlave, syncStateSet)."""
+        if self.election is None:
+            return slave.lag_bytes < self.behind_max
+        return slave.member in self.election.in_sync
 
     def figures(self) -> dict[str, object]:
         """The figures of brokerStatus."""
@@ -58,9 +66,11 @@ class ReplicationState(NamedTuple):
         slaves = (
             f"{each.address} lag {each.lag_bytes} bytes {each.lag_ms} ms" for each in self.slaves
         )
+        in_sync = (each.address for each in self.slaves if self.is_in_sync(each))
         return {
             "brokerRole": self.role,
             "haSlaves": "; ".join(slaves) or "none",
+            "haInSync": "; ".join(in_sync) or "none",
             **self._of_election(),
         }
 

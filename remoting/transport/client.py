@@ -17,6 +17,9 @@ from congreve.remoting.transport.read_buffer import ReadBuffer
 class RemotingClient:
     """Connects at the first request to an address, and again after a connection was lost.
 
+    After a request that timed out it leaves a connection on which no answer has come since, which
+    may be half open; RocketMQ's client leaves it in any case (clientCloseSocketIfTimeout).
+
     `handlers` serve requests of servers, ``{code: handler}``. All coroutines belong to one event
     loop. `timeout_s` limits the wait for an answer, `connect_timeout_s` that for a connection; with
     `ssl` all connections are encrypted. It calls `before_request` with each request before sending.
@@ -56,14 +59,24 @@ class RemotingClient:
         FrameError.
         """
         connection = await self.connection(address)
-        return await connection.invoke(command, self.timeout_s if timeout_s is None else timeout_s)
+        try:
+            return await connection.invoke(
+                command, self.timeout_s if timeout_s is None else timeout_s
+            )
+        except RequestTimeoutError:
+            connection.leave_silent()
+            raise
 
     async def call(
         self, address: str, command: RemotingCommand, deadline: float
     ) -> RemotingCommand:
         """invoke() with a deadline in the loop's time in place of a timeout."""
         connection = self._ready(address) or await self._writable(address, deadline)
-        return await connection.call(command, deadline)
+        try:
+            return await connection.call(command, deadline)
+        except RequestTimeoutError:
+            connection.leave_silent()
+            raise
 
     async def oneway_by(self, address: str, command: RemotingCommand, deadline: float) -> None:
         """oneway() with a deadline, in the loop's time, for the connection."""

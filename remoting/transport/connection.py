@@ -333,6 +333,18 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     # --- the end
 
+    def leave_silent(self) -> None:
+        """End the connection if a request has timed out, and no answer has come since it was sent.
+
+        The connection may be half open, or the peer may have stopped. Other requests that wait on
+        it raise ConnectionLostError.
+        """
+        if self._pending.is_silent and not self.closed:
+            transport = self._transport
+            self.connection_lost(TimeoutError("no answer in time"))  # at once, not in a later turn
+            if transport is not None:
+                transport.abort()
+
     def close(self) -> None:
         """Close when all written bytes have been sent."""
         self._flush()

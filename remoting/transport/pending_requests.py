@@ -9,6 +9,12 @@ from congreve.remoting.errors import (
 )
 from congreve.remoting.messages.command import RemotingCommand
 
+SILENT_S = 0.1
+"""A request that waits for less time says nothing about the connection."""
+
+_Waiting = tuple[float, asyncio.Future[RemotingCommand], float, int]
+"""A request's deadline and future, when it was sent, and how many answers had come by then."""
+
 
 class PendingRequests:
     """The requests of one connection without an answer, by opaque (RocketMQ: responseTable).
@@ -16,13 +22,26 @@ class PendingRequests:
     One timer ends all that wait too long. `peer` is the peer's name in errors.
     """
 
-    __slots__ = ("_expires_at", "_expiry", "_limit", "_loop", "_next_opaque", "_waiting", "peer")
+    __slots__ = (
+        "_answers",
+        "_expires_at",
+        "_expiry",
+        "_limit",
+        "_loop",
+        "_next_opaque",
+        "_waiting",
+        "is_silent",
+        "peer",
+    )
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "unknown"
+        self.is_silent = False
+        """Whether a request timed out, and no answer at all has come since it was sent."""
         self._limit = limit
         self._loop = loop
-        self._waiting: dict[int, tuple[float, asyncio.Future[RemotingCommand]]] = {}
+        self._answers = 0
+        self._waiting: dict[int, _Waiting] = {}
         self._expiry: asyncio.Handle | None = None
         self._expires_at = 0.0  # uvloop's handle of a time that is now does not say it
         self._next_opaque = 0
@@ -47,13 +66,15 @@ class PendingRequests:
         ConnectionLostError if the connection ends; it may be cancelled.
         """
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._waiting[opaque] = (deadline, future)
+        self._waiting[opaque] = (deadline, future, self._loop.time(), self._answers)
         if self._expiry is None or deadline < self._expires_at:
             self._expire_by(deadline)
         return future
 
     def answered(self, answer: RemotingCommand) -> None:
         """Pass an answer to the request that waits for it; drop one that none waits for."""
+        self._answers += 1
+        self.is_silent = False
         waiting = self._waiting.pop(answer.opaque, None)
         if waiting is not None and not waiting[1].done():
             waiting[1].set_result(answer)
@@ -67,12 +88,12 @@ class PendingRequests:
         if self._expiry is not None:
             self._expiry.cancel()
         waiting, self._waiting = self._waiting, {}
-        for _, future in waiting.values():
+        for _, future, _, _ in waiting.values():
             if not future.done():
                 future.set_exception(ConnectionLostError(f"{self.peer}: {reason}"))
 
     def _forget_cancelled(self) -> None:
-        for opaque, (_, future) in list(self._waiting.items()):
+        for opaque, (_, future, _, _) in list(self._waiting.items()):
             if future.done():
                 del self._waiting[opaque]
 
@@ -85,10 +106,12 @@ class PendingRequests:
     def _expire(self) -> None:
         self._expiry = None
         now = self._loop.time()
-        for opaque, (deadline, future) in list(self._waiting.items()):
+        for opaque, (deadline, future, sent_at, answers) in list(self._waiting.items()):
             if deadline <= now or future.done():
                 del self._waiting[opaque]
                 if not future.done():
                     future.set_exception(RequestTimeoutError(f"{self.peer}: no answer in time"))
+                    if answers == self._answers and now - sent_at >= SILENT_S:
+                        self.is_silent = True
         if self._waiting:
-            self._expire_by(min(deadline for deadline, _ in self._waiting.values()))
+            self._expire_by(min(waiting[0] for waiting in self._waiting.values()))

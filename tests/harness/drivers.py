@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from . import build
 from .servers import java_command
 
 BALANCED_S = 120
@@ -93,6 +94,15 @@ def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
     )
     name = f"java-driver-{serialize_type.lower()}"
     return Driver([*command, "congreve.interop.Driver"], folder, name)
+
+
+def auto_switch_store(folder: Path) -> Driver:
+    """A store of RocketMQ 5 with AutoSwitch replication; java/AutoSwitch.java has its commands."""
+    home = folder / "home"
+    no_log = f"-Dlogback.configurationFile={home / 'conf' / 'logback_tools.xml'}"
+    *command, classpath = java_command(home, 256, no_log)
+    command.append(f"{build.BUILD / 'java' / 'lib5'}/*:{classpath}")
+    return Driver([*command, str(build.HERE / "java" / "AutoSwitch.java")], folder, "auto-switch")
 
 
 def body(message: Json) -> bytes:

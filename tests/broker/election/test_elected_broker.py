@@ -21,7 +21,7 @@ from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.errors import ClientError
 from congreve.client.message import SendStatus
-from congreve.console.election import election
+from congreve.console.replication.election import election
 from congreve.remoting.errors import RemotingError
 
 TOPIC = "orders"

@@ -83,6 +83,18 @@ def test_the_bytes_of_a_frame_equal_those_of_rocketmq() -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "offset", "start"),
+    [
+        (5, 10, 15),  # the last part of an epoch, as 5.1 to 5.3 send it
+        (0, -1, 0),  # a heartbeat about an empty log
+    ],
+)
+def test_peculiar_transfers_of_rocketmq_are_read(size: int, offset: int, start: int) -> None:
+    data = struct.pack(">iiqiqq", 2, size, offset, 3, start, 0)
+    assert from_master(data) == (Transfer(size, offset, Epoch(3, start), 0), len(data))
+
+
+@pytest.mark.parametrize(
     "data",
     [
         struct.pack(">iiqi", 1, 13, 0, 1),
@@ -92,6 +104,10 @@ def test_the_bytes_of_a_frame_equal_those_of_rocketmq() -> None:
         struct.pack(">iiqiqq", 2, 1 << 30, 0, 1, 0, 0),
         struct.pack(">iiqiqq", 2, -1, 0, 1, 0, 0),
         struct.pack(">iiqiqq", 2, 0, 10, 1, 11, 0),
+        struct.pack(">iiqiqq", 2, 5, 10, 1, 16, 0),
+        struct.pack(">iiqiqq", 2, 5, -1, 1, 0, 0),
+        struct.pack(">iiqiqq", 2, 0, -2, 1, 0, 0),
+        struct.pack(">iiqiqq", 2, 5, 10, 1, -1, 0),
         struct.pack(">i", 4),
     ],
 )

@@ -90,6 +90,66 @@ def test_an_answer_that_does_not_come_times_out_alone():
     run(scenario())
 
 
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_without_any_answer_is_left_after_a_timeout(factory):
+    """RocketMQ's client does so, too: clientCloseSocketIfTimeout."""
+    ends = []
+
+    async def silent_then_echo(reader, writer):
+        ends.append(ended := asyncio.Event())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            if len(ends) == 1:
+                await reader.read()
+            while len(ends) > 1:
+                request = await receive(reader)
+                writer.write(request.reply(0, body=request.body).encode())
+        ended.set()
+        writer.close()
+
+    async def scenario():
+        async with plain_server(silent_then_echo) as address, client(timeout_s=20) as made:
+            other = asyncio.create_task(made.invoke(address, RemotingCommand(code=1)))
+            with pytest.raises(RequestTimeoutError):
+                await made.invoke(address, RemotingCommand(code=1), timeout_s=0.3)
+            with pytest.raises(ConnectionLostError, match="no answer in time"):
+                await other
+            await ends[0].wait()
+            for call in (made.invoke, made.call):
+                until = asyncio.get_running_loop().time() + 20 if call == made.call else 20
+                answer = await call(address, RemotingCommand(code=1, body=b"x"), until)
+                assert answer.body == b"x"
+        assert len(ends) == 2
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_connection_with_answers_stays_after_a_timeout():
+    async def answer_code_2(reader, writer):
+        connections.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                request = await receive(reader)
+                if request.code == 2:
+                    writer.write(request.reply(0).encode())
+        writer.close()
+
+    connections = []
+
+    async def scenario():
+        async with plain_server(answer_code_2) as address, client() as made:
+            slow = asyncio.create_task(made.invoke(address, RemotingCommand(code=1), timeout_s=0.3))
+            await asyncio.sleep(0)
+            while not slow.done():
+                await made.invoke(address, RemotingCommand(code=2), timeout_s=20)
+            with pytest.raises(RequestTimeoutError):
+                await slow
+            await made.invoke(address, RemotingCommand(code=2), timeout_s=20)
+        assert len(connections) == 1
+
+    run(scenario())
+
+
 def test_requests_without_time_left_time_out_on_uvloop_too():
     """Its handle of a time that is now does not say its time."""
 

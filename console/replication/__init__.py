@@ -1,0 +1,1 @@
+"""Commands about replication: masters and slaves, elections."""
