@@ -200,6 +200,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     lake_catalog: Annotated[str, Show.NEVER] = ""
     lake_properties: Annotated[str, Show.NEVER] = ""
     lake_partition: str = "day"
+    # TOPIC=FORMAT:FILE for topics whose bodies become columns.
+    lake_bodies: Annotated[str, Show.NEVER] = ""
+    lake_drop_bodies: bool = False
     lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
     lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
     # Retention knows the tables, and reads below the log's beginning come from them.
@@ -265,6 +268,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             )
         if self.lake_retention and not self.lake_topics:
             raise ConfigError("lakeRetention=true needs lakeTopics: the topics that tables get")
+        if self.lake_retention and self.lake_drop_bodies:
+            raise ConfigError(
+                "lakeRetention=true needs whole bodies in the tables: set lakeDropBodies=false"
+            )
         if self.lake_partition not in ("day", "hour"):
             raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
 

@@ -30,10 +30,15 @@ def follow_command(config: BrokerConfig) -> list[str]:
         "--commit-bytes": str(config.lake_commit_bytes),
         "--lag": str(config.lake_lag_millis / 2000),
     }
-    repeated = {"--topic": config.lake_topics, "--property": config.lake_properties}
+    repeated = {
+        "--topic": config.lake_topics,
+        "--property": config.lake_properties,
+        "--body": config.lake_bodies,
+    }
     command = [sys.executable, "-m", "congreve", "lake", "follow", "--stop-with-stdin"]
-    if config.lake_retention:
-        command.append("--note-progress")
+    command.append("--note-progress")  # for metrics, and for lakeRetention
+    if config.lake_drop_bodies:
+        command.append("--drop-bodies")
     command += [part for name, value in options.items() if value for part in (name, value)]
     return command + [
         part for name, all_ in repeated.items() for v in parts_of(all_) for part in (name, v)
@@ -53,6 +58,13 @@ def lake_process(config: BrokerConfig) -> SideProcess | None:
     """
     if not config.lake_topics:
         return None
+    topics = parts_of(config.lake_topics)
+    for part in parts_of(config.lake_bodies):
+        topic, _, schema = part.partition("=")
+        if topic not in topics or ":" not in schema:
+            raise ConfigError(
+                f"lakeBodies has {part!r}: write TOPIC=FORMAT:FILE with a topic of lakeTopics"
+            )
     if importlib.util.find_spec("pyiceberg") is None:
         raise ConfigError("lakeTopics needs pyiceberg: pip install 'congreve[lake]'")
     config.store.flush_consume_queue_thorough_interval = min(

@@ -15,6 +15,7 @@ import click
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
+    from congreve.lake.bodies.body_schema import BodySchema
     from congreve.lake.export import Exporter
     from congreve.lake.follow import Follower
     from congreve.lake.table import TopicTable
@@ -80,6 +81,16 @@ _export_options = _with(
         default=512 << 20,
         show_default=True,
         help="Bytes of columns in a commit, before compression.",
+    ),
+    click.option(
+        "--body",
+        "bodies",
+        multiple=True,
+        metavar="[TOPIC=]FORMAT:FILE",
+        help="Bodies (json or avro) become columns, by the schema in a file; repeatable.",
+    ),
+    click.option(
+        "--drop-bodies", is_flag=True, help="Tables with such columns have no column of bodies."
     ),
 )
 _upkeep_options = _with(
@@ -166,8 +177,9 @@ def follow(
     _check_table(topics, options["table"])
     exporters = [_exporter(topic, **options) for topic in topics]
     kept = [
-        _upkeep(exporter.table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
+        _upkeep(table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
         for exporter in exporters
+        for table in exporter.table.tables
     ]
     from congreve.engine.state.exported import ExportedFile
     from congreve.lake.follow import Follower
@@ -198,11 +210,15 @@ def upkeep(
     _check_table(topics, options["table"])
     for topic in topics:
         table = _topic_table(topic, partition="day", **options)
-        done = _upkeep(table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
-        click.echo(
-            f"{table.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
-            f"expired, {done.removed} files were removed"
-        )
+        dead = table.dead_letters() if table.load() else None
+        for each in (table, dead):
+            if each is None:
+                continue
+            done = _upkeep(each, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
+            click.echo(
+                f"{each.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
+                f"expired, {done.removed} files were removed"
+            )
 
 
 @lake.command(help="Show what tables have, and how far they are behind a store.")
@@ -231,6 +247,7 @@ def status(
             f"{table.name}: {found.messages:,} messages in {found.files:,} files of "
             f"{found.bytes:,} bytes, {found.snapshots} snapshots"
             + (f", the last {_age_s(found.committed_ms):,.0f} s ago" if found.committed_ms else "")
+            + ("" if found.dead_letters is None else f"; {found.dead_letters:,} dead letters")
             + ("" if found.behind is None else f"; {found.behind:,} messages behind the store")
             + ("" if found.oldest_ms is None else f", {_age_s(found.oldest_ms):,.0f} s")
         )
@@ -302,6 +319,7 @@ def _topic_table(
     properties: tuple[str, ...],
     table: str | None,
     partition: str,
+    drop_bodies: bool = False,
 ) -> TopicTable:
     try:
         from congreve.lake.durable import SCHEMA
@@ -311,7 +329,8 @@ def _topic_table(
             f"{error.name} is not installed: pip install 'congreve[lake]'"
         ) from error
     tables = open_catalog(warehouse, catalog, dict(map(_key_value, properties)))
-    return TopicTable(tables, table or f"rocketmq.{topic}", SCHEMA, partition)
+    schema = SCHEMA.remove(SCHEMA.get_field_index("body")) if drop_bodies else SCHEMA
+    return TopicTable(tables, table or f"rocketmq.{topic}", schema, partition)
 
 
 def _exporter(
@@ -321,10 +340,33 @@ def _exporter(
     commit_log: Path | None,
     broker_name: str,
     commit_bytes: int,
+    bodies: tuple[str, ...],
+    drop_bodies: bool,
     **options: Any,
 ) -> Exporter:
-    table = _topic_table(topic, **options)
+    schema = _body_schema(topic, bodies)
+    table = _topic_table(topic, drop_bodies=drop_bodies and schema is not None, **options)
+    from congreve.lake.bodies.body_table import BodyTable
     from congreve.lake.durable import DurableTopic
     from congreve.lake.export import Exporter
 
-    return Exporter(DurableTopic(store, topic, broker_name, commit_log), table, commit_bytes)
+    source = DurableTopic(store, topic, broker_name, commit_log)
+    if schema is None:
+        return Exporter(source, table, commit_bytes)
+    return Exporter(source, BodyTable(table, schema, broker_name), commit_bytes)
+
+
+def _body_schema(topic: str, bodies: tuple[str, ...]) -> BodySchema | None:
+    """The schema of a topic's bodies: that with its name, otherwise one without a name."""
+    of_topic = [text.removeprefix(f"{topic}=") for text in bodies if text.startswith(f"{topic}=")]
+    of_all = [text for text in bodies if "=" not in text.partition(":")[0]]
+    chosen = (of_topic or of_all)[-1:]
+    if not chosen:
+        return None
+    try:
+        from congreve.lake.bodies.body_schema import load_schema
+    except ModuleNotFoundError as error:
+        raise CongreveError(
+            f"{error.name} is not installed: pip install 'congreve[lake]'"
+        ) from error
+    return load_schema(chosen[0])

@@ -42,7 +42,7 @@ class CommitFiles:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._schema = with_short_offsets(schema_to_pyarrow(table.schema(), include_field_ids=True))
+        self._schema = table_schema(table)
         self._open: dict[Record, _OpenFile] = {}
         self._files: list[DataFile] = []
         self._paths: list[str] = []
@@ -64,13 +64,11 @@ class CommitFiles:
             self.discard()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises OSError when the files cannot be written."""
+        """Append rows; columns that they lack are null. Raises OSError when the files cannot be
+        written, ValueError for a null in a required column."""
         self.rows += len(batch)
         self.nbytes += batch.nbytes
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns, self._schema, strict=True)
-        ]
+        columns = [_column(batch, field) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for key, part in self._by_partition(rows):
             self._file(key).writer.write(part)
@@ -161,6 +159,19 @@ class CommitFiles:
                 **statistics.to_serialized_dict(),
             )
         )
+
+
+def table_schema(table: Table) -> pa.Schema:
+    """The columns of a table as batches have them, with the ids of fields."""
+    return with_short_offsets(schema_to_pyarrow(table.schema(), include_field_ids=True))
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    place = batch.schema.get_field_index(field.name)
+    if place < 0:
+        return pa.nulls(len(batch), field.type)
+    column = batch.column(place)
+    return column if column.type == field.type else column.cast(field.type)
 
 
 def _sort_order_id(table: Table) -> int | None:

@@ -23,5 +23,13 @@ class NotDurableError(LakeError):
     """A store that was not stopped cleanly has no checkpoint yet."""
 
 
+class BodySchemaError(LakeError):
+    """A schema of bodies cannot be read, or has types that no column has."""
+
+
+class BodyError(LakeError):
+    """A body does not fit its schema."""
+
+
 class RestoreError(LakeError):
     """A store cannot be rebuilt from these tables."""

@@ -4,16 +4,67 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from congreve.lake.commit_files import CommitFiles
+import pyarrow as pa
+
 from congreve.lake.durable import DurableQueue, DurableTopic
 from congreve.lake.errors import CommitConflictError, ProgressError
-from congreve.lake.progress import advanced
+from congreve.lake.progress import EndOffsets, advanced
 from congreve.lake.table import TopicTable
 
 COMMIT_BYTES = 512 << 20
 
 logger = logging.getLogger(__name__)
+
+
+class Files(Protocol):
+    """The files of one commit, which are deleted if it does not come about."""
+
+    rows: int
+    """Messages in the files."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of their columns before compression."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append messages of one queue."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Table(Protocol):
+    """What an exporter writes to: TopicTable, or BodyTable with columns of bodies."""
+
+    name: str
+
+    @property
+    def tables(self) -> tuple[TopicTable, ...]:
+        """The tables that it is made of."""
+
+    def load(self) -> bool:
+        """Read the current state; false if there is no table."""
+
+    def create(self) -> None:
+        """Create the table if there is none, and load() it."""
+
+    def progress(self) -> EndOffsets:
+        """The end offsets of the table."""
+
+    def new_files(self) -> Any:
+        """Files for one commit."""
+
+    def append(self, files: Any, ends: EndOffsets) -> None:
+        """Commit files of new_files() with the progress that they make."""
 
 
 class Exporter:
@@ -22,9 +73,7 @@ class Exporter:
     Progress is in the table alone, so a killed exporter continues where its last commit ended.
     """
 
-    def __init__(
-        self, topic: DurableTopic, table: TopicTable, commit_bytes: int = COMMIT_BYTES
-    ) -> None:
+    def __init__(self, topic: DurableTopic, table: Table, commit_bytes: int = COMMIT_BYTES) -> None:
         """A commit has `commit_bytes` bytes of Arrow columns, and at most one batch more."""
         self._topic = topic
         self.table = table
@@ -78,7 +127,7 @@ class Exporter:
             yield files.rows
 
     def _write(
-        self, files: CommitFiles, queues: list[DurableQueue], ends: dict[int, int]
+        self, files: Files, queues: list[DurableQueue], ends: dict[int, int]
     ) -> dict[int, int]:
         """Write the next rows by queue and offset; returns the end offset of each written queue."""
         moved: dict[int, int] = {}

@@ -31,12 +31,22 @@ class RowGroups:
         self.files = DataFiles({})
 
     def refresh(self, table: TopicTable) -> None:
-        """Follow the table's current snapshot. Raises TableError, or ProgressError."""
+        """Follow the current snapshots of a table and of its dead letters, which are messages, too.
+
+        Raises TableError, also if the table does not have whole bodies, or ProgressError.
+        """
         if not table.load():
             return
+        table.check_bodies()
+        dead = table.dead_letters()
         files = DataFiles(table.iceberg.io.properties)
         try:
-            paths = [task.file.file_path for task in table.iceberg.scan().plan_files()]
+            paths = [
+                task.file.file_path
+                for each in (table, dead)
+                if each is not None
+                for task in each.iceberg.scan().plan_files()
+            ]
             known = self._of_file
             of_file = {p: known[p] if p in known else _groups(files, p) for p in paths}
         except OSError as error:

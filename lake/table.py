@@ -13,8 +13,10 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    ResolveError,
     RESTError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
@@ -22,7 +24,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from congreve.lake.commit_files import SORTED_BY, CommitFiles
+from congreve.lake.bodies.column_types import holds
+from congreve.lake.commit_files import SORTED_BY, CommitFiles, table_schema
+from congreve.lake.durable import SCHEMA
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.progress import PROPERTY, EndOffsets, newest, to_property
 
@@ -37,6 +41,16 @@ PROPERTIES = {
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
 }
 PARTITIONS = {"day": DayTransform, "hour": HourTransform}
+BODY = "body"
+BODY_FORMAT = "congreve.body-format"
+"""The property of a table with columns of bodies: their format."""
+BINARY = "binary"
+"""The format of bodies without columns."""
+REASON = "reason"
+DEAD_LETTERS = "_dlq"
+"""The end of the name of the table of messages whose bodies do not fit."""
+DEAD_SCHEMA = SCHEMA.append(pa.field(REASON, pa.string(), nullable=False))
+"""Its columns."""
 
 
 def open_catalog(
@@ -58,6 +72,15 @@ def open_catalog(
         return load_catalog("congreve", **settings)
 
 
+def table_names(catalog: Catalog, namespace: str) -> list[str]:
+    """The names of the tables in a namespace. Raises TableError when the catalog fails."""
+    try:
+        known = catalog.namespace_exists(namespace)
+        return [name[-1] for name in catalog.list_tables(namespace)] if known else []
+    except (RESTError, SQLAlchemyError, OSError) as error:
+        raise TableError(f"the catalog failed for {namespace}: {error}") from error
+
+
 class TopicTable:
     """A table that several processes may append to; each sees its own and others' commits."""
 
@@ -72,15 +95,16 @@ class TopicTable:
     def load(self) -> bool:
         """Read the table's current state from the catalog; false if there is no table.
 
-        Raises TableError when it has other columns.
+        A table may have more columns, and no column of whole bodies. Raises TableError when it
+        lacks another one.
         """
         try:
             with self._catalog_errors():
                 self._table = self._catalog.load_table(self.name)
         except NoSuchTableError:
             return False
-        found = self._table.schema().as_arrow().names
-        if found != self._schema.names:
+        found = self._table.schema().column_names
+        if not {*self._schema.names} <= {*found, BODY}:
             raise TableError(f"table {self.name} has the columns {found}, not those of messages")
         return True
 
@@ -107,6 +131,73 @@ class TopicTable:
     def iceberg(self) -> Table:
         """The table as of the last load() or commit."""
         return self._table
+
+    @property
+    def tables(self) -> tuple[TopicTable, ...]:
+        """This table."""
+        return (self,)
+
+    @property
+    def body_format(self) -> str:
+        """The format of bodies that have columns of their own, otherwise BINARY."""
+        return self._table.properties.get(BODY_FORMAT, BINARY)
+
+    def check_bodies(self) -> None:
+        """Raises TableError if the table does not have whole bodies, which make up a message."""
+        if BODY not in self._table.schema().column_names:
+            raise TableError(f"table {self.name} has no column {BODY}: it has parts of messages")
+
+    def dead_letters(self) -> TopicTable | None:
+        """The table of messages whose bodies do not fit, None if there is none. Raises TableError.
+
+        Those before the progress of this table, and its rows, are all messages before it. It is
+        loaded after this table, so that none is missing.
+        """
+        if self.body_format == BINARY:
+            return None
+        dead = self.dead_letter_table()
+        return dead if dead.load() else None
+
+    def dead_letter_table(self) -> TopicTable:
+        """The same, not loaded, and whether it exists or not."""
+        name = f"{self.name}{DEAD_LETTERS}"
+        return TopicTable(self._catalog, name, DEAD_SCHEMA, self._partition)
+
+    def column_types(self) -> dict[str, pa.DataType]:
+        """The types of all columns, as batches have them."""
+        return {field.name: field.type for field in table_schema(self._table)}
+
+    def add_columns(self, columns: pa.Schema, body_format: str) -> bool:
+        """Add the columns of bodies that the table lacks; narrower types become those of `columns`.
+
+        Returns whether that changed the table.
+        Raises TableError for a column of another type, or if whole bodies are to be kept and the
+        table does not have them, or the reverse; CommitConflictError if another process changes
+        the table meanwhile.
+        """
+        has_body = BODY in self._table.schema().column_names
+        if has_body != (BODY in self._schema.names):
+            raise TableError(
+                f"table {self.name} has {'a' if has_body else 'no'} column {BODY}: drop bodies as "
+                "it does, or use another table"
+            )
+        known = self.column_types()
+        if self.body_format == body_format and all(
+            holds(known.get(column.name), column.type) for column in columns
+        ):
+            return False
+        try:
+            with self._catalog_errors(), self._table.transaction() as change:
+                with change.update_schema() as update:
+                    update.union_by_name(columns)
+                change.set_properties({BODY_FORMAT: body_format})
+        except CommitFailedException as error:
+            raise CommitConflictError(f"table {self.name}: {error}") from error
+        except (ResolveError, ValidationError, ValueError) as error:
+            raise TableError(
+                f"table {self.name} cannot have the columns of the schema: {error}"
+            ) from error
+        return True
 
     def progress(self) -> EndOffsets:
         """The end offsets of the table, as of the last load() or commit.
@@ -137,8 +228,16 @@ class TopicTable:
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         return chain
 
-    def new_files(self) -> CommitFiles:
-        """Files for one commit on top of the last loaded or committed state."""
+    def new_files(self, body_format: str = BINARY) -> CommitFiles:
+        """Files for one commit on top of the last loaded or committed state.
+
+        Raises TableError if bodies in the table have another format than the rows will have.
+        """
+        if self.body_format != body_format:
+            raise TableError(
+                f"table {self.name} has columns of {self.body_format} bodies: export with their "
+                "schema, or to another table"
+            )
         return CommitFiles(self._table)
 
     def append(self, files: CommitFiles, ends: EndOffsets) -> None:

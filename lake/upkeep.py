@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from congreve.lake.commit_files import SORTED_BY
+from congreve.lake.commit_files import SORTED_BY, CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.table import TopicTable
 
@@ -166,9 +166,10 @@ class Upkeep:
         for file in files:
             with table.io.new_input(file.file_path).open() as stream:
                 parts.append(pq.read_table(stream))
-        rows = pa.concat_tables(parts).sort_by(ORDER)
+        # Files may be older than columns of bodies, or than the present types of these.
+        rows = pa.concat_tables(parts, promote_options="permissive").sort_by(ORDER)
         del parts
-        with self._table.new_files() as merged:
+        with CommitFiles(table) as merged:
             for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
                 merged.write(batch)
             self._table.replace(files, merged)

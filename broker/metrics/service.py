@@ -8,6 +8,7 @@ import msgspec
 
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.config import BrokerConfig
+from congreve.broker.lake_process import parts_of
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.clients import ASK_S, ClientReports
@@ -25,6 +26,7 @@ from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.metrics.rpc_times import RpcTimes
+from congreve.broker.metrics.table_lag import TableLag
 from congreve.broker.periodic import Periodic
 from congreve.broker.quotas.quotas import Quotas
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -66,6 +68,9 @@ class MetricsService:
         """How long the requests that have handlers take."""
         self._state: str | None = STARTING
         self._collection: Collection | None = None
+        topics = parts_of(config.lake_topics)
+        store, clock = managers.store, managers.clock
+        self._table_lag = TableLag(topics, store, clock) if topics else None
         self._reports = ClientReports(managers.members.consumers)
         self._asking = Periodic(ASK_S, self._reports.ask)
         self._pieces = Pieces(PIECE_S, pause_s=PAUSE_S)
@@ -106,6 +111,7 @@ class MetricsService:
             names,
             self._reports,
             self.rpc_times,
+            self._table_lag,
         )
         if self._server is not None:
             self._asking.start()
@@ -138,6 +144,8 @@ class MetricsService:
         if self._collection is None:
             return await self._readyz(accept)
         is_open = is_open_metrics(accept)
+        if self._table_lag is not None:
+            await asyncio.to_thread(self._table_lag.refresh)
         async with self._turn:
             steps = self._collection.text_steps(is_open, self.trouble())
             chunks = await self._pieces.run(steps)
@@ -163,6 +171,7 @@ class Collection:
         own: OwnNames,
         reports: ClientReports,
         rpc_times: RpcTimes,
+        table_lag: TableLag | None,
     ) -> None:
         self._config = config
         self._managers = managers
@@ -171,6 +180,7 @@ class Collection:
         self._own = own
         self._reports = reports
         self._rpc_times = rpc_times
+        self._table_lag = table_lag
         self._exporter = ExporterNames(config)
         self._native = NativeNames(config)
         self._latency = PutLatency(lambda: paths.put_times)
@@ -230,6 +240,8 @@ class Collection:
         yield from self._own.of_sends(self._latency)
         yield from self._own.of_network()
         yield from self._own.of_quotas()
+        if self._table_lag is not None:
+            yield from self._table_lag.families()
         state = self._runtime_info.replication()
         yield from self._own.of_replication(state)
         behind = max((each.lag_bytes for each in state.slaves), default=0)

@@ -19,8 +19,10 @@ from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
 
 from congreve.lake.errors import TableError
+from congreve.lake.parquet.arrow_file import ArrowParquetFile
 from congreve.lake.parquet.file_writer import ColumnOptions, ParquetFile
-from congreve.lake.parquet.metadata import Codec
+from congreve.lake.parquet.metadata import Codec, has_leaves
+from congreve.records.columns.arrow import TYPES
 
 REPEATED = (
     *("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"),
@@ -68,7 +70,10 @@ class DataFileWriter:
             schema,
             {
                 **properties,
-                **{f"write.metadata.metrics.column.{name}": "none" for name in UNCOMPARED},
+                **{
+                    f"write.metadata.metrics.column.{name}": "none"
+                    for name in (*UNCOMPARED, *_floats(arrow))
+                },
             },
         )
         codec = properties.get(TableProperties.PARQUET_COMPRESSION, "zstd")
@@ -80,13 +85,14 @@ class DataFileWriter:
         self._codec = CODECS[codec]
         self._level = int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, LEVEL))
         self._stream: Any = None
-        self._file: ParquetFile
+        self._file: ParquetFile | ArrowParquetFile
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows, which have the file's columns. Raises OSError."""
         if self._stream is None:
             self._stream = self.output.create(overwrite=True)
-            self._file = ParquetFile(self._stream, self._arrow, self._options(rows))
+            make = ParquetFile if has_leaves(self._arrow) else ArrowParquetFile
+            self._file = make(self._stream, self._arrow, self._options(rows))
         self._file.write(rows)
 
     def close(self) -> DataFileStatistics:
@@ -102,9 +108,12 @@ class DataFileWriter:
                 self._file.close()
 
     def _options(self, rows: pa.RecordBatch) -> ColumnOptions:
-        plain = {*UNIQUE, *(() if _compressible(rows["body"]) else ("body",))}
+        plain = {*UNIQUE}
+        if "body" in rows.schema.names and not _compressible(rows["body"]):
+            plain.add("body")
+        of_bodies = (path for path in self._paths if path.split(".")[0] not in TYPES)
         return ColumnOptions(
-            dictionary=frozenset(REPEATED),
+            dictionary=frozenset((*REPEATED, *of_bodies)),
             compressed=frozenset(path for path in self._paths if path not in plain),
             statistics=frozenset(
                 path for path, field in self._paths.items() if self._plan[field].mode != NOTHING
@@ -114,6 +123,11 @@ class DataFileWriter:
         )
 
 
+def _floats(schema: pa.Schema) -> list[str]:
+    """Columns whose values ParquetFile would compare as integers."""
+    return [field.name for field in schema if pa.types.is_floating(field.type)]
+
+
 def with_short_offsets(schema: pa.Schema) -> pa.Schema:
     """The schema with 32-bit offsets of texts, which the columns of messages have."""
 
@@ -121,6 +135,10 @@ def with_short_offsets(schema: pa.Schema) -> pa.Schema:
         kind = SHORT.get(field.type, field.type)
         if pa.types.is_map(kind):
             kind = pa.map_(short(kind.key_field), short(kind.item_field))
+        elif pa.types.is_large_list(kind):
+            kind = pa.list_(short(kind.value_field))
+        elif pa.types.is_struct(kind):
+            kind = pa.struct(map(short, kind))
         return field.with_type(kind)
 
     return pa.schema(map(short, schema))

@@ -24,6 +24,8 @@ class Physical(IntEnum):
 
     INT32 = 1
     INT64 = 2
+    FLOAT = 4
+    DOUBLE = 5
     BYTE_ARRAY = 6
 
 
@@ -52,16 +54,20 @@ class Repetition(IntEnum):
     REPEATED = 2
 
 
-UTF8, MAP, TIMESTAMP_MICROS = 0, 1, 10
+UTF8, MAP, DATE, TIMESTAMP_MICROS = 0, 1, 6, 10
 """Values of ConvertedType, for old readers."""
 STRING_TYPE = thrift.union(1)
 MAP_TYPE = thrift.union(2)
+DATE_TYPE = thrift.union(6)
 TIMESTAMP_TYPE = thrift.union(8, thrift.struct({1: thrift.boolean(value=True), 2: thrift.union(2)}))
 """Values of the union LogicalType; times are UTC, in microseconds."""
 
 _PHYSICAL = {
     pa.int32(): Physical.INT32,
     pa.int64(): Physical.INT64,
+    pa.float32(): Physical.FLOAT,
+    pa.float64(): Physical.DOUBLE,
+    pa.date32(): Physical.INT32,
     pa.timestamp("us", tz="UTC"): Physical.INT64,
     pa.string(): Physical.BYTE_ARRAY,
     pa.binary(): Physical.BYTE_ARRAY,
@@ -72,7 +78,13 @@ _ENCODINGS = {
 }
 """All encodings of a chunk, by that of its data pages."""
 _LEVELS = {3: thrift.i32(Encoding.RLE), 4: thrift.i32(Encoding.RLE)}
-_WIDTH = {Physical.INT32: 4, Physical.INT64: 8, Physical.BYTE_ARRAY: 0}
+_WIDTH = {
+    Physical.INT32: 4,
+    Physical.INT64: 8,
+    Physical.FLOAT: 4,
+    Physical.DOUBLE: 8,
+    Physical.BYTE_ARRAY: 0,
+}
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,20 @@ class Chunk:
     encoding: Encoding = Encoding.PLAIN
     codec: Codec = Codec.UNCOMPRESSED
     statistics: Value | None = None
+
+
+def has_leaves(schema: pa.Schema) -> bool:
+    """Whether leaves() supports a schema."""
+    return all(
+        (field.type in _PHYSICAL)
+        or (
+            pa.types.is_map(field.type)
+            and not field.nullable
+            and not field.type.item_field.nullable
+            and {field.type.key_type, field.type.item_type} <= _PHYSICAL.keys()
+        )
+        for field in schema
+    )
 
 
 def leaves(schema: pa.Schema) -> list[Leaf]:
@@ -232,6 +258,7 @@ def _schema_elements(schema: pa.Schema) -> Iterator[Value]:
 def _leaf_element(field: pa.Field, name: str) -> Value:
     converted, logical = {
         pa.string(): (thrift.i32(UTF8), STRING_TYPE),
+        pa.date32(): (thrift.i32(DATE), DATE_TYPE),
         pa.timestamp("us", tz="UTC"): (thrift.i32(TIMESTAMP_MICROS), TIMESTAMP_TYPE),
     }.get(field.type, (None, None))
     repetition = Repetition.OPTIONAL if field.nullable else Repetition.REQUIRED

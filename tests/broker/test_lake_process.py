@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
         lake_warehouse="/lake",
         lake_properties="s3.endpoint=http://127.0.0.1:1;a=b",
         lake_lag_millis=10_000,
+        lake_bodies="bills=json:/etc/bill=1.avsc",
+        lake_drop_bodies=True,
     )
     config.store.root_dir = str(tmp_path)
     command = follow_command(config)
@@ -26,6 +29,7 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
     assert ("--topic", "orders") in options and ("--topic", "bills") in options
     assert ("--property", "a=b") in options and ("--lag", "5.0") in options
     assert ("--broker-name", "b") in options and "--catalog" not in command
+    assert ("--body", "bills=json:/etc/bill=1.avsc") in options and "--drop-bodies" in command
 
 
 def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
@@ -43,8 +47,22 @@ def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
     [
         ({"lake_topics": "T"}, "needs lakeWarehouse"),
         ({"lake_partition": "week"}, "day or hour"),
+        (
+            {
+                **{"lake_topics": "T", "lake_warehouse": "/lake"},
+                **{"lake_retention": True, "lake_drop_bodies": True},
+            },
+            "lakeDropBodies=false",
+        ),
     ],
 )
-def test_contradicting_settings_are_refused(settings: dict[str, str], text: str) -> None:
+def test_contradicting_settings_are_refused(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        BrokerConfig(**settings)  # type: ignore[arg-type]
+        BrokerConfig(**settings)
+
+
+@pytest.mark.parametrize("bodies", ["json:/a.avsc", "U=json:/a.avsc", "T=json"])
+def test_bodies_are_those_of_a_topic_of_lake_topics(bodies: str) -> None:
+    config = BrokerConfig(lake_topics="T", lake_warehouse="/lake", lake_bodies=bodies)
+    with pytest.raises(ConfigError, match="TOPIC=FORMAT:FILE"):
+        lake_process(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -31,7 +32,14 @@ def open_writer(root: Path) -> MessageStore:
     return MessageStore(small_store(root), clock=ManualClock(BEGIN_MS))
 
 
-def put(store: MessageStore, first: int, count: int) -> None:
+def numbered(number: int) -> bytes:
+    """The usual body."""
+    return b"body %d" % number
+
+
+def put(
+    store: MessageStore, first: int, count: int, body: Callable[[int], bytes] = numbered
+) -> None:
     """Messages of four queues, three an hour, so that a table has several partitions."""
     clock = store.clock
     assert isinstance(clock, ManualClock)
@@ -40,7 +48,7 @@ def put(store: MessageStore, first: int, count: int) -> None:
         store.put(
             Record(
                 topic=TOPIC,
-                body=b"body %d" % number,
+                body=body(number),
                 properties={"TAGS": f"Tag{number % 3}", "KEYS": f"key-{number}"},
                 queue_id=number % 4,
                 born_host=HOST,
@@ -67,15 +75,15 @@ def in_store(root: Path) -> list[Row]:
     return _rows(open_store(root).arrow(TOPIC, COLUMNS))
 
 
-def table_of(warehouse: Path) -> Table:
+def table_of(warehouse: Path, name: str = TOPIC) -> Table:
     """The table as the catalog has it now."""
-    return open_catalog(str(warehouse)).load_table(f"rocketmq.{TOPIC}")
+    return open_catalog(str(warehouse)).load_table(f"rocketmq.{name}")
 
 
-def in_table(warehouse: Path) -> list[Row]:
+def in_table(warehouse: Path, name: str = TOPIC) -> list[Row]:
     """Every row by queue and offset, as pyiceberg reads it; none if there is no table yet."""
     try:
-        table = table_of(warehouse)
+        table = table_of(warehouse, name)
     except NoSuchTableError:
         return []
     return rows_of(table)
@@ -86,10 +94,10 @@ def rows_of(table: Table) -> list[Row]:
     return _rows(table.scan(selected_fields=COLUMNS).to_arrow())
 
 
-def in_duckdb(warehouse: Path) -> list[Row]:
+def in_duckdb(warehouse: Path, name: str = TOPIC) -> list[Row]:
     """The same as DuckDB reads it from the files of the current snapshot."""
     try:
-        files = [task.file.file_path for task in table_of(warehouse).scan().plan_files()]
+        files = [task.file.file_path for task in table_of(warehouse, name).scan().plan_files()]
     except NoSuchTableError:
         return []
     if not files:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import console, files, messages, replication, settings, wire
+from . import bodies, console, files, messages, replication, settings, wire
 from .parser import Parser
 
 SEED_NUMBER = 2026
@@ -14,6 +14,7 @@ PARSERS: list[Parser] = [
     *files.parsers(),
     *replication.parsers(),
     *console.parsers(),
+    *bodies.parsers(),
 ]
 
 _BYTES_OF_STORE = "tests/engine and tests/crash damage each byte and bit of its files"
@@ -46,7 +47,10 @@ ELSEWHERE: dict[str, str] = {
     "console/loadgen/generator.py": "reads what its own program prints",
     "console/tune/command.py": _HANDS_ON,
     "engine/replication/log_receiver.pyx": _BYTES_OF_STORE,
+    "lake/export.py": _HANDS_ON,
     "lake/table.py": _NO_PARSER,
+    "lake/bodies/body_schema.py": _NO_PARSER,
+    "lake/bodies/body_table.py": _NO_PARSER,
     "broker/metadata/state_files.py": _HANDS_ON,
     "broker/metadata/state_writer.py": "reads what it has just written",
     "broker/metadata/table_text.py": "reads what it is about to write",

@@ -1,0 +1,1 @@
+"""Bodies of messages as columns of a table: JSON or Avro by a given schema."""
