@@ -23,10 +23,17 @@ def console_command(config: BrokerConfig) -> list[str]:
         "--key": config.console_key_path,
         "--audit-log": config.console_audit_log,
         "--tls": config.tls_config_file if config.tls_enable else "",
+        "--lake": config.lake_warehouse,
+        "--lake-catalog": config.lake_catalog,
+        "--lake-broker": config.broker_name if config.lake_warehouse else "",
     }
     command = [sys.executable, "-m", "congreve", "console", "--stop-with-stdin"]
     command += [part for name, value in options.items() if value for part in (name, value)]
-    repeated = {"--allow-host": config.console_hosts, "--bodies-for": config.console_bodies_for}
+    repeated = {
+        "--allow-host": config.console_hosts,
+        "--bodies-for": config.console_bodies_for,
+        "--lake-property": config.lake_properties,
+    }
     for name, values in repeated.items():
         command += [part for value in values.split(";") if value for part in (name, value.strip())]
     return command + (["--hide-bodies"] if config.console_hide_bodies else [])

@@ -78,6 +78,18 @@ SWITCH_S = 0.001
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append what users change to this file, and show its end on the audit page.",
 )
+@click.option("--lake", help="The warehouse of topics' tables, for their page.")
+@click.option("--lake-catalog", help="URI of their catalog; default: SQLite in the warehouse.")
+@click.option(
+    "--lake-property",
+    "lake_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property of pyiceberg's catalog and files; repeatable.",
+)
+@click.option(
+    "--lake-broker", default="broker-a", show_default=True, help="brokerName of --store's broker."
+)
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @log_options
 def console(
@@ -92,6 +104,10 @@ def console(
     hide_bodies: bool,
     bodies_for: tuple[str, ...],
     audit_log: Path | None,
+    lake: str | None,
+    lake_catalog: str | None,
+    lake_properties: tuple[str, ...],
+    lake_broker: str,
     stop_with_stdin: bool,
     log_format: str,
     log_level: str,
@@ -118,6 +134,10 @@ def console(
         audit_log=audit_log,
         hide_bodies=hide_bodies,
         bodies_for=bodies_for,
+        lake=lake,
+        lake_catalog=lake_catalog,
+        lake_properties=tuple(map(_key_value, lake_properties)),
+        lake_broker=lake_broker,
     )
     if stop_with_stdin:
         threading.Thread(target=_stop_with_stdin, daemon=True).start()
@@ -147,6 +167,13 @@ async def _serve(options: Options, certificate: Path | None, key: Path | None) -
     finally:
         systemd.stopping()
         alive.cancel()
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--lake-property")
+    return key, value
 
 
 def _stop_with_stdin() -> None:

@@ -15,7 +15,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `hosts` are further names that browsers may use for it; `store` is the root of a store on this
     machine, for the result of `congreve tune`; `broker_log` has the broker's audit lines.
     With `hide_bodies` only the accounts `bodies_for` see bodies of messages. Changes that users
-    make are written to `audit_log`.
+    make are written to `audit_log`. `lake` is the warehouse of tables; `lake_broker` names the
+    broker whose store is `store`.
     """
 
     namesrv: str
@@ -29,6 +30,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     audit_log: Path | None = None
     hide_bodies: bool = False
     bodies_for: tuple[str, ...] = ()
+    lake: str | None = None
+    lake_catalog: str | None = None
+    lake_properties: tuple[tuple[str, str], ...] = ()
+    lake_broker: str = "broker-a"
 
     @property
     def is_loopback(self) -> bool:

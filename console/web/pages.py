@@ -16,6 +16,7 @@ from congreve import __version__
 from congreve.console.web import formats
 from congreve.console.web.audit import ConsoleAudit
 from congreve.console.web.cluster import Cluster
+from congreve.console.web.lake_tables import LakeTables
 from congreve.console.web.options import Options
 
 FOLDER = Path(__file__).parent
@@ -31,6 +32,7 @@ MENU = (
     ("/groups", "Groups"),
     ("/dead-letters", "Dead letters"),
     ("/timers", "Timers"),
+    ("/tables", "Tables"),
     ("/brokers", "Brokers"),
     ("/accounts", "Accounts"),
     ("/audit", "Audit"),
@@ -80,6 +82,11 @@ class Visit:
         """The log of changes that users made in this console."""
         return self._pages.audit
 
+    @property
+    def tables(self) -> LakeTables:
+        """The tables of topics."""
+        return self._pages.tables
+
     def query(self, name: str, default: str = "") -> str:
         """A parameter of the URL, without spaces around it."""
         return str(self.request.query_params.get(name, default)).strip()
@@ -124,6 +131,7 @@ class Pages:
     def __init__(self, options: Options, audit: ConsoleAudit) -> None:
         self.options = options
         self.audit = audit
+        self.tables = LakeTables(options)
         self.notices: dict[str, str] = {}
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),

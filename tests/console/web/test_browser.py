@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome, Keys
@@ -13,7 +14,9 @@ from selenium.webdriver.support import expected_conditions as expected
 import congreve
 from congreve.client import Message
 from tests.console.conftest import Daemon
+from tests.console.conftest import congreve as command
 from tests.console.web.browser import chromium, complaints, keep, phone, wait
+from tests.lake import bodies, stores
 
 PAGES = {
     "overview": "/",
@@ -24,6 +27,7 @@ PAGES = {
     "groups": "/groups",
     "dead-letters": "/dead-letters",
     "timers": "/timers",
+    "tables": "/tables",
     "brokers": "/brokers",
     "accounts": "/accounts",
     "audit": "/audit",
@@ -32,9 +36,24 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def address(node: congreve.Node) -> Iterator[str]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the store of a stopped broker, and the tables of its topic."""
+    root = tmp_path_factory.mktemp("tables")
+    store = stores.write(root / "store", 20)
+    options = ("--store", str(store), "--warehouse", str(root / "lake"), "--topic", stores.TOPIC)
+    schema = bodies.schema_file(root)
+    done = command("lake", "export", *options, "--body", f"json:{schema}")
+    assert done.returncode == 0, done.stderr
+    with stores.open_writer(store) as writer:
+        stores.put(writer, 20, 7)
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(node: congreve.Node, lake: Path) -> Iterator[str]:
     """The console as a user starts it."""
-    daemon = Daemon("console", "-n", node.address, "--port", "0")
+    folders = ("--lake", str(lake / "lake"), "--store", str(lake / "store"))
+    daemon = Daemon("console", "-n", node.address, "--port", "0", *folders)
     found = re.fullmatch(r"ready: console (http://127\.0\.0\.1:\d+)", daemon.ready)
     assert found is not None, daemon.ready
     yield found[1]
@@ -63,6 +82,15 @@ def test_every_page_works_on_large_and_small_screens(browser: Chrome, address: s
             assert shown[0] <= shown[1], (name, shown)
             assert not complaints(browser), name
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_table_is_shown_with_its_lag_and_dead_letters(browser: Chrome, address: str) -> None:
+    browser.get(f"{address}/tables")
+    (row,) = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+    cells = [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
+    assert cells[:4] == [stores.TOPIC, "0", "20", "7"]
+    assert re.fullmatch(r"\d+ d", cells[4]), "the age of the oldest message that is missing"
+    assert not complaints(browser)
 
 
 def test_the_overview_follows_the_broker(
