@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 from harness.wire import Wire
-from sidebyside import generator
 from sidebyside.brokers import create_topic
-from sidebyside.generator import Load, LoadResult
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.console.loadgen import generator
+from congreve.console.loadgen.generator import Load, LoadResult
 from congreve.engine.config import StoreConfig
 from congreve.lake.table import open_catalog
 
@@ -27,22 +27,28 @@ READY_S = 5.0
 async def turn(folder: Path, seconds: float, lag_ms: int, *, followed: bool) -> LoadResult:
     """One run of the generator against a new broker."""
     load = Load(warmup=2.0, duration=seconds)
-    config = BrokerConfig(
-        broker_ip1="127.0.0.1",
-        bind_address="127.0.0.1",
-        listen_port=0,
-        lake_topics=load.topic if followed else "",
-        lake_warehouse=str(folder / "lake"),
-        lake_lag_millis=lag_ms,
-        store=StoreConfig(root_dir=str(folder / "store"), flush_disk_type="ASYNC_FLUSH"),
-    )
+    config = config_of(folder, load.topic if followed else "", lag_ms)
     async with Broker(config) as broker:
-        await asyncio.to_thread(_create_topic, broker.address, load.queues)
+        await asyncio.to_thread(create_load_topic, broker.address, load.queues)
         await asyncio.sleep(READY_S)
         return await asyncio.to_thread(generator.run, broker.port, load)
 
 
-def _create_topic(address: str, queues: int) -> None:
+def config_of(folder: Path, followed: str, lag_ms: int) -> BrokerConfig:
+    """A broker that exports the topics `followed`."""
+    return BrokerConfig(
+        broker_ip1="127.0.0.1",
+        bind_address="127.0.0.1",
+        listen_port=0,
+        lake_topics=followed,
+        lake_warehouse=str(folder / "lake"),
+        lake_lag_millis=lag_ms,
+        store=StoreConfig(root_dir=str(folder / "store"), flush_disk_type="ASYNC_FLUSH"),
+    )
+
+
+def create_load_topic(address: str, queues: int) -> None:
+    """Create the topic of the load."""
     with Wire(address) as wire:
         create_topic(wire, Load().topic, queues)
 
