@@ -91,7 +91,7 @@ test:
 		test-interop-others test-interop-clients test-programs test-broker test-crash test-others
 
 PROGRAMS := $(addprefix tests/,examples lake packaging spark)
-BROKER   := $(addprefix tests/,broker console frontdoor)
+BROKER   := $(addprefix tests/,broker console public_api)
 OTHERS   := $(addprefix --ignore=,tests/interop tests/crash $(PROGRAMS) $(BROKER))
 
 test-interop: test-interop-clients test-interop-others

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options and fixtures of all tests."""
 
 import asyncio
 import inspect
@@ -74,7 +74,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{counts[name]:>9,}  {name}")
 
 
-class Holds:
+class CallbackTimes:
     """The CPU time of the longest callback since reset(), and its place."""
 
     def __init__(self) -> None:
@@ -86,18 +86,18 @@ class Holds:
 
     @property
     def place(self) -> str:
-        return repr(self._longest)[:300]  # its arguments may be large: not while the loop runs
+        return repr(self._longest)[:300]  # formatted late: the arguments may be large
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def measured(self) -> Iterator[None]:
         run = Handle._run
 
         def timed(handle: Handle) -> None:
             begun = time.thread_time()
             run(handle)
-            held = time.thread_time() - begun
-            if held > self.longest_s:
-                self.longest_s, self._longest = held, handle
+            took = time.thread_time() - begun
+            if took > self.longest_s:
+                self.longest_s, self._longest = took, handle
 
         Handle._run = timed  # type: ignore[method-assign]
         try:
@@ -107,15 +107,15 @@ class Holds:
 
 
 @pytest.fixture
-def holds() -> Holds:
-    return Holds()
+def callback_times() -> CallbackTimes:
+    return CallbackTimes()
 
 
 @pytest.fixture(scope="session")
 def image_folder() -> Iterator[Path]:
     """A folder for images of crashed stores, in memory if a file system there exists.
 
-    An image has what a power cut left; it cannot show whether its recovery syncs.
+    An image is what a power cut leaves; it cannot show whether recovery syncs its files.
     """
     memory = Path("/dev/shm")
     in_memory = memory.is_dir() and os.access(memory, os.W_OK)

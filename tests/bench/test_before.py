@@ -1,4 +1,4 @@
-"""The comparison with an earlier checkout, here with this one in its place."""
+"""Comparison with an earlier checkout; this checkout stands in for it."""
 
 import sys
 from pathlib import Path

@@ -30,7 +30,7 @@ def success(_: int, request: dict) -> bytes:
 
 @contextmanager
 def server(answer: Answer) -> Iterator[tuple[int, list[Frame]]]:
-    """Answers each request of one connection with what `answer` makes of its number and header."""
+    """Answer each request of one connection with `answer(number, header)`."""
     frames: list[Frame] = []
 
     def serve(listener: socket.socket) -> None:

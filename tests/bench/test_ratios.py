@@ -9,17 +9,17 @@ from sidebyside.ratios import RESULTS, ratios, write_picture
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def kept() -> list[tuple[str, float, str]]:
+def saved_ratios() -> list[tuple[str, float, str]]:
     return ratios(msgspec.json.decode((RESULTS / "sidebyside.json").read_bytes())["summary"])
 
 
 def test_the_text_for_the_picture_has_its_five_ratios() -> None:
     found = re.search(r"!\[([^\]]*)\]\(bench/results/ratios\.png\)", README.read_text())
     assert found is not None
-    told = re.findall(r"\d+\.\d(?=,|$)", found[1])
-    assert told == [f"{ratio:.1f}" for _, ratio, _ in kept()]
+    shown = re.findall(r"\d+\.\d(?=,|$)", found[1])
+    assert shown == [f"{ratio:.1f}" for _, ratio, _ in saved_ratios()]
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    write_picture(tmp_path / "ratios.png", kept())
+    write_picture(tmp_path / "ratios.png", saved_ratios())
     assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")

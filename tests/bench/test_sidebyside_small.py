@@ -22,7 +22,7 @@ def test_a_small_run_counts_every_message_and_writes_its_results(tmp_path: Path)
         timeout=300,
         check=False,
     )
-    # A broker that stores another number than it acknowledged ends the run with an error.
+    # The run fails if the broker stored another number of messages than it acknowledged.
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "results" / "sidebyside.json").read_text())
     assert (tmp_path / "results" / "sidebyside.png").stat().st_size > 0

@@ -18,14 +18,14 @@ HELD_S = 0.05
 
 
 class FakeConnection:
-    """Remembers what the broker wrote to one client."""
+    """Records what the broker wrote to one client."""
 
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
         self.peer = peer
         self.listener = ""
         self.closed = False
         self.reading_paused = False
-        self.reads = asyncio.Event()  # cleared: the client takes no bytes
+        self.reads = asyncio.Event()  # cleared while the client reads nothing
         self.reads.set()
         self.written: list[bytes] = []
         self.asked: list[RemotingCommand] = []
@@ -137,21 +137,22 @@ def turn() -> Callable[[], object]:
 
 
 @pytest.fixture(autouse=True)
-def unheld_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails a test whose broker holds its event loop for HELD_S. The test's own work there does not
-    count, nor do collections of the garbage that pytest keeps. On a busy machine the watchdog may
-    look when the hold is over and the loop waits: whose work it was is not known then."""
+def watched_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test whose broker blocks its event loop for HELD_S. The test's own work on the loop
+    does not count, nor do garbage collections of objects that pytest keeps. On a busy machine the
+    watchdog may sample the stack after the callback has ended and the loop is idle; the cause is
+    unknown then and is ignored."""
     holds: list[str] = []
     made = Broker.__init__
 
-    def alarmed(seconds: float, stack: str) -> None:
+    def report(seconds: float, stack: str) -> None:
         over = stack.startswith(("wait (threading.py", "select (selectors.py"))
         if not over and f"({request.path.name}:" not in stack:
             holds.append(f"held for {seconds * 1000:.0f} ms by {stack}")
 
     def make(self: Broker, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
-        self._watchdog = Watchdog(HELD_S, alarmed)
+        self._watchdog = Watchdog(HELD_S, report)
 
     monkeypatch.setattr(Broker, "__init__", make)
     gc.freeze()

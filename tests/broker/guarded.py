@@ -1,4 +1,4 @@
-"""A broker with accounts, and tools that sign as one of them."""
+"""A broker with accounts, and tools that sign with the key of one of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ accounts:
 async def guarded(
     folder: Path, text: str = FILE, **settings: object
 ) -> AsyncIterator[tuple[Broker, "Tools"]]:
-    """A broker with these accounts, and the tools of all who ask it."""
+    """A broker with these accounts, and tools that send requests to it."""
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "plain_acl.yml").write_text(text)

@@ -121,12 +121,12 @@ async def test_a_full_disk_is_reported_until_it_has_free_space(small_disk):
             pass
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "No space left" in refused.remark
-        told = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
-        assert told.startswith("false") and "No space left" in told
+        writable = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
+        assert writable.startswith("false") and "No space left" in writable
         subprocess.run(["mount", "-o", "remount,size=512m", str(disk)], check=True)
         assert (await tool.send("T", bytes(1 << 20))).code == 0
-        told = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
-        assert told == "true"
+        writable = (await tool.json(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]["storeWritable"]
+        assert writable == "true"
 
 
 @pytest.mark.parametrize(

@@ -28,22 +28,22 @@ class Steps:
         self._last = 0.0
 
     def run(self, work: Callable[..., object], *values: object) -> None:
-        """In this thread."""
+        """Run `work` in this thread."""
         self._last = time.thread_time()
-        sys.settrace(self._met)
+        sys.settrace(self._line_ended)
         try:
             work(*values)
         finally:
             sys.settrace(None)
 
-    def _met(self, frame: FrameType, event: str, value: object) -> Any:
+    def _line_ended(self, frame: FrameType, event: str, value: object) -> Any:
         frame.f_trace_opcodes = True
         took = time.thread_time() - self._last
         if took > self.longest_s:
             self.longest_s = took
             self.place = f"before {frame.f_code.co_filename}:{frame.f_lineno}"
         self._last = time.thread_time()
-        return self._met
+        return self._line_ended
 
 
 async def asked(broker: Broker, code: int, **fields: object) -> None:
@@ -57,26 +57,26 @@ async def asked(broker: Broker, code: int, **fields: object) -> None:
 
 
 async def test_creating_topics_one_by_one_blocks_the_loop_for_less_than_5_ms(
-    tmp_path: Path, holds: Any
+    tmp_path: Path, callback_times: Any
 ) -> None:
     longest: list[float] = []
     async with big_broker(tmp_path) as broker:
-        with holds.noted():
+        with callback_times.measured():
             for number in range(CREATED):
-                holds.reset()
+                callback_times.reset()
                 await asked(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic=f"New-{number}")
-                longest.append(holds.longest_s)
-    assert median(longest) < LIMIT_S, holds.place
+                longest.append(callback_times.longest_s)
+    assert median(longest) < LIMIT_S, callback_times.place
 
 
 async def test_a_hundred_commits_in_flight_block_the_loop_for_less_than_5_ms(
-    tmp_path: Path, holds: Any
+    tmp_path: Path, callback_times: Any
 ) -> None:
     longest: list[float] = []
     async with big_broker(tmp_path) as broker:
-        with holds.noted():
+        with callback_times.measured():
             for first in range(0, COMMITS, IN_FLIGHT):
-                holds.reset()
+                callback_times.reset()
                 await asyncio.gather(
                     *(
                         asked(
@@ -87,8 +87,8 @@ async def test_a_hundred_commits_in_flight_block_the_loop_for_less_than_5_ms(
                         for number in range(first, first + IN_FLIGHT)
                     )
                 )
-                longest.append(holds.longest_s)
-    assert median(longest) < LIMIT_S, holds.place
+                longest.append(callback_times.longest_s)
+    assert median(longest) < LIMIT_S, callback_times.place
 
 
 async def test_no_step_of_writing_state_holds_the_gil_for_5_ms(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""A broker process under storms of ten times a sensible load: it refuses each, serves its other
-clients meanwhile, and uses no more resources afterwards than before."""
+"""A broker process under ten times its sensible load: it refuses the excess, serves its other
+clients meanwhile, and releases all resources afterwards."""
 
 import contextlib
 import json

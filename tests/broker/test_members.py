@@ -9,10 +9,10 @@ from .tool import commit, config_of, running
 
 
 async def test_members_are_listed_notified_and_queried(tmp_path):
-    told: list[RemotingCommand] = []
+    requests: list[RemotingCommand] = []
 
     def remember(request, connection):
-        told.append(request)
+        requests.append(request)
         return request.reply(0, "mine", body=b"{}")
 
     handlers = dict.fromkeys((40, 220, 307, 309), remember)
@@ -21,7 +21,7 @@ async def test_members_are_listed_notified_and_queried(tmp_path):
         assert (await tool.ask(38, {"consumerGroup": "G"})).code == 1
         assert (await tool.ask(203, {"consumerGroup": "G"})).code == 206
         assert (await tool.heart_beat("G", "T")).code == 0
-        assert [request.code for request in told] == [40]
+        assert [request.code for request in requests] == [40]
         assert broker.managers.metadata.topics.get("%RETRY%G").write_queue_nums == 1
         assert (await tool.json(38, {"consumerGroup": "G"})) == {"consumerIdList": ["c1"]}
         online = await tool.json(203, {"consumerGroup": "G"})
@@ -39,7 +39,7 @@ async def test_members_are_listed_notified_and_queried(tmp_path):
         await tool.send("T")
         moved = await tool.json(222, reset)
         assert sorted(moved["offsetTable"].values()) == [0, 1]
-        assert told[-1].code == 220 and fastjson.loads(told[-1].body) == moved
+        assert requests[-1].code == 220 and fastjson.loads(requests[-1].body) == moved
         assert (await tool.ask(35, {"clientID": "c1", "consumerGroup": "G"})).code == 0
         assert (await tool.ask(38, {"consumerGroup": "G"})).code == 1
 

@@ -88,7 +88,7 @@ class Recorder:
         self.registrations.append(body.topic_config_serialize_wrapper)
         if self.keeps_silent:
             return None
-        return request.reply(self.answer_code, "as told", body=self.order_topics)
+        return request.reply(self.answer_code, "as configured", body=self.order_topics)
 
     def _query(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         self.queries += 1
@@ -163,7 +163,7 @@ async def test_failing_name_servers_do_not_affect_the_others(
         async with registered(config):
             assert len(healthy.registrations) == 1
             assert "127.0.0.1:1" in caplog.text
-            assert "as told" in caplog.text
+            assert "as configured" in caplog.text
 
 
 async def test_a_failed_registration_is_repeated_with_all_topics(
@@ -175,24 +175,24 @@ async def test_a_failed_registration_is_repeated_with_all_topics(
         async with registered(broker_config(server.address)) as (_, topics):
             await eventually(lambda: len(server.registrations) >= 2)
             server.answer_code = 0
-            told = len(server.registrations)
-            await eventually(lambda: len(server.registrations) > told)
+            before = len(server.registrations)
+            await eventually(lambda: len(server.registrations) > before)
             assert set(server.registrations[-1].topic_config_table) == set(topics.table)
 
 
 @pytest.mark.parametrize(
-    ("force", "changed", "told"),
+    ("force", "changed", "registers"),
     [(True, "false", True), (False, "false", False), (False, "true", True)],
 )
 async def test_an_unforced_registration_queries_the_data_version_first(
-    monkeypatch: pytest.MonkeyPatch, force: bool, changed: str, told: bool
+    monkeypatch: pytest.MonkeyPatch, force: bool, changed: str, registers: bool
 ) -> None:
     monkeypatch.setattr(registration, "PERIOD_MIN_S", 0.01)
     monkeypatch.setattr(registration, "PERIOD_MAX_S", 0.01)
     async with Recorder() as server:
         server.changed = changed
         async with registered(broker_config(server.address, force_register=force)) as (_, topics):
-            if told:
+            if registers:
                 await eventually(lambda: len(server.registrations) >= 3)
                 assert set(server.registrations[-1].topic_config_table) == set(topics.table)
             else:
@@ -218,9 +218,9 @@ async def test_a_compressed_registration_has_the_same_content() -> None:
     async with Recorder() as server:
         config = broker_config(server.address, compressed_register=True)
         async with registered(config) as (_, topics):
-            (told,) = server.registrations
-            assert told.topic_config_table == topics.table
-            assert told.data_version == topics.data_version
+            (sent,) = server.registrations
+            assert sent.topic_config_table == topics.table
+            assert sent.data_version == topics.data_version
 
 
 async def test_order_topics_come_from_the_first_name_server_that_answers() -> None:

@@ -52,7 +52,7 @@ PULL = {
 
 
 class Clients:
-    """Connections to one broker, each of its own."""
+    """Clients of one broker, each with a connection of its own."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -171,9 +171,9 @@ async def test_groups_over_the_limit_are_refused_and_the_others_are_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, max_groups=20) as clients:
-        told = [await clients.ask(34, body=heartbeat("c", f"G{i}")) for i in range(MANY)]
+        answers = [await clients.ask(34, body=heartbeat("c", f"G{i}")) for i in range(MANY)]
         managers = clients.broker.managers
-        assert refused(told, "maxGroups") > 0 and len(managers.metadata.groups.table) == 20
+        assert refused(answers, "maxGroups") > 0 and len(managers.metadata.groups.table) == 20
         assert len(managers.members.consumers.groups) <= 20
         assert (await clients.ask(34, body=heartbeat("c", "G0", 2))).code == 0
         assert (
@@ -202,13 +202,13 @@ async def test_members_and_subscriptions_over_their_limits_are_refused(tmp_path:
     limits = {"max_group_members": LIMIT, "max_group_subscriptions": LIMIT}
     async with serving(tmp_path, **limits) as clients:
         others = [clients.another() for _ in range(MANY)]
-        told = await asyncio.gather(
+        answers = await asyncio.gather(
             *(
                 clients.ask(34, body=heartbeat(f"c{i}", "G"), client=client)
                 for i, client in enumerate(others)
             )
         )
-        assert refused(list(told), "maxGroupMembers") == MANY - LIMIT
+        assert refused(list(answers), "maxGroupMembers") == MANY - LIMIT
         group = clients.broker.managers.members.consumers.groups["G"]
         assert len(group.channels) == LIMIT
         large = await clients.ask(34, body=heartbeat("c", "H", LIMIT + 1))
@@ -220,12 +220,12 @@ async def test_members_and_subscriptions_over_their_limits_are_refused(tmp_path:
 async def test_memberships_of_all_groups_together_are_limited(tmp_path: Path) -> None:
     async with serving(tmp_path, max_memberships=LIMIT) as clients:
         others = [clients.another() for _ in range(3)]
-        told = [
+        answers = [
             await clients.ask(34, body=heartbeat(f"c{i}", f"G{group}", producers=1), client=client)
             for group in range(3)
             for i, client in enumerate(others)
         ]
-        assert refused(told, "maxMemberships") == 9 - LIMIT
+        assert refused(answers, "maxMemberships") == 9 - LIMIT
         assert (await clients.ask(34, body=heartbeat("c0", "G0"), client=others[0])).code == 0
         managers = clients.broker.managers
         assert (
@@ -244,8 +244,8 @@ async def test_subscriptions_of_all_groups_together_are_limited_by_their_bytes(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, max_subscription_bytes=40_000) as clients:
-        told = [await clients.ask(34, body=heartbeat("c", f"G{i}", 5)) for i in range(MANY)]
-        taken = MANY - refused(told, "maxSubscriptionBytes")
+        answers = [await clients.ask(34, body=heartbeat("c", f"G{i}", 5)) for i in range(MANY)]
+        taken = MANY - refused(answers, "maxSubscriptionBytes")
         assert 0 < taken < MANY
         assert (await clients.ask(34, body=heartbeat("c", "G0", 5))).code == 0
         assert refused([await clients.ask(34, body=heartbeat("c", "G0", 50))], "Bytes") == 1
@@ -273,8 +273,8 @@ async def test_offsets_over_the_limit_are_refused_and_known_ones_advance(tmp_pat
             fields = {"consumerGroup": group, "topic": "T", "queueId": str(queue)}
             return await clients.ask(15, fields | {"commitOffset": str(offset)})
 
-        told = [await commit(f"G{i % 10}", i, 1) for i in range(MANY)]
-        assert refused(told, "maxConsumerOffsets") == MANY - LIMIT
+        answers = [await commit(f"G{i % 10}", i, 1) for i in range(MANY)]
+        assert refused(answers, "maxConsumerOffsets") == MANY - LIMIT
         assert (await commit("G0", 0, 7)).code == 0
         offsets = clients.broker.managers.metadata.offsets
         offsets.commit("by a pull", "T", 0, 1)

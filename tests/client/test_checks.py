@@ -1,4 +1,4 @@
-"""The client refuses what no broker accepts before it sends anything."""
+"""The client refuses arguments that no broker accepts before it sends a request."""
 
 import asyncio
 import math

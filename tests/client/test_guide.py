@@ -90,9 +90,9 @@ class Servers:
         self.address: str = self._thread.run(self._start())
 
     async def _start(self) -> str:
-        told = {} if self._certificate is None else {"brokerIP1": "127.0.0.2"}
+        address = {} if self._certificate is None else {"brokerIP1": "127.0.0.2"}
         node = await self._servers.enter_async_context(
-            congreve.serve(self._folder, flushDiskType="ASYNC_FLUSH", **SETTINGS, **told)
+            congreve.serve(self._folder, flushDiskType="ASYNC_FLUSH", **SETTINGS, **address)
         )
         if self._certificate is None:
             return node.address

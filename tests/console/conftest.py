@@ -13,7 +13,7 @@ TIMEOUT_S = 90
 
 
 class Daemon:
-    """`congreve ...` in a process of its own, up when its ready line was read."""
+    """`congreve ...` in a process of its own; the constructor returns after its ready line."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(

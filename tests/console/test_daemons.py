@@ -1,4 +1,4 @@
-"""Starts that must work, and starts that must fail with one clear line and leave no trace."""
+"""Starts that must work, and starts that must fail with one clear line and leave no file."""
 
 import asyncio
 import os

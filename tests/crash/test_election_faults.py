@@ -16,7 +16,7 @@ from harness import build
 from harness.drivers import Driver, java_driver
 from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.eventually import eventually
-from harness.link import Way
+from harness.link import Direction
 from harness.numbered_messages import LOOK_S, SMALL, NumberedMessages, number_of
 from harness.replicas import log_bytes
 
@@ -55,7 +55,7 @@ class History(NumberedMessages):
         self.read: dict[tuple[int, int], set[int]] = {}  # by queue and queue offset
 
     async def consume(self) -> None:
-        """Read all queues, for ever."""
+        """Read all queues, until it is cancelled."""
         async with PushConsumer(
             self.namesrv,
             group=CONSUMERS,
@@ -126,7 +126,8 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     driver.close()
 
 
-# Each fault ends when the group acknowledges in spite of it, or could not; fault() mends it.
+# Each function returns when the group acknowledges in spite of its fault, or when it could not;
+# fault() then repairs the network.
 
 
 async def kill(group: ElectedProcesses, history: History, victim: int) -> None:
@@ -143,7 +144,7 @@ async def pause(group: ElectedProcesses, history: History, victim: int) -> None:
     process.send_signal(signal.SIGCONT)
 
 
-def hold_etcd(*ways: Way) -> Fault:
+def hold_etcd(*ways: Direction) -> Fault:
     async def hold(group: ElectedProcesses, history: History, victim: int) -> None:
         state = await group.state()
         group.etcd_links[victim].hold(*ways)
@@ -158,7 +159,7 @@ def hold_etcd(*ways: Way) -> Fault:
     return hold
 
 
-def hold_log(*ways: Way) -> Fault:
+def hold_log(*ways: Direction) -> Fault:
     async def hold(group: ElectedProcesses, history: History, victim: int) -> None:
         group.log_links[victim].hold(*ways)
         await history.acknowledges()
@@ -178,11 +179,11 @@ async def cut_log(group: ElectedProcesses, history: History, victim: int) -> Non
 
 
 async def fill_disk(group: ElectedProcesses, history: History, victim: int) -> None:
-    """The slave cannot take any more, and leaves the set; then it gets room again."""
+    """Fill the slave's disk until it leaves the set; then free its space again."""
     folder = group.members[victim].store
     ballast = folder / "ballast"
     descriptor = os.open(ballast, os.O_CREAT | os.O_WRONLY)
-    with suppress(OSError):  # in pieces, until there is no room for one more
+    with suppress(OSError):  # in pieces, until there is no space for one more
         for start in itertools.count(0, PIECE):
             os.posix_fallocate(descriptor, start, PIECE)
     os.close(descriptor)
@@ -218,12 +219,12 @@ FAULTS: dict[str, Fault] = {
     "pause master": pause,
     "pause slave": pause,
     "hold etcd of master": hold_etcd(),
-    "hold requests of master to etcd": hold_etcd(Way.THERE),
-    "hold answers of etcd to master": hold_etcd(Way.BACK),
+    "hold requests of master to etcd": hold_etcd(Direction.THERE),
+    "hold answers of etcd to master": hold_etcd(Direction.BACK),
     "hold etcd of slave": hold_etcd(),
     "hold log of master": hold_log(),
-    "hold reports to master": hold_log(Way.THERE),
-    "hold what comes from master": hold_log(Way.BACK),
+    "hold reports to master": hold_log(Direction.THERE),
+    "hold what comes from master": hold_log(Direction.BACK),
     "delay log of master": delay_log,
     "cut log of master": cut_log,
     FULL_DISK: fill_disk,
@@ -233,7 +234,7 @@ FAULTS: dict[str, Fault] = {
 
 
 async def fault(group: ElectedProcesses, history: History, kind: str) -> None:
-    """One fault, and the way back: all members are in the set again."""
+    """Inject one fault, then wait until all members are in the set again."""
     master = await group.master()
     slave = next(number for number in group.members if number != master)
     victim = slave if "slave" in kind else master
@@ -245,7 +246,7 @@ async def fault(group: ElectedProcesses, history: History, kind: str) -> None:
 
 
 def numbers(store: Path) -> dict[int, list[int]]:
-    """What each queue of the topic has, from the store of a stopped broker."""
+    """The numbers in each queue of the topic, from the store of a stopped broker."""
     config = StoreConfig(
         root_dir=str(store),
         mapped_file_size_commit_log=1 << 20,

@@ -51,8 +51,8 @@ def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return preload.compiled(tmp_path_factory.mktemp("failpoints"))
 
 
-class Life:
-    """A store that successive processes open, each with a failpoint."""
+class StoreUnderFaults:
+    """One store, which successive processes open, each with a failpoint."""
 
     def __init__(self, root: Path, backend: str, library: Path) -> None:
         if backend == "uring" and (refusal := uring_refusal(str(root))) is not None:
@@ -65,7 +65,7 @@ class Life:
         self._next = 0
 
     def run(self, call: str, file: str, nth: int, does: str, times: int = 1) -> int:
-        """One process; its exit code."""
+        """Run one process; returns its exit code."""
         command = [sys.executable, writer.__file__, str(self.root), str(self._next), self.backend]
         environment = dict(os.environ)
         if file == SEGMENTS:
@@ -95,7 +95,8 @@ class Life:
         return done.returncode
 
     def check(self) -> None:
-        """Without a fault the store opens, serves all acknowledged messages, and is undamaged."""
+        """Check that without a fault the store opens, serves all acknowledged messages, and is
+        undamaged."""
         backend = writer.backend_of(self.backend)
         with MessageStore(
             writer.config_of(str(self.root)), backend=backend, disk_use=lambda _: 0.5
@@ -125,7 +126,7 @@ def test_a_process_killed_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
     """1,000 rounds reach each failpoint three times."""
-    life = Life(tmp_path, backend, preloaded)
+    runs = StoreUnderFaults(tmp_path, backend, preloaded)
     dice = random.Random(36)
     points = [*product(STEPS, SIDES)]
     dice.shuffle(points)
@@ -134,9 +135,9 @@ def test_a_process_killed_at_any_step_leaves_a_store_that_opens(
         (call, file), side = points[number % len(points)]
         # The first pass uses the first call, which creates or recovers a store.
         nth = 1 if number < len(points) else dice.randrange(1, 12)
-        if life.run(call, file, nth, side) == EXITED:
+        if runs.run(call, file, nth, side) == EXITED:
             reached.add((call, file, side))
-        life.check()
+        runs.check()
         campaign(f"R2 failpoint, {backend}", 1)
     campaign(f"R2 different failpoints that ended a process, {backend}", len(reached))
     assert len(reached) > min(kill_rounds // 9, len(points)) // 2
@@ -147,7 +148,7 @@ def test_a_process_killed_at_any_step_leaves_a_store_that_opens(
 def test_a_failed_call_acknowledges_no_message_and_leaves_a_store_that_opens(
     tmp_path: Path, preloaded: Path, kill_rounds: int, backend: str, campaign: Count
 ) -> None:
-    life = Life(tmp_path, backend, preloaded)
+    runs = StoreUnderFaults(tmp_path, backend, preloaded)
     dice = random.Random(7)
     steps = [step for step in STEPS if step[0] in FAILING]
     for number in range(max(4, kill_rounds // 9)):
@@ -155,7 +156,7 @@ def test_a_failed_call_acknowledges_no_message_and_leaves_a_store_that_opens(
         does = str(dice.choice(ERRORS))
         if call == "write" and number % 3 == 0:
             does = "short"
-        ended = life.run(call, file, dice.randrange(1, 40), does, times=dice.choice((1, 1000)))
+        ended = runs.run(call, file, dice.randrange(1, 40), does, times=dice.choice((1, 1000)))
         assert ended != EXITED
-        life.check()
+        runs.check()
         campaign(f"R7 N-th call fails, {backend}", 1)

@@ -60,7 +60,7 @@ def store_of(config: StoreConfig, backend: Backend | None = None) -> MessageStor
 
 
 def put(store: MessageStore, number: int) -> int:
-    """The physical offset after the record; -1 where it was refused."""
+    """The physical offset after the record; -1 if it was refused."""
     done = store.put(Record(topic=TOPIC, body=body_of(number)))
     return done.end if done.status is PutStatus.PUT_OK else -1
 
@@ -99,7 +99,8 @@ def test_a_failed_sync_acknowledges_no_message_and_ends_all_writes(
             assert faulty.groups == failing + 1
             durable = store.backend.durable_offset
             assert durable < end
-            # The next sync would succeed, because the pages count as clean. No thread may call it.
+            # No thread may sync again: the next sync would succeed, because the pages count as
+            # clean.
             assert store.check_writable() is not None
             assert "disk failed" in store.check_writable()
             assert put(store, safe + 1) == -1

@@ -45,7 +45,7 @@ def store_on(root: Path, files: FileSystem = DISK) -> MessageStore:
 
 
 def put(store: MessageStore, topic: str, number: int) -> tuple[int, bytes] | None:
-    """Queue offset and body of a message that is on disk; None where it was refused."""
+    """Queue offset and body of a message that is on disk; None if it was refused."""
     body = b"%d " % number * 100
     record = Record(
         topic=topic, body=body, properties={"KEYS": f"k{number}"}, queue_id=number % QUEUES
@@ -59,7 +59,7 @@ def put(store: MessageStore, topic: str, number: int) -> tuple[int, bytes] | Non
 def live(store: MessageStore, acknowledged: Acknowledged) -> None:
     """One run of a store: messages, new segments and files, checkpoints, a deleted topic, a stop.
 
-    Raises StoreError or BackendError where the store does not start.
+    Raises StoreError or BackendError if the store does not start.
     """
     with store:
         for number in range(MESSAGES):

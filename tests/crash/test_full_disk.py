@@ -1,4 +1,4 @@
-"""A full disk: messages are refused, not lost, and accepted again when there is room."""
+"""A full disk: messages are refused, not lost, and accepted again when there is space."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The disk fills at each step of a topic's creation and deletion, and has room again later."""
+"""The disk fills at each step of a topic's creation and deletion, and has space again later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Count = Callable[[str, int], None]
 
 
 class FullDisk(InterceptedFileSystem):
-    """After fill_at(n), the n-th call that needs room and all later ones fail until free()."""
+    """After fill_at(n), the n-th call that needs space and all later ones fail until free()."""
 
     def __init__(self) -> None:
         super().__init__(DISK)
@@ -39,7 +39,7 @@ class FullDisk(InterceptedFileSystem):
         self._left = nth - 1
 
     def free(self) -> None:
-        """There is room again."""
+        """Let all calls succeed again."""
         self._left = -1
 
     def around(self, call: str, path: str, size: int, make: Callable[[], T]) -> T:
@@ -125,7 +125,7 @@ def fill_at(nth: int, root: Path) -> bool:
         check(broker, topics)
         disk.free()
         check(broker, topics)
-        # All that was refused before succeeds now.
+        # All requests that were refused before succeed now.
         assert topics.create("new")
         assert topics.send("new", b"second")
         assert topics.send("made-by-a-send", b"second")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from wholebroker.checker import Found, Stored, broken, take_over
+from wholebroker.checker import Found, Stored, broken, continue_from
 from wholebroker.history import ABSENT, History, body_of, number_of
-from wholebroker.lives import Lives
+from wholebroker.lives import BrokerRuns
 
 TOPIC = "Shared"
 DUE_MS = 5_000
@@ -16,8 +16,8 @@ PLAIN, UNANSWERED, REFUSED, DELAYED, COMMITTED, ROLLED_BACK, DELETED = 1, 2, 3, 
 BATCH = [8, 9, 10]
 
 
-def told() -> History:
-    """A history with everything in it."""
+def full_history() -> History:
+    """A history with every kind of request and outcome."""
     history = History()
     history.register("topic", TOPIC).done((4, 4, 6))
     history.register("topic", "Gone").done(ABSENT)
@@ -39,14 +39,14 @@ def told() -> History:
     deleted = history.message("Gone", DELETED)
     deleted.ask()
     deleted.done((0, 0))
-    history.topic_dies("Gone", certain=True)
+    history.topic_is_deleted("Gone", certain=True)
     history.register("offset", "Gone", "G", 0).ask(5)
     history.batches.append((TOPIC, BATCH))
     return history
 
 
-def kept(*numbers: int, late_ms: int = DUE_MS) -> Found:
-    """A broker without violations, with these messages in one queue."""
+def state_with(*numbers: int, late_ms: int = DUE_MS) -> Found:
+    """The state of a broker without violations, with these messages in one queue."""
     found = Found(
         values={
             ("topic", TOPIC): (4, 4, 6),
@@ -66,13 +66,13 @@ def kept(*numbers: int, late_ms: int = DUE_MS) -> Found:
 
 
 def with_value(key: tuple[str | int, ...], value: object) -> Found:
-    found = kept()
+    found = state_with()
     found.values[key] = value  # type: ignore[assignment]
     return found
 
 
 def with_body(body: bytes) -> Found:
-    found = kept()
+    found = state_with()
     found.records[TOPIC][0] = replace(found.records[TOPIC][0], body=body)
     found.by_number = {}
     found.sort()
@@ -80,26 +80,28 @@ def with_body(body: bytes) -> Found:
 
 
 def in_gone_topic() -> Found:
-    found = kept()
+    found = state_with()
     found.records["Gone"] = [Stored(0, 0, 9_000, DUE_MS, body_of(DELETED))]
     found.sort()
     return found
 
 
 FAULTS: dict[str, Found] = {
-    "an acknowledged message is gone": kept(COMMITTED, DELAYED),
-    "a message stands at another place": kept(COMMITTED, PLAIN, DELAYED),
-    "a message is there twice": kept(PLAIN, DELAYED, COMMITTED, PLAIN),
-    "an unanswered message is there twice": kept(PLAIN, DELAYED, COMMITTED, UNANSWERED, UNANSWERED),
-    "a delayed message is there twice": kept(PLAIN, DELAYED, COMMITTED, DELAYED),
-    "a delayed message is early": kept(late_ms=DUE_MS - 1),
-    "a delayed message never comes": kept(PLAIN, COMMITTED),
-    "a committed message is gone": kept(PLAIN, DELAYED),
-    "a message that was rolled back is there": kept(PLAIN, DELAYED, COMMITTED, ROLLED_BACK),
-    "a refused message is there": kept(PLAIN, DELAYED, COMMITTED, REFUSED),
-    "a batch is there in part": kept(PLAIN, DELAYED, COMMITTED, *BATCH[:2]),
-    "a batch is there without its first": kept(PLAIN, DELAYED, COMMITTED, *BATCH[1:]),
-    "a message that no client sent is there": kept(PLAIN, DELAYED, COMMITTED, 99),
+    "an acknowledged message is gone": state_with(COMMITTED, DELAYED),
+    "a message stands at another place": state_with(COMMITTED, PLAIN, DELAYED),
+    "a message is there twice": state_with(PLAIN, DELAYED, COMMITTED, PLAIN),
+    "an unanswered message is there twice": state_with(
+        PLAIN, DELAYED, COMMITTED, UNANSWERED, UNANSWERED
+    ),
+    "a delayed message is there twice": state_with(PLAIN, DELAYED, COMMITTED, DELAYED),
+    "a delayed message is early": state_with(late_ms=DUE_MS - 1),
+    "a delayed message never comes": state_with(PLAIN, COMMITTED),
+    "a committed message is gone": state_with(PLAIN, DELAYED),
+    "a message that was rolled back is there": state_with(PLAIN, DELAYED, COMMITTED, ROLLED_BACK),
+    "a refused message is there": state_with(PLAIN, DELAYED, COMMITTED, REFUSED),
+    "a batch is there in part": state_with(PLAIN, DELAYED, COMMITTED, *BATCH[:2]),
+    "a batch is there without its first": state_with(PLAIN, DELAYED, COMMITTED, *BATCH[1:]),
+    "a message that no client sent is there": state_with(PLAIN, DELAYED, COMMITTED, 99),
     "one byte of a message is wrong": with_body(body_of(PLAIN)[:-1] + b"?"),
     "a topic is gone": with_value(("topic", TOPIC), ABSENT),
     "a topic has fewer queues": with_value(("topic", TOPIC), (4, 2, 6)),
@@ -116,27 +118,27 @@ FAULTS: dict[str, Found] = {
 
 
 def test_the_checker_accepts_a_history_without_faults() -> None:
-    assert broken(told(), kept(), final=True) == []
-    assert broken(told(), kept(PLAIN, COMMITTED)) == []  # the delayed one may still come
-    everything = kept(PLAIN, DELAYED, COMMITTED, UNANSWERED, *BATCH)
+    assert broken(full_history(), state_with(), final=True) == []
+    assert broken(full_history(), state_with(PLAIN, COMMITTED)) == []  # the delayed one may come
+    everything = state_with(PLAIN, DELAYED, COMMITTED, UNANSWERED, *BATCH)
     everything.values["offset", TOPIC, "G", 0] = 12
-    assert broken(told(), everything, final=True) == []
+    assert broken(full_history(), everything, final=True) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_checker_finds_each_broken_promise(fault: str) -> None:
-    assert len(broken(told(), FAULTS[fault], final=True)) >= 1
+def test_the_checker_finds_each_violation(fault: str) -> None:
+    assert len(broken(full_history(), FAULTS[fault], final=True)) >= 1
 
 
 def test_an_unanswered_request_keeps_the_state_that_was_found_first() -> None:
-    history = told()
-    take_over(history, kept())
-    assert broken(history, kept(), final=True) == []
-    assert broken(history, kept(PLAIN, DELAYED, COMMITTED, UNANSWERED))  # it cannot come later
+    history = full_history()
+    continue_from(history, state_with())
+    assert broken(history, state_with(), final=True) == []
+    assert broken(history, state_with(PLAIN, DELAYED, COMMITTED, UNANSWERED))  # cannot come later
     assert broken(history, with_value(("offset", TOPIC, "G", 0), 12))
-    history = told()
-    take_over(history, kept(PLAIN, DELAYED, COMMITTED, UNANSWERED))
-    assert broken(history, kept())  # nor disappear later
+    history = full_history()
+    continue_from(history, state_with(PLAIN, DELAYED, COMMITTED, UNANSWERED))
+    assert broken(history, state_with())  # nor disappear later
 
 
 def test_an_offset_left_by_an_interrupted_deletion_is_recognized() -> None:
@@ -146,8 +148,8 @@ def test_an_offset_left_by_an_interrupted_deletion_is_recognized() -> None:
     topic = history.register("topic", "Dying")
     topic.done((1, 1, 6))
     topic.ask(ABSENT)
-    history.topic_dies("Dying", certain=False)
-    take_over(history, Found(values={("offset", "Dying", "G", 0): 10}))
+    history.topic_is_deleted("Dying", certain=False)
+    continue_from(history, Found(values={("offset", "Dying", "G", 0): 10}))
     assert (offset.allowed(), topic.allowed()) == ([10], [ABSENT])
 
 
@@ -169,23 +171,23 @@ def double(found: Found, stored: Stored) -> None:
     found.records[TOPIC].append(replace(stored, queue_offset=stored.queue_offset + 1))
 
 
-def spoil(found: Found, stored: Stored) -> None:
+def damage(found: Found, stored: Stored) -> None:
     at = found.records[TOPIC].index(stored)
     found.records[TOPIC][at] = replace(stored, body=stored.body + b"x")
 
 
-def forget(kind: str) -> Seed:
-    def forget_one(found: Found, stored: Stored) -> None:
+def lose_value(kind: str) -> Seed:
+    def lose_one(found: Found, stored: Stored) -> None:
         del found.values[next(key for key in found.values if key[0] == kind and TOPIC in key)]
 
-    return forget_one
+    return lose_one
 
 
 @pytest.mark.crash
 def test_the_checker_finds_faults_in_the_answers_of_a_real_broker(tmp_path: Path) -> None:
     """A broker that is not killed has no violations; the checker finds each injected fault."""
-    seeds: list[Seed] = [drop, double, spoil, forget("topic"), forget("offset")]
-    with Lives(tmp_path, "mmap", "SYNC_FLUSH", seed=1) as lives:
+    seeds: list[Seed] = [drop, double, damage, lose_value("topic"), lose_value("offset")]
+    with BrokerRuns(tmp_path, "mmap", "SYNC_FLUSH", seed=1) as lives:
         lives.use(1.0).join()
         assert broken(lives.history, lives.read()) == []
         acknowledged = next(

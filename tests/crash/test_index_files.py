@@ -57,7 +57,7 @@ def copy(image: Path, image_folder: Path) -> Path:
     return folder
 
 
-def demand_all(folder: Path, keys: list[int]) -> None:
+def check_all(folder: Path, keys: list[int]) -> None:
     """Each key finds its message and no other, and new ones are found with them."""
     with store_of(folder) as store:
         put = store.put(Record(topic="T", body=b"new", properties={"KEYS": "new"}))
@@ -99,7 +99,7 @@ def test_a_flipped_bit_of_the_index_neither_hides_nor_adds_a_message(
         path.write_bytes(data)
         # Entries of this page are of the file's first messages.
         first = file * (CAPACITY - 1)
-        demand_all(copy, [*range(first, min(first + 99, COUNT)), *dice.sample(range(COUNT), 20)])
+        check_all(copy, [*range(first, min(first + 99, COUNT)), *dice.sample(range(COUNT), 20)])
         restore(image, copy)
         campaign("bit of a page of the index flipped", 1)
 
@@ -116,7 +116,7 @@ def test_an_index_file_truncated_at_any_byte_is_rebuilt(
         ends = [0, 1, len(whole) - 1, *random.Random(7).sample(ends, 5)]
     for end in ends:
         path.write_bytes(whole[:end])
-        demand_all(copy, list(range(0, COUNT, 7)))
+        check_all(copy, list(range(0, COUNT, 7)))
         restore(image, copy)
         campaign("index file cut at a byte of a page", 1)
 
@@ -127,7 +127,7 @@ def test_a_lost_index_file_is_rebuilt(copy: Path, file: int, is_unclean: bool) -
     sorted((copy / "index").iterdir())[file].unlink()
     if is_unclean:
         (copy / "abort").touch()
-    demand_all(copy, list(range(COUNT)))
+    check_all(copy, list(range(COUNT)))
 
 
 def test_an_index_header_with_a_flipped_bit_is_not_used(image: Path, copy: Path) -> None:
@@ -137,5 +137,5 @@ def test_an_index_header_with_a_flipped_bit_is_not_used(image: Path, copy: Path)
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        demand_all(copy, list(range(0, COUNT, 7)))
+        check_all(copy, list(range(0, COUNT, 7)))
         restore(image, copy)

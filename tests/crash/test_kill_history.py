@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from wholebroker.checker import told
-from wholebroker.lives import Lives
+from wholebroker.checker import listed
+from wholebroker.lives import BrokerRuns
 
 from congreve.io_backends.probe import uring_refusal
 
@@ -53,7 +53,7 @@ def test_kills_of_a_broker_break_no_promise(
         wrong.extend(faults)
 
     for first in range(0, kills, KILLS_OF_A_STORE):
-        with Lives(tmp_path / str(first), backend, policy, first, lanes) as lives:
+        with BrokerRuns(tmp_path / str(first), backend, policy, first, lanes) as lives:
             for kill in range(first, min(first + KILLS_OF_A_STORE, kills)):
                 lives.end_somehow()
                 note(f"kill {kill + 1} of {kills}", lives.start_and_check())
@@ -62,4 +62,4 @@ def test_kills_of_a_broker_break_no_promise(
                 note("settled", lives.settle_and_stop())
         for (kind, code), times in lives.history.answers.items():
             campaign(f"R10 {kind}, " + (f"refused {code}" if code else "success"), times)
-    assert not wrong, told(wrong)
+    assert not wrong, listed(wrong)

@@ -59,7 +59,7 @@ def offset_fields(group: str, topic: str, offset: int | None = None) -> dict[str
 
 
 def slow(broker: servers.BrokerServer, file: str) -> list[str]:
-    """The command of a broker that writes late to each file whose path contains the text."""
+    """The command of a broker whose writes to files with this text in their path are slow."""
     failpoint = Failpoint("write", file, "slow", times=EVERY_WRITE)
     return faulty_broker.command(failpoint, broker.config, broker.namesrv)
 

@@ -1,7 +1,7 @@
-"""kill -9 in the middle of transactions: none forgotten, none delivered twice or too early.
+"""kill -9 in the middle of transactions: none lost, none delivered twice or too early.
 
 A message's number determines how its transaction ends: even ones are committed, odd ones rolled
-back; most of each at once, the others only when the broker asks.
+back; most of each at once, the others only when the broker checks them.
 """
 
 import json
@@ -73,7 +73,7 @@ class Producer:
         wire.call(HEART_BEAT, {}, body)
 
     def begin(self) -> None:
-        """Send half messages until enough are under way."""
+        """Send half messages until enough are open."""
         while len(self._waiting) < IN_FLIGHT:
             number = next(self._ledger.numbers)
             fields = send_fields(
@@ -171,7 +171,7 @@ def assert_none_wrong(seen: Counter[int], ledger: Ledger) -> None:
 
 
 def answer_checks_until_done(address: str, ledger: Ledger, topic: Topic) -> None:
-    """Returns when every acknowledged commit is visible, and a while later."""
+    """Answer checks until every acknowledged commit is visible, and for a while longer."""
     wanted = {number for number in ledger.acknowledged if number % 2 == 0}
     missing = wanted - topic.seen.keys()
     deadline = time.monotonic() + STUCK_S

@@ -105,7 +105,7 @@ def served(store: MessageStore, tag: str | None = None) -> Messages:
     return found
 
 
-def demand_all(image: Image, folder: Path, *, tags: bool = True) -> None:
+def check_all(image: Image, folder: Path, *, tags: bool = True) -> None:
     """All messages are served, the next offsets are right, and the store stays sound."""
     with store_of(folder) as store:
         for topic, queue_id in QUEUES:
@@ -170,7 +170,7 @@ def test_a_flipped_bit_of_a_queue_hides_repeats_and_moves_no_message(
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         with damaged(copy, path, bytes(data)):
-            demand_all(image, copy, tags=kill_rounds < 1000 or bit % 16 == 0)
+            check_all(image, copy, tags=kill_rounds < 1000 or bit % 16 == 0)
         campaign("bit of a page of queue entries flipped", 1)
 
 
@@ -186,7 +186,7 @@ def test_a_queue_file_truncated_at_any_byte_is_repaired(
         ends = [0, 1, len(whole) // 2, len(whole) - 1, *random.Random(3).sample(ends, 6)]
     for end in ends:
         with damaged(copy, path, whole[:end]):
-            demand_all(image, copy, tags=kill_rounds < 1000)
+            check_all(image, copy, tags=kill_rounds < 1000)
         campaign("queue file cut at a byte of a page", 1)
 
 
@@ -201,7 +201,7 @@ def test_one_flipped_bit_of_an_entry_does_not_hide_the_rest_of_the_queue(
     path.write_bytes(data)
     if not has_checkpoint:
         shutil.rmtree(copy / "congreve")
-    demand_all(image, copy)
+    check_all(image, copy)
 
 
 def hole(folder: Path, image: Image) -> None:
@@ -247,7 +247,7 @@ def longer_file(folder: Path, image: Image) -> None:
         file.write(b"x")
 
 
-def strangers(folder: Path, image: Image) -> None:
+def foreign_files(folder: Path, image: Image) -> None:
     queue = folder / "consumequeue/A/0"
     (queue / "notes.txt").write_text("x")
     (queue / f"{3 * ENTRY * PER_FILE:020d}").write_bytes(random.Random(1).randbytes(10_000))
@@ -275,7 +275,7 @@ def wrong_times(folder: Path, image: Image) -> None:
 
 HARMS = [
     *(hole, only_zeros, swapped_queues, swapped_files, renamed_queue, renamed_topic, lost_file),
-    *(longer_file, strangers, no_checkpoint_and_a_hole, edited_checkpoint, wrong_times),
+    *(longer_file, foreign_files, no_checkpoint_and_a_hole, edited_checkpoint, wrong_times),
 ]
 
 
@@ -287,7 +287,7 @@ def test_no_message_is_lost_when_queue_files_are_damaged(
     if unclean:
         (copy / "abort").touch()
     harm(copy, image)
-    demand_all(image, copy)
+    check_all(image, copy)
 
 
 def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_queue_is_repaired_while_it_is_read(image: Image, copy: Path) -> None:
             file.seek(0)
             file.write(b"\x40")
         assert served(store) == image.messages
-    demand_all(image, copy)
+    check_all(image, copy)
 
 
 def test_a_kill_keeps_the_messages_since_the_checkpoint(image: Image, copy: Path) -> None:

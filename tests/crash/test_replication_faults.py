@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from harness import servers
-from harness.link import Link, Way
+from harness.link import Direction, Link
 from harness.numbered_messages import NumberedMessages, number_of
 from harness.replicas import Replicas, await_equal_logs, log_bytes
 from harness.servers import BrokerServer
@@ -40,7 +40,11 @@ SETTINGS = {
 }
 FAULT_S = 2.0
 """Longer than a silence that either end accepts."""
-WAYS = {"no reports": (Way.THERE,), "no log": (Way.BACK,), "half open": (Way.THERE, Way.BACK)}
+WAYS = {
+    "no reports": (Direction.THERE,),
+    "no log": (Direction.BACK,),
+    "half open": (Direction.THERE, Direction.BACK),
+}
 KINDS = (
     *("kill master", "kill slave", "pause master", "pause slave"),
     *("cut", "delay", *WAYS),
@@ -89,7 +93,7 @@ async def running(folder: Path, kinds: tuple[str, str]) -> AsyncIterator[tuple[P
 
 
 async def fault(pair: Pair, link: Link, kind: str) -> None:
-    """One fault, and the way back: messages are acknowledged again."""
+    """Inject one fault, then wait until messages are acknowledged again."""
     broker = pair.master if kind.endswith("master") else pair.slave
     process = broker.process
     assert process is not None

@@ -13,10 +13,10 @@ import pytest
 from harness.wire import SEND_MESSAGE_V2, Wire, send_fields
 from wholebroker import codes
 from wholebroker.administration import StateRequests
-from wholebroker.checker import Found, broken, told
+from wholebroker.checker import Found, broken, listed
 from wholebroker.damage import damages
 from wholebroker.history import History
-from wholebroker.lives import Lives
+from wholebroker.lives import BrokerRuns
 from wholebroker.messages import QUEUES, SHARED, MessageRequests
 from wholebroker.reading import read_broker
 from wholebroker.session import Session
@@ -61,7 +61,7 @@ DELETED = seal(b'{"topics":{"Gone":100}}')
 TUNED = b'{"ioBackend":"mmap","flushDiskType":"SYNC_FLUSH","reason":"a test"}'
 
 
-class Lived(NamedTuple):
+class StoppedBroker(NamedTuple):
     """A stopped broker, and the history of its clients."""
 
     folder: Path
@@ -69,12 +69,12 @@ class Lived(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
-    folder = tmp_path_factory.mktemp("lived")
-    with Lives(folder, "mmap", "SYNC_FLUSH", seed=5) as lives:
+def stopped_broker(tmp_path_factory: pytest.TempPathFactory) -> StoppedBroker:
+    folder = tmp_path_factory.mktemp("stopped_broker")
+    with BrokerRuns(folder, "mmap", "SYNC_FLUSH", seed=5) as lives:
         lives.use(0.5).join()
         fill_every_file(lives)
-        make_a_topic_again(lives)
+        recreate_a_topic(lives)
         assert lives.settle_and_stop() == []
         store = lives.broker.store
         (store / "abort").touch()
@@ -85,10 +85,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
         for name in FILES[:5]:
             # The backup is as new as the file, so the loss of the file alone must lose nothing.
             shutil.copy(store / name, store / f"{name}.bak")
-        return Lived(lives.broker.config.parent, lives.history)
+        return StoppedBroker(lives.broker.config.parent, lives.history)
 
 
-def fill_every_file(lives: Lives) -> None:
+def fill_every_file(lives: BrokerRuns) -> None:
     """Send rare requests, which the clients may not have sent on a busy machine."""
     with Session(lives.broker.address, lives.history) as session:
         common = (session, lives.history, random.Random(1), "filling", ["Own-filling"])
@@ -105,7 +105,7 @@ def fill_every_file(lives: Lives) -> None:
                 request()
 
 
-def make_a_topic_again(lives: Lives) -> None:
+def recreate_a_topic(lives: BrokerRuns) -> None:
     """Recreate a topic: the messages of the first one stay in the log, and it has no new ones."""
     topics = ["Own-again"]
     with Session(lives.broker.address, lives.history) as session:
@@ -157,11 +157,11 @@ def write_offsets(store: Path) -> None:
     file.close()
 
 
-class Spoilt:
-    """Copies of that broker's store, one after the other, each with one damaged file."""
+class DamagedStores:
+    """Copies of the stopped broker's store, one after the other, each with one damaged file."""
 
-    def __init__(self, lived: Lived, folder: Path) -> None:
-        self._lived = lived
+    def __init__(self, stopped_broker: StoppedBroker, folder: Path) -> None:
+        self._stopped_broker = stopped_broker
         self.store = folder / "store"
 
     def start(self, name: str, text: bytes, *, both: bool) -> Found:
@@ -171,12 +171,12 @@ class Spoilt:
         if both:
             (self.store / f"{name}.bak").write_bytes(text)
         with self.broker() as broker:
-            return read_broker(broker.address, self._lived.history)
+            return read_broker(broker.address, self._stopped_broker.history)
 
     def copy(self) -> None:
         """Restore the store."""
         shutil.rmtree(self.store, ignore_errors=True)
-        shutil.copytree(self._lived.folder / "store", self.store)
+        shutil.copytree(self._stopped_broker.folder / "store", self.store)
 
     def broker(self) -> Broker:
         """A broker on the copy, not started."""
@@ -187,15 +187,15 @@ class Spoilt:
             "namesrvAddr": "",
             "ioBackend": "auto",
         }
-        return Broker(load_config(self._lived.folder / CONFIG, settings).config)
+        return Broker(load_config(self._stopped_broker.folder / CONFIG, settings).config)
 
 
-def promises_of_the_log(wrong: list[str]) -> list[str]:
-    """The faults without those of values, which only a state file holds."""
+def violations_of_the_log(wrong: list[str]) -> list[str]:
+    """The violations without those of values, which only a state file holds."""
     return [fault for fault in wrong if not fault.startswith("(")]
 
 
-def said_badly(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+def unclear_log_lines(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
     for record in caplog.records:
         if record.exc_info:
             yield f"a traceback in the log: {record.getMessage()} {record.exc_info[1]!r}"
@@ -206,16 +206,16 @@ def said_badly(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
 @pytest.mark.crash
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_state_file_prevents_no_start_and_loses_no_message(
-    lived: Lived,
+    stopped_broker: StoppedBroker,
     image_folder: Path,
     name: str,
     kill_rounds: int,
     campaign: Callable[[str, int], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    spoilt = Spoilt(lived, image_folder)
+    damaged_stores = DamagedStores(stopped_broker, image_folder)
     chance = random.Random(name)
-    original = (lived.folder / "store" / name).read_bytes()
+    original = (stopped_broker.folder / "store" / name).read_bytes()
     ways = list(damages(name, original, chance, 4 if kill_rounds <= SHORT else kill_rounds // 10))
     if kill_rounds <= SHORT:
         ways = chance.sample(ways, 1)
@@ -226,25 +226,30 @@ def test_a_damaged_state_file_prevents_no_start_and_loses_no_message(
             caplog.clear()
             with caplog.at_level(logging.WARNING):
                 try:
-                    found = spoilt.start(name, text, both=both)
+                    found = damaged_stores.start(name, text, both=both)
                 except CongreveError as error:
                     wrong.append(f"{where}: no start: {str(error)[:300]}")
                     continue
                 except Exception as error:
                     error.add_note(where)
                     raise
-            faults = promises_of_the_log(broken(lived.history, found, final=True))
-            wrong += [f"{where}: {fault[:300]}" for fault in (*faults[:3], *said_badly(caplog))]
-        campaign(f"R11 state file spoilt, {Path(name).name}", 2)
-    assert not wrong, told(wrong)
+            faults = violations_of_the_log(broken(stopped_broker.history, found, final=True))
+            wrong += [
+                f"{where}: {fault[:300]}" for fault in (*faults[:3], *unclear_log_lines(caplog))
+            ]
+        campaign(f"R11 state file damaged, {Path(name).name}", 2)
+    assert not wrong, listed(wrong)
 
 
 @pytest.mark.crash
 def test_a_damaged_broker_conf_is_refused_in_one_line_or_accepted(
-    lived: Lived, tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
+    stopped_broker: StoppedBroker,
+    tmp_path: Path,
+    kill_rounds: int,
+    campaign: Callable[[str, int], None],
 ) -> None:
     """The file says where the store is: without it the broker would open another store."""
-    original = (lived.folder / CONFIG).read_bytes()
+    original = (stopped_broker.folder / CONFIG).read_bytes()
     path = tmp_path / CONFIG
     for way, text in damages(CONFIG, original, random.Random(CONFIG), kill_rounds):
         path.write_bytes(text)
@@ -252,7 +257,7 @@ def test_a_damaged_broker_conf_is_refused_in_one_line_or_accepted(
             load_config(path)
         except ConfigError as error:
             assert str(path) in str(error) and "\n" not in str(error), way
-        campaign(f"R11 state file spoilt, {CONFIG}", 1)
+        campaign(f"R11 state file damaged, {CONFIG}", 1)
 
 
 @pytest.mark.crash
@@ -272,8 +277,8 @@ def test_a_damaged_kv_config_falls_back_to_its_backup_or_is_empty(
             caplog.clear()
             settings.load()
             assert both or path.exists() or settings.get("N", "k") == "v", way
-            assert not list(said_badly(caplog)), way
-            campaign(f"R11 state file spoilt, {path.name}", 1)
+            assert not list(unclear_log_lines(caplog)), way
+            campaign(f"R11 state file damaged, {path.name}", 1)
 
 
 @contextmanager
@@ -292,25 +297,27 @@ def read_only(path: Path) -> Iterator[None]:
 @pytest.mark.crash
 @pytest.mark.parametrize("name", ["config", "config/topics.json"])
 def test_read_only_state_is_served_and_changes_are_refused(
-    lived: Lived, image_folder: Path, name: str, caplog: pytest.LogCaptureFixture
+    stopped_broker: StoppedBroker, image_folder: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoilt = Spoilt(lived, image_folder)
-    spoilt.copy()
+    damaged_stores = DamagedStores(stopped_broker, image_folder)
+    damaged_stores.copy()
     topic = {"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1"}
     topic |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     with (
         caplog.at_level(logging.WARNING),
-        read_only(spoilt.store / name),
-        spoilt.broker() as broker,
+        read_only(damaged_stores.store / name),
+        damaged_stores.broker() as broker,
         Wire(broker.address, timeout_s=30) as wire,
     ):
-        wrong = broken(lived.history, read_broker(broker.address, lived.history), final=True)
+        wrong = broken(
+            stopped_broker.history, read_broker(broker.address, stopped_broker.history), final=True
+        )
         assert [fault for fault in wrong if not fault.startswith("('kv'")] == []
         for _ in range(3):
             refused = wire.call(codes.UPDATE_AND_CREATE_TOPIC, topic)
             assert refused.code == 1 and "topics.json" in (refused.remark or "")
             assert wire.call(SEND_MESSAGE_V2, send_fields("Made", 0, {}), b"x").code != 0
             assert wire.call(SEND_MESSAGE_V2, send_fields(SHARED, 0, {}), b"x").code == 0
-    assert not list(said_badly(caplog))
-    with spoilt.broker() as broker, Wire(broker.address, timeout_s=30) as wire:
+    assert not list(unclear_log_lines(caplog))
+    with damaged_stores.broker() as broker, Wire(broker.address, timeout_s=30) as wire:
         assert wire.call(codes.UPDATE_AND_CREATE_TOPIC, topic).code == 0

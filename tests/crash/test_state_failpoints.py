@@ -1,4 +1,4 @@
-"""Each step of each state file's writing: the broker ends before or after it, or the step fails."""
+"""Each step of writing each state file: the broker ends before or after it, or the step fails."""
 
 import errno
 import random
@@ -9,8 +9,8 @@ from typing import Literal
 
 import pytest
 from harness.faulty_broker import ENDED_THERE
-from wholebroker.checker import told
-from wholebroker.lives import Lives
+from wholebroker.checker import listed
+from wholebroker.lives import BrokerRuns
 
 from congreve.io_backends.files.faulty import Failpoint
 
@@ -56,13 +56,13 @@ def test_a_broker_killed_while_it_writes_state_breaks_no_promise(
     rounds = 1 if kill_rounds <= SHORT else kill_rounds // 9
     wrong: list[str] = []
     for first in range(0, rounds, LIVES_OF_A_STORE):
-        with Lives(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
+        with BrokerRuns(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
             lives.kill_at_work()
             for number in range(first, min(first + LIVES_OF_A_STORE, rounds)):
                 (call, file), side = points[number % len(points)]
                 nth = 1 if number < len(points) else dice.randrange(1, 20)
                 point = Failpoint(call, file, side, nth)
-                code = lives.meet_failpoint(point, stops=bool(number % 4 == 0))
+                code = lives.run_with_failpoint(point, stops=bool(number % 4 == 0))
                 met = "met" if code == ENDED_THERE else "not met"
                 campaign(f"R12 whole broker, failpoint {met}", 1)
                 found = lives.start_and_check()
@@ -71,7 +71,7 @@ def test_a_broker_killed_while_it_writes_state_breaks_no_promise(
             if kill_rounds > SHORT:
                 lives.broker.start()
                 wrong += lives.settle_and_stop()
-    assert not wrong, told(wrong)
+    assert not wrong, listed(wrong)
 
 
 @pytest.mark.crash
@@ -85,7 +85,7 @@ def test_a_change_is_refused_if_its_state_cannot_be_written(
     rounds = 1 if kill_rounds <= SHORT else kill_rounds // 9
     wrong: list[str] = []
     for first in range(0, rounds, LIVES_OF_A_STORE):
-        with Lives(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
+        with BrokerRuns(tmp_path / str(first), "mmap", "SYNC_FLUSH", seed=first) as lives:
             lives.history.refusals_hold = False
             lives.kill_at_work()
             for number in range(first, min(first + LIVES_OF_A_STORE, rounds)):
@@ -93,7 +93,7 @@ def test_a_change_is_refused_if_its_state_cannot_be_written(
                 error = dice.choice((errno.EIO, errno.ENOSPC))
                 nth, times = dice.randrange(1, 10), dice.choice((1, 1, 100_000))
                 point = Failpoint(call, file, error, nth, times)
-                lives.meet_failpoint(point, stops=dice.random() < 0.5)
+                lives.run_with_failpoint(point, stops=dice.random() < 0.5)
                 campaign("R12 whole broker, a call fails", 1)
                 found = lives.start_and_check()
                 where = f"{call} {file} {nth} {errno.errorcode[error]} x {times}"
@@ -102,4 +102,4 @@ def test_a_change_is_refused_if_its_state_cannot_be_written(
             if kill_rounds > SHORT:
                 lives.broker.start()
                 wrong += lives.settle_and_stop()
-    assert not wrong, told(wrong)
+    assert not wrong, listed(wrong)

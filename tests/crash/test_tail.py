@@ -123,8 +123,8 @@ def served(store: MessageStore) -> Messages:
     return found
 
 
-def goes_on(store: MessageStore) -> None:
-    """The store accepts, keeps and serves a message after the recovered ones."""
+def accepts_more(store: MessageStore) -> None:
+    """Check that the store accepts, keeps and serves a message after the recovered ones."""
     put = store.put(Record(topic=TOPIC, body=b"after the crash", queue_id=0))
     assert put.status is PutStatus.PUT_OK
     assert store.wait_durable(put.end, 10)
@@ -133,11 +133,12 @@ def goes_on(store: MessageStore) -> None:
 
 
 def assert_consistent(image: Image, folder: Path, log: bytes, whole: set[tuple[int, int]]) -> None:
-    """The store serves exactly the complete messages, unchanged, and accepts new ones."""
+    """Check that the store serves exactly the complete messages, unchanged, and accepts new
+    ones."""
     with opened(image, folder, log) as store:
         found = served(store)
         assert found == {message: image.messages[message] for message in whole}
-        goes_on(store)
+        accepts_more(store)
     assert StoreExaminer(str(folder)).verify().problems == []
 
 
@@ -185,7 +186,7 @@ def test_a_sector_that_never_reached_the_disk_ends_the_log(
 def assert_bodies_are_right(
     image: Image, folder: Path, log: bytes, kept: set[tuple[int, int]]
 ) -> None:
-    """The remaining messages are served, and none with changed content.
+    """Check that the remaining messages are served, and none with changed content.
 
     A record's CRC covers its body alone: a flipped bit of its queue id or offset may place it
     elsewhere, as it would with the reference.
@@ -196,7 +197,7 @@ def assert_bodies_are_right(
         for message in kept:
             assert found[message] == image.messages[message]
         assert given.issuperset(found.values())
-        goes_on(store)
+        accepts_more(store)
 
 
 @pytest.mark.crash
@@ -229,7 +230,7 @@ def test_bytes_after_the_cut_never_return(
         log = bytearray(image.bytes)
         log[ends[torn] - 40] ^= 0xFF
         with opened(image, folder, bytes(log)) as store:
-            goes_on(store)
+            accepts_more(store)
             end = store.log.max_offset
             again = image_folder / "again"
             shutil.rmtree(again, ignore_errors=True)

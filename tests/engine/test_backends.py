@@ -1,4 +1,4 @@
-"""Settings and the backend they mean; every backend opens what another one wrote."""
+"""Settings and the backend that they select; each backend opens what another one wrote."""
 
 import logging
 import time
@@ -148,7 +148,8 @@ def test_a_choice_of_another_kernel_is_followed_with_a_warning(
 
 
 def test_auto_with_async_flush_ignores_a_choice_for_sync_flush(tmp_path: Path) -> None:
-    """A killed process would lose acknowledged messages; files of earlier versions say less."""
+    """A killed process would lose acknowledged messages; earlier versions did not save the
+    policy."""
     old = Tuned(io_backend="pool", flush_disk_type="SYNC_FLUSH", reason="x")
     chosen = Choice(io_backend="mmap", reason="y")
     for tuned in (old, msgspec.structs.replace(old, async_flush=chosen)):

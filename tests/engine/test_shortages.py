@@ -73,8 +73,8 @@ def test_a_checkpoint_without_descriptors_is_tried_again_and_the_store_stays_wri
             assert store.writable
             assert "Too many open files" in store.health.shortages
             assert put(store, 1) is PutStatus.PUT_OK
-        told = [line.getMessage() for line in caplog.records if line.levelno >= logging.WARNING]
-        assert sum(line.startswith("housekeeping: ") for line in told) == 1
+        logged = [line.getMessage() for line in caplog.records if line.levelno >= logging.WARNING]
+        assert sum(line.startswith("housekeeping: ") for line in logged) == 1
         keeper.round()
         assert "housekeeping" not in store.health.shortages
         assert store._checkpointer.log_end == store.log.max_offset

@@ -103,13 +103,13 @@ def test_a_store_that_is_not_open_refuses_calls(tmp_path: Path) -> None:
 
 
 def test_a_watched_queue_is_reported_once_for_each_put(tmp_path: Path) -> None:
-    told: list[ConsumeQueue] = []
-    with MessageStore(config_of(tmp_path), on_arrival=told.append) as store:
+    arrivals: list[ConsumeQueue] = []
+    with MessageStore(config_of(tmp_path), on_arrival=arrivals.append) as store:
         store.put(Record(topic="T", body=b""))
-        assert told == []
+        assert arrivals == []
         watch(store.log.lock, store.queues.get("T", 0), 1)
         store.put(Record(topic="T", body=b""))
-        assert [(queue.topic, queue.queue_id, queue.max) for queue in told] == [("T", 0, 2)]
+        assert [(queue.topic, queue.queue_id, queue.max) for queue in arrivals] == [("T", 0, 2)]
 
 
 def test_offsets_of_a_queue_are_found_by_time_in_the_store(

@@ -1,4 +1,4 @@
-"""`lakeRetention`: what tables lack stays, and what only they need goes earlier."""
+"""`lakeRetention`: segments that tables lack are kept; others may be deleted earlier."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def export(store: MessageStore, end: int) -> None:
     ExportedFile(store.config.own_dir).replace({"T": {0: end}})
 
 
-def test_what_no_table_has_is_kept_however_old_it_is(tmp_path: Path) -> None:
+def test_messages_that_no_table_has_are_kept_at_any_age(tmp_path: Path) -> None:
     with open_store(tmp_path, clean_file_forcibly_enable=True) as store:
         store._housekeeping._disk_use = lambda _: 0.89  # removes segments of any age
         fill(store)
@@ -56,7 +56,7 @@ def test_what_no_table_has_is_kept_however_old_it_is(tmp_path: Path) -> None:
         assert clean(store) == 0
 
 
-def test_what_tables_have_goes_after_its_own_time(tmp_path: Path) -> None:
+def test_messages_that_tables_have_expire_after_their_own_time(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fill(store)
         export(store, 200)

@@ -112,7 +112,7 @@ def stored(request: RemotingCommand) -> RemotingCommand:
     )
 
 
-def refused(code: int, remark: str = "as told") -> Answer:
+def refused(code: int, remark: str = "as configured") -> Answer:
     """An answer function that returns an error response."""
     return lambda request: request.reply(code, remark)
 

@@ -74,7 +74,7 @@ class Group(FakeBroker):
     def _pull(self, request: RemotingCommand) -> RemotingCommand | None:
         if self.failures:
             self.failures -= 1
-            return request.reply(1, "told to fail")
+            return request.reply(1, "set to fail")
         begin, count = (int(request.ext_fields[key]) for key in ("queueOffset", "maxMsgNums"))
         all_records = self.records[int(request.ext_fields["queueId"])]
         if begin > len(all_records):

@@ -10,8 +10,8 @@ from enum import Enum
 PIECE = 64 << 10
 
 
-class Way(Enum):
-    """A direction of a link."""
+class Direction(Enum):
+    """A direction in which bytes pass a link."""
 
     THERE = "there"
     """From the side that connects."""
@@ -30,7 +30,7 @@ class Link:
         self.address = "{}:{}".format(*self._listener.getsockname())
         self.delay_s = 0.0
         """How long each piece waits."""
-        self._open = {way: asyncio.Event() for way in Way}
+        self._open = {way: asyncio.Event() for way in Direction}
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -49,9 +49,9 @@ class Link:
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def hold(self, *ways: Way) -> None:
+    def hold(self, *ways: Direction) -> None:
         """Let nothing pass in these directions."""
-        for way in ways or tuple(Way):
+        for way in ways or tuple(Direction):
             self._open[way].clear()
 
     def release(self) -> None:
@@ -78,7 +78,7 @@ class Link:
             ends.add(back)
             self._writers.add(back)
             await asyncio.gather(
-                self._copy(reader, back, Way.THERE), self._copy(there, writer, Way.BACK)
+                self._copy(reader, back, Direction.THERE), self._copy(there, writer, Direction.BACK)
             )
         except OSError:
             pass
@@ -88,7 +88,7 @@ class Link:
                 each.transport.abort()
 
     async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Direction
     ) -> None:
         while data := await reader.read(PIECE):
             await self._open[way].wait()

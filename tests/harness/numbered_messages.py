@@ -1,4 +1,4 @@
-"""Producers that send one numbered message after the other through all failures, each once."""
+"""Producers of numbered messages, sent one after another, each once, through all failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NumberedMessages:
         self._sent = 0
 
     async def send(self) -> None:
-        """Send one message after the other, each once, for ever."""
+        """Send one message after another, each once, until it is cancelled."""
         async with Producer(
             self.namesrv,
             group="p",
@@ -74,7 +74,7 @@ class NumberedMessages:
             await asyncio.to_thread(java.call, "attemptsStop", id=name)
 
     async def acknowledges(self, more: int = 20) -> None:
-        """Return when that many more messages are acknowledged."""
+        """Return when `more` more messages are acknowledged."""
         wanted = len(self.acknowledged) + more
         await eventually(lambda: len(self.acknowledged) >= wanted, WAIT_S)
 

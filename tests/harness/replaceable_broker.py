@@ -1,4 +1,4 @@
-"""A store that brokers of both kinds open in turns."""
+"""A store that brokers of both kinds open in turn."""
 
 from __future__ import annotations
 

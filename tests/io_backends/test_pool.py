@@ -173,7 +173,7 @@ def test_a_partly_written_group_is_not_visible(tmp_path: Path, before: int) -> N
     there = (tmp_path / "a").read_bytes()
     assert there[:before] == b"x" * before
     assert not any(there[before : before // 4096 * 4096 + 4096])
-    assert b"y" in there, "nothing of it was written: the test showed nothing"
+    assert b"y" in there, "no byte was written: the test proves nothing"
 
 
 @pytest.mark.parametrize("allowed", [0, 2 * SIZE])

@@ -37,8 +37,8 @@ STATUS = {
 
 
 class RestCatalog:
-    """The server's state. `lose_answers` is how many of the next commits are done, and answered
-    with 500, as if the catalog were killed in between."""
+    """The server's state. The next `lose_answers` commits are carried out and answered with 500, as
+    if the catalog were killed in between."""
 
     def __init__(self, catalog: SqlCatalog) -> None:
         self._catalog = catalog

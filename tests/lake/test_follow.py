@@ -1,4 +1,4 @@
-"""A follower adds what a writer makes durable, and ends when it is asked to."""
+"""A follower exports messages as soon as they are durable, and stops on request."""
 
 from __future__ import annotations
 

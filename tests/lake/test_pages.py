@@ -155,7 +155,7 @@ def test_chunks_of_several_pages_are_read_by_pyarrow_and_duckdb(
     assert duckdb.execute(query, [str(path)]).fetchall() == as_tuples(rows)
 
 
-def test_a_dictionary_is_given_up_where_values_do_not_repeat() -> None:
+def test_a_dictionary_is_abandoned_if_values_do_not_repeat() -> None:
     footer = pq.read_metadata(pa.BufferReader(written([batch_of(repeated(20_000))])))
     chunks = [footer.row_group(0).column(place) for place in range(footer.num_columns)]
     with_dictionary = {c.path_in_schema for c in chunks if c.has_dictionary_page}

@@ -1,4 +1,5 @@
-"""`lakeRetention`: segments go once tables have their messages, and clients read on from tables."""
+"""`lakeRetention`: segments are deleted once tables have their messages, which clients then read
+from the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of a table: what it holds, and what of the store it lacks."""
+"""The status of a table: what it holds, and which messages of the store it lacks."""
 
 from __future__ import annotations
 

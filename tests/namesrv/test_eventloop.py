@@ -1,7 +1,7 @@
 """How long one request may hold the event loop of a name server: every request code.
 
-Two brokers with 10,000 topics each, 1,000 settings. What counts is the CPU time of the loop's
-thread within one callback, in the median of several rounds: a busy machine fails nothing.
+Two brokers with 10,000 topics each, 1,000 settings. The tests measure the CPU time of the loop's
+thread within one callback, as the median of several rounds, so that they pass on a busy machine.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ async def fill(server: NameServer) -> None:
 
 R = RequestCode
 NEW_DATA, TOPIC_T_1 = {"counter": 5, "timestamp": 1}, {"key": "T-1"}
-# What each request is given beside COMMON, and its body.
+# Each request's fields beside COMMON, and its body.
 REQUESTS: dict[int, tuple[dict[str, object], bytes]] = {
     R.PUT_KV_CONFIG: (TOPIC_T_1, b""),
     R.GET_KV_CONFIG: ({}, b""),
@@ -115,26 +115,28 @@ async def ask(server: NameServer, request: RemotingCommand) -> int:
     return code
 
 
-async def test_no_request_blocks_the_loop_of_a_large_name_server_for_5_ms(holds: Any) -> None:
+async def test_no_request_blocks_the_loop_of_a_large_name_server_for_5_ms(
+    callback_times: Any,
+) -> None:
     wrong = {}
     server = NameServer(port=0)
-    assert server.handlers().keys() == REQUESTS.keys(), "each code has its line in REQUESTS"
+    assert server.handlers().keys() == REQUESTS.keys(), "each request code needs a line in REQUESTS"
     await fill(server)
     gc.collect()
-    gc.disable()  # a pause of the collector belongs to no request
+    gc.disable()  # a pause of the collector must not count for a request
     try:
-        with holds.noted():
+        with callback_times.measured():
             for code in REQUESTS:
                 longest = []
                 for version in range(1, ROUNDS + 1):
                     request = prepared(server, code, version)
                     await asyncio.sleep(0)
-                    holds.reset()
+                    callback_times.reset()
                     assert await asyncio.create_task(ask(server, request)) == 0
-                    longest.append(holds.longest_s)
+                    longest.append(callback_times.longest_s)
                 if median(longest) >= LIMIT_S:
                     name = RequestCode(code).name
-                    wrong[name] = f"{median(longest) * 1000:.1f} ms in {holds.place}"
+                    wrong[name] = f"{median(longest) * 1000:.1f} ms in {callback_times.place}"
     finally:
         gc.enable()
     assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())

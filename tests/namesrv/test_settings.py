@@ -181,9 +181,9 @@ async def test_settings_over_the_limit_are_refused_and_known_ones_change() -> No
         async def put(namespace: str, key: str, value: str = "v") -> Answer:
             return await peer.call(100, {"namespace": namespace, "key": key, "value": value})
 
-        told = [await put(f"n{i % 3}", f"k{i}") for i in range(20)]
-        assert [answer.code for answer in told] == [0] * 5 + [1] * 15
-        assert "maxKvSettings" in (told[5].remark or "")
+        answers = [await put(f"n{i % 3}", f"k{i}") for i in range(20)]
+        assert [answer.code for answer in answers] == [0] * 5 + [1] * 15
+        assert "maxKvSettings" in (answers[5].remark or "")
         assert (await put("n0", "k0", "w")).code == 0
         assert (await peer.call(102, {"namespace": "n1", "key": "k1"})).code == 0
         assert (await put("n1", "again")).code == 0
@@ -200,9 +200,9 @@ async def test_the_bytes_of_settings_are_limited_and_freed_by_deletion(tmp_path:
         NameServer(port=0, config=config, kv_store=store) as server,
         Peer(server.address) as peer,
     ):
-        told = [await put(peer, f"k{i}", "v" * 300) for i in range(6)]
-        assert [answer.code for answer in told] == [0] * 3 + [1] * 3
-        assert "maxKvBytes" in (told[3].remark or "")
+        answers = [await put(peer, f"k{i}", "v" * 300) for i in range(6)]
+        assert [answer.code for answer in answers] == [0] * 3 + [1] * 3
+        assert "maxKvBytes" in (answers[3].remark or "")
         assert (await put(peer, "k0", "w" * 300)).code == 0
         assert (await peer.call(102, {"namespace": "n", "key": "k1"})).code == 0
     async with (

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 
-# What pyspark's lookup_data_sources does, in an interpreter that knows no PYTHONPATH.
+# What pyspark's lookup_data_sources does, in an interpreter without PYTHONPATH.
 LOOK_UP = """
 import importlib, pkgutil
 found = [m.name for m in pkgutil.iter_modules() if m.name.startswith("pyspark_")]

@@ -1,4 +1,4 @@
-"""Runs all parsers for long without time limits, for builds that check memory accesses.
+"""Runs all parsers for a long time without time limits, for builds that check memory accesses.
 
 `python -m parsers ROUNDS`, with tests/ on the path; prints how many inputs each kind took.
 """

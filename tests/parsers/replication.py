@@ -1,4 +1,4 @@
-"""Parsers of what brokers send each other at the port for slaves, and of files about it."""
+"""Parsers of the frames between a master and its slaves, and of the files about them."""
 
 from __future__ import annotations
 

@@ -122,6 +122,6 @@ def _for_operators() -> Iterator[Parser]:
             b'{"broker":"b","address":"a:1","role":"SLAVE","trouble":null,"waitingAnswers":0,'
             b'"waitingPulls":0,"diskBytes":9,"diskFreeBytes":1,"topics":[{"topic":"T"}],'
             b'"groups":[{"group":"G","topic":"T","lag":1}],"runtime":{"a":1}}',
-            b'{"broker":"\xff"}',  # no UTF-8 where a text is wanted
+            b'{"broker":"\xff"}',  # invalid UTF-8 in a text
         ],
     )

@@ -1,4 +1,4 @@
-"""Stores to read: one that 4.9.4 wrote, others written here."""
+"""Stores to read: one that 4.9.4 wrote, and others that this module writes."""
 
 from __future__ import annotations
 

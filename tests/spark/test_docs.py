@@ -26,7 +26,7 @@ def blocks(section: str) -> list[str]:
 
 
 async def give_up(address: str) -> None:
-    """The group of `make run` sends its first messages to its dead letters."""
+    """Turn the first messages of the group of `make run` into dead letters."""
     consumer = PushConsumer(
         address,
         group="demo-consumer",

@@ -1,4 +1,4 @@
-"""The option `lake`: a table, then the live messages behind it, each message once."""
+"""The option `lake`: a table, then the live messages after it, each message once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_batch_has_each_message_once(spark: Any, places: dict[str, str]) -> No
         ({"endingTimestamp": str(BEGIN_MS + 120_000)}, range(1_200)),
     ],
 )
-def test_options_hold_on_both_sides_of_the_seam(
+def test_options_apply_on_both_sides_of_the_boundary(
     places: dict[str, str], options: dict[str, str], numbers: range
 ) -> None:
     assert planned({**places, **options}) == expected(numbers)

@@ -304,8 +304,8 @@ def test_a_torn_tail_is_an_error_or_a_row(store: Path, tmp_path: Path) -> None:
     end = max(row["commitLogOffset"] + row["storeSize"] for row in whole) - int(last.name)
     with last.open("r+b") as file:
         file.truncate(end - 10)  # in the middle of the last record
-    told = r"option storePath is '.*': queue 3 of topic T on store: .* no record.*_corrupt"
-    with pytest.raises(SparkError, match=told):
+    error = r"option storePath is '.*': queue 3 of topic T on store: .* no record.*_corrupt"
+    with pytest.raises(SparkError, match=error):
         reader(tmp_path / "s").partitions()  # before a task starts
     assert len(rows(reader(tmp_path / "s", columns="queueOffset,storeSize"))) == 1000
     parsed = parse(
@@ -314,7 +314,7 @@ def test_a_torn_tail_is_an_error_or_a_row(store: Path, tmp_path: Path) -> None:
     )
     stream = StreamReader(parsed, checked_schema(wanted_schema(parsed), parsed))
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
-    with pytest.raises(SparkError, match=told):
+    with pytest.raises(SparkError, match=error):
         stream.partitions(stream.initialOffset(), end)
     found = rows(reader(tmp_path / "s", columns="queueOffset,body,_corrupt"))
     assert [row["queueOffset"] for row in found if row["_corrupt"]] == [249]

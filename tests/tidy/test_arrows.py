@@ -1,4 +1,4 @@
-"""The packages import each other only along the arrows that docs/architecture.md draws."""
+"""Packages import each other only along the arrows of the graph in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "console": EVERYTHING,
 }
 # Every package may import these: the version, the root of all errors, tables of settings.
-FRONT_DOOR = frozenset({"congreve", "congreve.errors", "congreve.settings", "congreve.__version__"})
-# Modules of the front door that import the packages behind it.
-DOORS = frozenset({"name_server", "node", "store_reader", "table_archive"})
+SHARED = frozenset({"congreve", "congreve.errors", "congreve.settings", "congreve.__version__"})
+# The public API: modules of congreve/ that import the other packages.
+PUBLIC_API = frozenset({"name_server", "node", "store_reader", "table_archive"})
 # lake and spark read stores and write none: these modules of the engine append or delete.
 WRITE_SIDE = frozenset({"engine.store", "engine.log.commit_log", "engine.retention"})
 
@@ -98,7 +98,7 @@ def test_a_package_imports_only_what_its_arrows_allow(short: str) -> None:
     wrong = []
     for path in sources(FOLDERS[short]):
         for name in imported(path, f"congreve.{short}"):
-            if name in FRONT_DOOR:
+            if name in SHARED:
                 continue
             target = name.split(".")[1] if "." in name else name
             if target not in MAY_IMPORT:
@@ -108,19 +108,19 @@ def test_a_package_imports_only_what_its_arrows_allow(short: str) -> None:
     assert not wrong, wrong
 
 
-def test_the_front_door_imports_no_package_when_it_is_imported() -> None:
+def test_congreve_imports_no_other_package_when_it_is_imported() -> None:
     code = "import congreve, sys; print(*(name for name in sys.modules if '.' in name))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     reached = {name.split(".")[1] for name in done.stdout.split() if name.startswith("congreve.")}
-    assert not reached & (EVERYTHING | DOORS)
+    assert not reached & (EVERYTHING | PUBLIC_API)
 
 
-def test_only_the_console_goes_through_the_front_door() -> None:
+def test_only_the_console_imports_the_public_api() -> None:
     wrong = []
     for short in EVERYTHING - {"console"}:
         for path in sources(FOLDERS[short]):
             for name in imported(path, f"congreve.{short}"):
-                if name.partition(".")[2].partition(".")[0] in DOORS:
+                if name.partition(".")[2].partition(".")[0] in PUBLIC_API:
                     wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong, wrong
 
@@ -136,15 +136,15 @@ def test_a_reader_of_stores_only_reads_them(short: str) -> None:
     assert not wrong, wrong
 
 
-def test_the_engine_knows_no_sockets_and_remoting_no_files() -> None:
-    strangers = {
+def test_the_engine_imports_no_sockets_and_remoting_no_files() -> None:
+    unwanted = {
         "engine": {"socket", "asyncio", "uvloop", "ssl", "selectors"},
         "io_backends": {"socket", "asyncio", "uvloop", "ssl"},
         "records": {"asyncio", "uvloop", "ssl", "os", "pathlib", "mmap"},
         "remoting": {"pathlib", "mmap", "tempfile", "shutil"},
     }
     wrong = []
-    for short, forbidden in strangers.items():
+    for short, forbidden in unwanted.items():
         for path in sources(FOLDERS[short]):
             text = path.read_text()
             cython = path.suffix in (".pyx", ".pxd", ".pxi")

@@ -205,7 +205,7 @@ def test_pages_name_files_that_exist() -> None:
     assert not wrong, wrong
 
 
-def test_every_sub_package_is_on_the_tour() -> None:
+def test_architecture_names_every_sub_package() -> None:
     tour = (ROOT / "docs" / "architecture.md").read_text()
     rooms = [
         init.parent.relative_to(ROOT)

@@ -211,8 +211,8 @@ async def test_every_request_of_an_administrator_is_audited(
         await tools.of("administrator").ask(25, body=b"maxTopics=7")
         await tools.of("administrator").send("V")
     lines = [json.loads(each.message) for each in caplog.records if "audit" in each.name]
-    told = [(each["accessKey"], each["request"], each["code"]) for each in lines]
-    assert told == [
+    logged = [(each["accessKey"], each["request"], each["code"]) for each in lines]
+    assert logged == [
         ("administrator", "UPDATE_AND_CREATE_ACL_CONFIG", 0),
         ("both-of-T", "UPDATE_AND_CREATE_TOPIC", 1),
         ("administrator", "UPDATE_BROKER_CONFIG", 0),

@@ -1,4 +1,5 @@
-"""A name server with accounts: routes for everyone, all changes for administrators."""
+"""A name server with accounts: every client may read routes, only administrators change
+anything."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ async def test_a_broker_signs_its_registration(accounts: Path, tmp_path: Path) -
         def known() -> set[str]:
             return set(server.routes.cluster_info().broker_addr_table)
 
-        # Both are made before one runs: to make a broker holds the event loop.
+        # Both are constructed before either runs, because construction blocks the event loop.
         strong, weak = broker("administrator", "ours"), broker("service", "too-weak")
         async with strong, weak:
             assert known() == {"ours"}

@@ -1,4 +1,4 @@
-"""Requests that pass once: a broker with aclReplayWindowMills, and copies of requests."""
+"""A broker with aclReplayWindowMills accepts each request once and refuses copies of it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_series_and_accounts_have_numbers_of_their_own() -> None:
             guard.check(key, request(f"{NOW}/{series}/1"))
 
 
-def test_a_request_must_be_of_now_and_of_this_run() -> None:
+def test_a_request_must_be_recent_and_of_this_run() -> None:
     clock = ManualClock(NOW)
     guard = ReplayGuard(WINDOW, clock)
     with refused("runs since"):
@@ -129,7 +129,7 @@ async def test_a_copy_of_a_request_is_refused(tmp_path: Path) -> None:
             await client.close()
 
 
-async def test_our_clients_work_with_and_without_a_broker_that_wants_numbers(
+async def test_our_clients_work_with_and_without_a_broker_that_requires_numbers(
     tmp_path: Path,
 ) -> None:
     who = Credentials(access_key="both-of-T", secret_key=SECRET, replay_protection=True)

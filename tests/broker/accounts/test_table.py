@@ -1,4 +1,4 @@
-"""Every request code x every kind of sender: the expected column is written here, not computed."""
+"""Every request code with every kind of sender; the expected results are listed, not computed."""
 
 from pathlib import Path
 
@@ -115,7 +115,7 @@ async def test_every_code_accepts_accounts_with_the_permission(tmp_path: Path) -
         message, half = await stored(broker, admin)
         handled = set(broker._servers[0].handlers)
         assert set(EXPECTED) <= handled
-        # Administrators come last: their requests are carried out.
+        # Administrators come last, because their requests are carried out.
         senders = ["other-topic", "sub-of-T", "pub-of-T", "both-of-T", "administrator"]
         wrong = {}
         for code in sorted(handled):

@@ -1,4 +1,4 @@
-"""Which messages are parked until when, and which times are refused."""
+"""Which messages are parked, until when, and which delivery times are refused."""
 
 import pytest
 

@@ -34,14 +34,14 @@ class Bench:
     def open(self) -> None:
         self.store = MessageStore(self.config, clock=self.clock, on_arrival=self.arrived)
         self.store.start()
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.service = ScheduleMessageService(self.store, self.clock)
         if self.saved:
             self.service.load(self.saved)
         self.service.recover()
 
     def arrived(self, queue) -> None:
-        self.told.append(queue.topic)
+        self.notified.append(queue.topic)
         if queue.topic == SCHEDULE:
             self.service.arrived(queue)
 
@@ -141,7 +141,7 @@ async def test_waiting_consumers_are_notified(bench):
     watch(bench.store.log.lock, bench.store.queues.get("T", 0), 1)
     bench.clock.advance(1_000)
     rounds(bench)
-    assert bench.told == [SCHEDULE, "T"]
+    assert bench.notified == [SCHEDULE, "T"]
 
 
 async def test_a_restart_continues_at_the_saved_offsets(bench):
@@ -183,13 +183,14 @@ async def test_d23_messages_delivered_after_the_last_save_are_not_delivered_agai
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 19, 20])
 async def test_only_deliveries_that_the_log_has_count(bench, kept):
-    """A kill over pool or io_uring, or a power cut: the log's tail was not on disk."""
+    """After a kill with the pool or io_uring backend, or a power cut, the log's tail is not on
+    disk."""
     bench.service.start()
     bench.park(1, 30)
     bench.clock.advance(1_000)
     bench.park(2, 1)
     delivered = bench.store.queues.get("T", 0)
-    while delivered.max < 30:  # a run ends after 10 ms, which a busy machine may take for a few
+    while delivered.max < 30:  # a run ends after 10 ms, in which a busy machine delivers only a few
         bench.service._deliver(1, bench.store.queues.get(SCHEDULE, 0), bench.clock.now())
     entries = delivered.entries(0, 30)
     end = int(entries["physical_offset"][kept])

@@ -30,7 +30,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 
 @pytest.fixture(params=["etcd", "kubernetes"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., object]:
-    """An async context manager that gives a maker of coordinators, by the name of their group."""
+    """An async context manager; yields a function that makes the coordinator of a group."""
     if request.param == "etcd":
         server: Etcd = request.getfixturevalue("etcd")
 

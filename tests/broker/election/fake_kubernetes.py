@@ -1,4 +1,4 @@
-"""A stand-in of the Kubernetes API for Lease objects."""
+"""A stand-in for the Kubernetes API of Lease objects."""
 
 from __future__ import annotations
 

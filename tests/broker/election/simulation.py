@@ -1,6 +1,6 @@
 """A group of members in memory: logs of numbered messages, a network, a coordination service.
 
-The decisions are those of the real classes; this module only does what they decide.
+The real classes make the decisions; this module only carries them out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Service:
 
 @dataclass
 class Request:
-    """A change on its way: it is carried out at most once, and its answer may be lost."""
+    """A pending change: it is carried out at most once, and its answer may be lost."""
 
     run: Callable[[], GroupState]
     answer: Callable[[GroupState | StateChangedError], None]
@@ -90,7 +90,7 @@ class Request:
 
 @dataclass
 class Node:
-    """One member: what is on its disk, and what it knows while it runs."""
+    """The state of one member: on its disk, and in memory while it runs."""
 
     number: int
     now: Callable[[], float]
@@ -101,7 +101,7 @@ class Node:
     waiting: bool = False  # for the answer to a change
     follows: Master | None = None
     aligned: bool = False  # after the handshake with the master that it follows
-    told: int = 0  # messages whose acknowledgement was decided
+    decided: int = 0  # messages that were acknowledged, or never will be
 
     def __post_init__(self) -> None:
         lease = MasterLease(TTL_S, MARGIN_S, self.now)
@@ -124,7 +124,7 @@ class Node:
 
 
 class Group:
-    """The members, the service, and what producers were told."""
+    """The members, the service, and the acknowledgements that producers received."""
 
     def __init__(self, count: int, min_in_sync: int = 1) -> None:
         self.time = 0.0
@@ -138,14 +138,15 @@ class Group:
         self.unclean = 0
 
     def ask(self, number: int, *, unclean: bool = False) -> None:
-        """An operator wants this member as master."""
+        """Request this member as master, as an operator does."""
         self.service.ask(ElectRequest(number, "operator", unclean))
 
     def clock(self) -> float:
         return self.time
 
-    def go_on(self) -> None:
-        """A while without failures: elections, copies and changes of the set get somewhere."""
+    def run_without_failures(self) -> None:
+        """Run without failures for a while, so that elections, copies and changes of the set
+        complete."""
         for node in self.nodes.values():
             if not node.up:
                 node.start()
@@ -162,7 +163,7 @@ class Group:
     # --- a member and the service
 
     def look(self, node: Node) -> None:
-        """The member reads the state and does what it decides."""
+        """The member reads the service's state and takes its next step."""
         if not node.up or node.waiting:
             return
         state = self.service.read()
@@ -188,7 +189,7 @@ class Group:
             node.epochs = node.epochs.cut(start).begun(step.candidate.epoch, start)
             term = InSyncSet(outcome, start, patience_s=PATIENCE_S, min_in_sync=self.min_in_sync)
             node.member.begin_term(term, sent_at)
-            node.told = 0
+            node.decided = 0
             self.terms += 1
             lost = self.acknowledged - {message for _, message in node.log}
             assert not lost, f"member {node.number} became master without {sorted(lost)}"
@@ -203,7 +204,8 @@ class Group:
         self._send(node, elect, elected)
 
     def change_set(self, node: Node) -> None:
-        """The master proposes the set it wants, or again the one whose outcome is open."""
+        """The master proposes the set that it wants, or repeats a proposal whose outcome is
+        unknown."""
         term = node.term
         if not node.up or node.waiting or term is None:
             return
@@ -219,7 +221,7 @@ class Group:
             if not isinstance(outcome, StateChangedError):
                 term.committed(outcome)
                 return
-            # Carried out by an earlier attempt, or this term is over.
+            # An earlier attempt carried it out, or this term is over.
             state = self.service.read()
             if state.master == term.master and state.in_sync == members:
                 term.committed(state)
@@ -238,7 +240,7 @@ class Group:
         self.requests.append(Request(run, answer_to(node, answer)))
 
     def carry_out(self, index: int, *, answered: bool) -> None:
-        """One of the changes on their way arrives; its answer arrives too, or is lost."""
+        """One of the pending changes arrives; its answer arrives, too, or is lost."""
         if not self.requests:
             return
         request = self.requests.pop(index % len(self.requests))
@@ -250,7 +252,7 @@ class Group:
             request.answer(outcome)
 
     def give_up(self, node: Node) -> None:
-        """The member takes the outcome of its change for unknown; it may still be carried out."""
+        """The member stops waiting for its change, which may still be carried out."""
         node.waiting = False
 
     def renew(self, node: Node, *, answered: bool) -> None:
@@ -269,11 +271,11 @@ class Group:
             self.acknowledge(node)
 
     def acknowledge(self, node: Node) -> None:
-        """Tell producers what every required member has."""
+        """Acknowledge to producers the messages that every required member has."""
         if node.up:
             confirmed = max(node.member.confirmed(len(node.log)), 0)
-            self.acknowledged |= {message for _, message in node.log[node.told : confirmed]}
-            node.told = max(node.told, confirmed)
+            self.acknowledged |= {message for _, message in node.log[node.decided : confirmed]}
+            node.decided = max(node.decided, confirmed)
 
     def copy(self, slave: Node, count: int, *, reported: bool) -> None:
         """The slave gets up to `count` messages from the master that it follows."""
@@ -338,7 +340,7 @@ _NO_MASTER = Master(-1, -1, "", "")
 def answer_to(
     node: Node, answer: Callable[[GroupState | StateChangedError], None]
 ) -> Callable[[GroupState | StateChangedError], None]:
-    """Deliver only to the process that asked, while it waits."""
+    """Deliver the answer only if the process that sent the request still waits for it."""
     member = node.member
 
     def deliver(outcome: GroupState | StateChangedError) -> None:

@@ -70,7 +70,7 @@ async def test_etcd_with_client_certificates_and_accounts(tmp_path: Path) -> Non
         await enable_accounts(JsonHttp(server.url, tls=tls))
         mine = coordinator_of(BrokerConfig().changed(texts))
         elected = await mine.elect(await mine.read(), MASTER, LONG_S)
-        server.stop()  # it forgets all tokens
+        server.stop()  # which invalidates all its tokens
         server.start()
         await mine.keep_alive()
         grown = await mine.change_set(elected, frozenset({1, 2}))

@@ -1,4 +1,4 @@
-"""Both coordinators keep the same promises: against a real etcd, and a stand-in of Kubernetes."""
+"""Both coordinators give the same guarantees, with a real etcd and a stand-in for Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AutoSwitch frames: both directions, cut anywhere, and bytes that are none."""
+"""AutoSwitch frames: both directions, split at any byte, and bytes that are not frames."""
 
 from __future__ import annotations
 

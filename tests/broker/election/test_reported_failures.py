@@ -1,4 +1,4 @@
-"""Failures of RocketMQ 5's controller mode that its users reported, by the number of the thread."""
+"""Failures of RocketMQ 5's controller mode that users reported; issue numbers are in the names."""
 
 from __future__ import annotations
 

@@ -18,12 +18,13 @@ members = st.integers(0, 2)
 
 
 class Failures(RuleBasedStateMachine):
-    """Members crash and pause, messages and answers are lost; hypothesis looks for a short case."""
+    """Members crash and pause, messages and answers are lost; hypothesis finds the shortest
+    failure."""
 
     @initialize(count=st.integers(2, 3), min_in_sync=st.integers(1, 2))
     def begin(self, count: int, min_in_sync: int) -> None:
         self.group = Group(count, min_in_sync)
-        self.group.go_on()
+        self.group.run_without_failures()
 
     def node(self, number: int) -> Node:
         return self.group.nodes[number % len(self.group.nodes) + 1]
@@ -70,8 +71,8 @@ class Failures(RuleBasedStateMachine):
         self.group.time += seconds
 
     @rule()
-    def go_on(self) -> None:
-        self.group.go_on()
+    def run_without_failures(self) -> None:
+        self.group.run_without_failures()
 
     @invariant()
     def one_master_acknowledges(self) -> None:
@@ -84,7 +85,7 @@ TestFailures.settings = settings(max_examples=25, stateful_step_count=40, deadli
 
 
 class Walk:
-    """A long random walk of one group; `wipes` lets slaves lose their disks."""
+    """A long random walk of one group; with `wipes` slaves lose their disks."""
 
     def __init__(self, seed: int, *, wipes: bool) -> None:
         self._random = random.Random(seed)
@@ -103,7 +104,7 @@ class Walk:
             self._restart: 4,
             self._wait: 10,
             self._wait_long: 1,
-            self._go_on: 0.1,
+            self._run_without_failures: 0.1,
             self._wipe: 1.5 if wipes else 0,
             self._transfer: 0.2,
             self._elect_unclean: 0.04,
@@ -162,18 +163,18 @@ class Walk:
     def _wait_long(self) -> None:
         self.group.time += self._random.choice((1.0, TTL_S))
 
-    def _go_on(self) -> None:
-        self.group.go_on()
+    def _run_without_failures(self) -> None:
+        self.group.run_without_failures()
 
     def _transfer(self) -> None:
         self.group.ask(self._node().number)
 
     def _elect_unclean(self) -> None:
-        """As the command does: only when there is no master."""
+        """The service accepts it only if there is no master."""
         self.group.ask(self._node().number, unclean=True)
 
     def _wipe(self) -> None:
-        """One disk is lost; with the only other whole one lost, too, no rule could help."""
+        """Lose one disk, unless it is the last one that has all acknowledged messages."""
         node = self._node()
         if not any(each.up and each.term is not None for each in self.group.nodes.values()):
             return
@@ -190,7 +191,7 @@ def test_random_walks_lose_no_message(wipes: bool) -> None:
         acknowledged += len(group.acknowledged)
         terms += group.terms
         unclean += group.unclean
-    # The walks get somewhere: otherwise they would show nothing.
+    # Walks that elect no master and acknowledge no message would test nothing.
     assert acknowledged > WALKS * 15
     assert terms > WALKS * 3
     assert unclean > 5
@@ -208,13 +209,13 @@ def test_many_random_walks_lose_no_message(
 
 def test_a_group_without_failures_gets_all_members_into_the_set() -> None:
     group = Group(3, min_in_sync=2)
-    group.go_on()
+    group.run_without_failures()
     (master,) = group.acting()
     node = group.nodes[master]
     assert node.term is not None
     assert node.term.state.in_sync == {1, 2, 3}
     group.produce(node)
-    group.go_on()
+    group.run_without_failures()
     assert group.acknowledged == {1}
     assert [len(each.log) for each in group.nodes.values()] == [1, 1, 1]
     assert group.terms == 1
@@ -222,21 +223,21 @@ def test_a_group_without_failures_gets_all_members_into_the_set() -> None:
 
 def test_an_operator_hands_the_group_to_the_wanted_member() -> None:
     group = Group(3)
-    group.go_on()
+    group.run_without_failures()
     for wanted in (3, 1, 2):
         (master,) = group.acting()
         group.produce(group.nodes[master])
-        group.go_on()
+        group.run_without_failures()
         group.ask(wanted)
-        group.go_on()
+        group.run_without_failures()
         assert group.acting() == [wanted]
         assert group.service.request is None
     assert group.acknowledged == {1, 2, 3}
 
 
-def test_the_group_goes_on_without_the_member_that_an_operator_wants() -> None:
+def test_the_group_continues_without_the_member_that_an_operator_wants() -> None:
     group = Group(2)
-    group.go_on()
+    group.run_without_failures()
     (master,) = group.acting()
     group.crash(group.nodes[3 - master])
     group.ask(3 - master)
@@ -250,11 +251,11 @@ def test_the_group_goes_on_without_the_member_that_an_operator_wants() -> None:
 
 def test_only_an_operator_makes_a_member_master_that_lacks_messages() -> None:
     group = Group(2)
-    group.go_on()
+    group.run_without_failures()
     (master,) = group.acting()
     ahead, behind = group.nodes[master], group.nodes[3 - master]
     group.produce(ahead)
-    group.go_on()
+    group.run_without_failures()
     group.crash(behind)
     group.produce(ahead)
     group.time += PATIENCE_S
@@ -276,5 +277,5 @@ def test_only_an_operator_makes_a_member_master_that_lacks_messages() -> None:
         assert group.acting() == ([behind.number] if asked else [])
     assert group.acknowledged == {1}
     group.produce(behind)
-    group.go_on()
+    group.run_without_failures()
     assert [message for _, message in ahead.log] == [message for _, message in behind.log] == [1, 3]

@@ -57,7 +57,7 @@ def batch_body(*members: tuple[bytes, bytes]) -> bytes:
 
 
 PARKED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
-# Requests that test_twins.py does not generate: limits, and answers that depend on earlier ones.
+# Requests that test_generated_requests.py does not have: limits, answers that depend on others.
 SENDS = {
     "long names": (10, LONG, b"body"),
     "any queue": (310, SHORT | {"e": "-1"}, b"body"),
@@ -102,7 +102,7 @@ def config_of(root: Path, flush: str = "ASYNC_FLUSH", lanes: int = 0) -> BrokerC
 
 
 class Ports:
-    """A broker asked by its main port (compiled) and by its VIP port (handlers alone)."""
+    """Sends requests to a broker's main port (compiled code) and its VIP port (handlers only)."""
 
     def __init__(self, broker: Broker, client: RemotingClient) -> None:
         self.broker = broker
@@ -150,7 +150,7 @@ class Ports:
 async def send_both_ways(ports: Ports, name: str, serialize_type: SerializeType) -> None:
     code, fields, body = SENDS[name]
     outcomes = []
-    # The second of the compiled ones has a header like one that was decoded before.
+    # The second compiled request has a header of a shape that was decoded before.
     for vip in (True, False, False):
         start = ports.broker.store.log.max_offset
         answer = await ports.ask(code, fields, body, vip=vip, serialize_type=serialize_type)

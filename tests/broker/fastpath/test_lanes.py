@@ -60,7 +60,8 @@ def create(broker: Broker, topic: str) -> None:
 
 
 def send(wire: Wire, topic: str, queue: int, body: bytes, properties: str = "WAIT\x01true") -> int:
-    """One message; its offset in the queue. `properties` of two names are for Python handlers."""
+    """Send one message; returns its queue offset. Python handles `properties` that repeat a
+    name."""
     fields = SHORT | {"b": topic, "e": str(queue), "i": properties}
     answer = wire.call(SEND_MESSAGE_V2, fields, body)
     assert answer.code == 0, answer
@@ -80,7 +81,7 @@ class Work:
     def send_all(self, sender: int) -> None:
         with Wire(self.broker.address) as wire:
             for number in range(MESSAGES):
-                # Each seventh is for the Python handlers: it has a property twice.
+                # Python handles each seventh message, which has a property twice.
                 odd = "A\x011\x02A\x012\x02WAIT\x01true"
                 properties = odd if number % 7 == 0 else "WAIT\x01true"
                 queue = (sender + number) % QUEUES
@@ -224,7 +225,7 @@ def test_pulls_find_messages_of_lanes_and_waiting_pulls_wake(tmp_path: Path) -> 
 
 
 def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(tmp_path: Path) -> None:
-    """A lane must not read a queue that the loop has removed."""
+    """A lane must not read a queue that the event loop has removed."""
     fields = {
         "consumerGroup": "G",
         "queueId": "0",

@@ -42,8 +42,10 @@ async def test_setting_the_clock_neither_extends_a_lock_nor_removes_a_member(
         wall.advance(jump_ms)
         await members.close_silent()
         at_once(members.locks.expiry_steps())
-        assert not connection.closed and not another_connection.closed, "both were just heard"
-        assert members.locks.lock("G", [queue], "c2") == [], "its holder lives"
+        assert not connection.closed and not another_connection.closed, (
+            "both have just sent a heartbeat"
+        )
+        assert members.locks.lock("G", [queue], "c2") == [], "its holder is alive"
         uptime.advance(LEASE_MS + 1)
         assert members.locks.lock("G", [queue], "c2") == [queue], "its holder is dead"
         uptime.advance(CHANNEL_EXPIRED_S * 1000)

@@ -112,8 +112,8 @@ async def running(root: Path, **settings: object) -> AsyncIterator[Tool]:
 
 
 @contextmanager
-def held_back(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
-    """A disk that writes the file of this name, and its journal, only when the event is set."""
+def delayed_writes(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
+    """Delay writes to the file of this name, and to its journal, until the event is set."""
     free = threading.Event()
 
     def wait(path: str) -> None:

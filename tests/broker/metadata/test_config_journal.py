@@ -45,7 +45,7 @@ class Table:
         await self.file.changes.saved()
 
     async def fold(self) -> None:
-        """Write topics.json where the journal has entries."""
+        """Write topics.json if the journal has entries."""
         self.file.fold()
         await self.file.changes.saved()
 
@@ -93,7 +93,7 @@ def test_every_confirmed_change_of_a_topic_survives_any_kill(
     asyncio.run(live())
 
 
-async def lived(folder: Path) -> Path:
+async def killed_folder(folder: Path) -> Path:
     """A table that was killed with topics a, b and c; b and c are in the journal alone."""
     table = Table(folder)
     for queues, name in enumerate("abc", 1):
@@ -130,7 +130,7 @@ async def test_many_changes_write_the_whole_file_only_once(
 async def test_a_torn_journal_loses_only_unconfirmed_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = await lived(tmp_path)
+    journal = await killed_folder(tmp_path)
     journal.write_bytes(journal.read_bytes()[:-3])
     assert Table(tmp_path).own() == {"a": 1, "b": 2}
     assert not caplog.messages
@@ -139,7 +139,7 @@ async def test_a_torn_journal_loses_only_unconfirmed_changes(
 async def test_a_damaged_line_is_logged_and_the_others_are_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = await lived(tmp_path)
+    journal = await killed_folder(tmp_path)
     first, second = journal.read_bytes().splitlines(keepends=True)
     foreign = b'[0,{"of":"another version"}]'
     flipped = bytes([first[20] ^ 1])
@@ -151,13 +151,13 @@ async def test_a_damaged_line_is_logged_and_the_others_are_used(
 
 
 async def test_the_file_is_used_alone_without_its_journal(tmp_path: Path) -> None:
-    (await lived(tmp_path)).unlink()
+    (await killed_folder(tmp_path)).unlink()
     assert Table(tmp_path).own() == {"a": 1}
 
 
 async def test_a_journal_of_another_file_is_ignored(tmp_path: Path) -> None:
     """A Java broker has used the store since: the file that it wrote is newer."""
-    await lived(tmp_path)
+    await killed_folder(tmp_path)
     path = tmp_path / "topics.json"
     stored = json.loads(path.read_text())
     stored["topicConfigTable"]["d"] = {"topicName": "d", "writeQueueNums": 4}
@@ -166,13 +166,13 @@ async def test_a_journal_of_another_file_is_ignored(tmp_path: Path) -> None:
 
 
 async def test_a_journal_beside_a_damaged_file_is_used(tmp_path: Path) -> None:
-    await lived(tmp_path)
+    await killed_folder(tmp_path)
     (tmp_path / "topics.json").write_text("{")
     assert Table(tmp_path).own() == {"b": 2, "c": 3}
 
 
 async def test_the_first_change_after_a_start_rewrites_the_file(tmp_path: Path) -> None:
-    journal = await lived(tmp_path)
+    journal = await killed_folder(tmp_path)
     table = Table(tmp_path)
     await table.make("d")
     assert not journal.exists()

@@ -54,7 +54,7 @@ def create(wire: Wire, queues: int) -> int:
     return wire.call(UPDATE_AND_CREATE_TOPIC, fields).code
 
 
-def noted(root: Path) -> list[str]:
+def deletions(root: Path) -> list[str]:
     """The topics that deletedTopics.json lists as deleted."""
     path = root / "congreve" / "deletedTopics.json"
     return list(json.loads(unseal(path.read_text()))["topics"]) if path.exists() else []
@@ -72,11 +72,11 @@ def test_a_deletion_is_on_disk_before_anything_is_deleted(
         monkeypatch.setattr(
             broker.managers.metadata.topics,
             "delete",
-            lambda t: (known.append(noted(tmp_path)), forget(t)),
+            lambda t: (known.append(deletions(tmp_path)), forget(t)),
         )
         monkeypatch.setattr(
             *(broker.store, "try_remove_topic"),
-            lambda t: (known.append(noted(tmp_path)), delete(t))[1],
+            lambda t: (known.append(deletions(tmp_path)), delete(t))[1],
         )
         assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
     assert known == [[TOPIC], [TOPIC]]
@@ -120,7 +120,7 @@ def test_the_note_of_a_deleted_topic_without_messages_is_removed(tmp_path: Path)
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         for _ in range(3):
             assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
-    assert noted(tmp_path) == []
+    assert deletions(tmp_path) == []
 
 
 def test_recovered_messages_of_a_deleted_topic_are_not_in_a_new_one(
@@ -134,22 +134,22 @@ def test_recovered_messages_of_a_deleted_topic_are_not_in_a_new_one(
     tree = json.loads(topics_file.read_text())
     del tree["topicConfigTable"][TOPIC]
     topics_file.write_text(json.dumps(tree))
-    write_noted(tmp_path, b'{"topics":{"T":1099511627776}}')
+    write_deletions(tmp_path, b'{"topics":{"T":1099511627776}}')
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert TOPIC not in broker.managers.metadata.topics.table
         assert create(wire, 2) == 0
         end = wire.call(GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
         assert end.fields["offset"] == "0"
-    assert noted(tmp_path) == []
+    assert deletions(tmp_path) == []
 
 
-def spoil(path: Path) -> None:
+def damage(path: Path) -> None:
     """Damage the file and its backup."""
     for file in (path, path.with_name(f"{path.name}.bak")):
         file.write_bytes(b'"x"')
 
 
-def write_noted(root: Path, text: bytes) -> None:
+def write_deletions(root: Path, text: bytes) -> None:
     (root / "congreve" / "deletedTopics.json").write_text(seal(text))
 
 
@@ -165,7 +165,7 @@ def test_rebuilt_queues_of_a_new_topic_hold_no_message_of_the_deleted_one(
         assert create(wire, 2) == 0
         assert send(wire, 1) == 0
     for _ in range(2):
-        spoil(tmp_path / "congreve/queues.json")
+        damage(tmp_path / "congreve/queues.json")
         with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
             assert ends(wire) == [0, 1]
     assert StoreExaminer(str(tmp_path)).verify().problems == []
@@ -183,14 +183,14 @@ def test_a_cleaned_topic_does_not_return_when_queues_are_rebuilt(
         remove = broker.store.try_remove_topic
         monkeypatch.setattr(
             *(broker.store, "try_remove_topic"),
-            lambda t: (known.append(noted(tmp_path)), remove(t))[1],
+            lambda t: (known.append(deletions(tmp_path)), remove(t))[1],
         )
         assert wire.call(CLEAN_UNUSED_TOPIC, {}).code == 0
         if again:
             assert create(wire, 2) == 0
             assert send(wire, 1) == 0
     assert known == [[TOPIC]], "a kill in between leaves no part of it"
-    spoil(tmp_path / "congreve/queues.json")
+    damage(tmp_path / "congreve/queues.json")
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert (TOPIC in broker.managers.metadata.topics.table) == again
         if again:
@@ -209,8 +209,8 @@ def test_the_note_of_a_deletion_hides_no_later_message(tmp_path: Path, known: by
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, 2) == 0
         assert send(wire, 0) == 0
-    write_noted(tmp_path, known)
-    spoil(tmp_path / "congreve/queues.json")
+    write_deletions(tmp_path, known)
+    damage(tmp_path / "congreve/queues.json")
     with broker_on(tmp_path) as broker, Wire(broker.address) as wire:
         assert ends(wire) == [1, 0]
 
@@ -340,7 +340,7 @@ def test_a_topic_is_not_created_while_it_is_being_deleted(
 
 
 async def test_deleting_a_topic_of_thousands_of_queues_blocks_the_loop_for_less_than_5_ms(
-    tmp_path: Path, holds: Any
+    tmp_path: Path, callback_times: Any
 ) -> None:
     longest = []
     async with broker_on(tmp_path) as broker:
@@ -348,19 +348,19 @@ async def test_deleting_a_topic_of_thousands_of_queues_blocks_the_loop_for_less_
         for topic in ("A", "B"):
             for queue_id in range(400):
                 broker.store.put(Record(topic=topic, queue_id=queue_id, body=b"x"))
-                await asyncio.sleep(0)  # the test's own work must not hold the loop either
+                await asyncio.sleep(0)  # the test's own work must not block the loop either
             for group in range(10):
                 for queue_id in range(400):
                     broker.managers.metadata.offsets.commit(f"G-{group}", topic, queue_id, 1)
             request = RemotingCommand(code=DELETE_TOPIC_IN_BROKER, ext_fields={"topic": topic})
-            with holds.noted():
-                holds.reset()
+            with callback_times.measured():
+                callback_times.reset()
                 answer = await asyncio.create_task(delete(request, Caller()))
-                longest.append(holds.longest_s)
+                longest.append(callback_times.longest_s)
             assert answer.code == 0
             assert not (tmp_path / "consumequeue" / topic).exists()
             assert not broker.managers.metadata.offsets.groups_of(topic)
-    assert min(longest) < 0.005, holds.place
+    assert min(longest) < 0.005, callback_times.place
 
 
 def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
@@ -389,7 +389,7 @@ def test_a_topic_is_not_created_again_before_a_checkpoint_without_its_queues(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert wire.call(SEND_MESSAGE_V2, send_fields(TOPIC, 0, {}), b"new").code == 0
-        while noted(tmp_path):  # after that nothing is written
+        while deletions(tmp_path):  # after that nothing is written
             time.sleep(0.01)
         shutil.copytree(tmp_path, killed := tmp_path.with_name("killed"))
     with broker_on(killed) as broker, Wire(broker.address) as wire:

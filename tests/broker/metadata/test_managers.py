@@ -233,25 +233,25 @@ def queue(queue_id: int) -> MessageQueue:
 
 
 def test_a_client_that_was_refused_a_queue_is_notified_when_it_is_free(clock, seconds):
-    told = []
-    locks = RebalanceLockManager(freed=lambda *of: told.append(of), monotonic=seconds)
+    notified = []
+    locks = RebalanceLockManager(freed=lambda *of: notified.append(of), monotonic=seconds)
     locks.lock("G", [queue(0), queue(1), queue(2)], "c1")
     locks.lock("G", [queue(0)], "c2")
     locks.lock("G", [queue(0), queue(1)], "c3")
     locks.unlock("G", [queue(2)], "c1")
     locks.unlock("G", [queue(0)], "c2")
-    assert told == [], "nobody asked for 2, and 0 is not c2's to give"
+    assert notified == [], "no client requested 2, and c2 does not hold 0"
     locks.unlock("G", [queue(0)], "c1")
-    assert told == [("G", {"c2", "c3"})]
+    assert notified == [("G", {"c2", "c3"})]
     clock.advance(LEASE_MS + 1)
     at_once(locks.expiry_steps())
-    assert told == [("G", {"c2", "c3"}), ("G", {"c3"})], "the lock of queue 1 has expired"
+    assert notified == [("G", {"c2", "c3"}), ("G", {"c3"})], "the lock of queue 1 has expired"
     assert not locks._groups and not locks._refused
 
 
 def test_a_refused_client_is_removed_after_a_while(clock, seconds):
-    told = []
-    locks = RebalanceLockManager(freed=lambda *of: told.append(of), monotonic=seconds)
+    notified = []
+    locks = RebalanceLockManager(freed=lambda *of: notified.append(of), monotonic=seconds)
     locks.lock("G", [queue(0)], "c1")
     locks.lock("G", [queue(0)], "c2")
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_a_refused_client_is_removed_after_a_while(clock, seconds):
         at_once(locks.expiry_steps())
     assert locks._refused == {"G": {}}
     locks.unlock("G", [queue(0)], "c1")
-    assert told == []
+    assert notified == []
 
 
 def test_a_queue_has_one_holder_until_its_lease_ends(clock, seconds):
@@ -304,31 +304,31 @@ def heartbeat(**topics: int) -> ConsumerData:
 
 
 def test_all_members_are_notified_of_joins_leaves_and_new_topics(connection, another_connection):
-    told: list[list[object]] = []
+    notified: list[list[object]] = []
     consumers = ConsumerManager(
-        BrokerConfig(), lambda name: told.append([*consumers.groups[name].channels])
+        BrokerConfig(), lambda name: notified.append([*consumers.groups[name].channels])
     )
     assert consumers.register(heartbeat(T=1), client(connection), notify=True)
     assert not consumers.register(heartbeat(T=1), client(connection), notify=True)
     assert not consumers.register(heartbeat(T=2), client(connection), notify=True)
-    assert told == [[connection]]
+    assert notified == [[connection]]
     assert consumers.find_subscription("G", "T").sub_version == 2
     consumers.register(heartbeat(T=2), client(another_connection, "c2"), notify=True)
-    assert told[1:] == [[connection, another_connection]]
+    assert notified[1:] == [[connection, another_connection]]
     consumers.register(heartbeat(U=3), client(connection), notify=True)
-    assert len(told) == 3
+    assert len(notified) == 3
     assert consumers.find_subscription("G", "T") is None
     at_once(consumers.closing_steps(connection))
-    assert told[3:] == [[another_connection]]
+    assert notified[3:] == [[another_connection]]
     at_once(consumers.closing_steps(another_connection))
-    assert consumers.groups == {} and len(told) == 4
+    assert consumers.groups == {} and len(notified) == 4
 
 
 def test_a_group_may_decline_notifications(connection):
-    told: list[object] = []
-    consumers = ConsumerManager(BrokerConfig(), lambda *call: told.append(call))
+    notified: list[object] = []
+    consumers = ConsumerManager(BrokerConfig(), lambda *call: notified.append(call))
     consumers.register(heartbeat(T=1), client(connection), notify=False)
-    assert told == []
+    assert notified == []
 
 
 def test_an_older_subscription_does_not_replace_a_newer_one(connection):

@@ -41,7 +41,7 @@ def test_acknowledged_offsets_survive_any_kill(
 ) -> None:
     folder = tmp_path_factory.mktemp("offsets")
     file, offsets = offset_file(folder)
-    promised: dict[str, set[int]] = {}  # group -> what may be found
+    promised: dict[str, set[int]] = {}  # group -> the offsets that a start may find
     for step, group, offset in steps:
         if step == "ack":
             acknowledge(file, offsets, group, offset)

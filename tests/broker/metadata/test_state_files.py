@@ -1,5 +1,5 @@
-"""An acknowledged change is on disk before its answer leaves; a change that cannot be written is
-refused, kept, written later, and survives clean stops."""
+"""An acknowledged change is on disk before its answer is sent; a change that cannot be written is
+refused, kept in memory, written later, and survives clean stops."""
 
 import asyncio
 import logging
@@ -17,8 +17,8 @@ from .state_tool import (
     GROUP,
     before_writes,
     commit_fields,
+    delayed_writes,
     heartbeat,
-    held_back,
     pull_fields,
     running,
     send_fields,
@@ -46,7 +46,7 @@ async def test_no_response_confirms_a_change_that_is_only_in_memory(
     name, code, fields, body = PROMISES[what]
     async with running(tmp_path) as tool:
         assert (await tool.ask(17, CREATE)).code == 0
-        with held_back(monkeypatch, name) as free:
+        with delayed_writes(monkeypatch, name) as free:
             asked = asyncio.create_task(tool.ask(code, fields, body))
             done, _ = await asyncio.wait([asked], timeout=0.2)
             assert not done, f"answered before {name} was written"
@@ -58,7 +58,7 @@ async def test_the_second_send_to_a_new_topic_waits_for_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as tool:
-        with held_back(monkeypatch, "topics.json") as free:
+        with delayed_writes(monkeypatch, "topics.json") as free:
             asked = [
                 asyncio.create_task(tool.ask(10, send_fields("New"), b"%d" % number))
                 for number in range(20)
@@ -113,8 +113,8 @@ async def test_a_change_is_refused_on_a_full_disk_and_written_when_space_is_free
         info = (await tool.ask(28)).body.decode()
         assert "stateFilesWritable" in info and "No space left" in info
         full = False
-    told = [r for r in caplog.records if r.levelno >= logging.ERROR and name in r.getMessage()]
-    assert len(told) == 1
+    logged = [r for r in caplog.records if r.levelno >= logging.ERROR and name in r.getMessage()]
+    assert len(logged) == 1
     async with running(tmp_path) as tool:
         topics, groups = (
             tool.broker.managers.metadata.topics.table,

@@ -1,4 +1,4 @@
-"""The bodies of large tables: what the plain encoding gives, and only changes are encoded."""
+"""Bodies of large tables equal the plain encoding, and only changed entries are encoded again."""
 
 import json
 from collections.abc import Callable

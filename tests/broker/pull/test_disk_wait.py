@@ -26,14 +26,14 @@ BODY = 50_000  # most of the log is before the 32 MiB that are always in memory
 
 
 class Pull:
-    """A held pull, as far as DiskWait looks at it."""
+    """The part of a held pull that DiskWait uses."""
 
     def __init__(self, connection) -> None:
         self.connection = connection
 
 
 class Disk:
-    """Fetches when the test says so."""
+    """A disk whose reads complete when the test decides."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []

@@ -32,7 +32,7 @@ from .test_lane_pulls import (
 SUSPEND = 2
 PULL_NOT_FOUND, RETRY_IMMEDIATELY, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST = 19, 20, 14, 17
 PLAIN = "WAIT\x01true"
-BY_LOOP = "A\x011\x02A\x012\x02WAIT\x01true"  # it has a property twice: Python handles it
+BY_LOOP = "A\x011\x02A\x012\x02WAIT\x01true"  # a property occurs twice: Python handles the send
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_a_broker_that_stops_answers_waiting_pulls(tmp_path) -> None:
 
 
 def test_no_message_is_missed_by_a_pull_that_begins_to_wait(broker: Broker) -> None:
-    """Two consumers of one queue, a producer in a lane and one by the loop, without a pause.
+    """Two consumers of one queue, a producer in a lane and one on the event loop, without a pause.
 
     A missed wake-up ends as a time-out: pulls wait for a minute.
     """

@@ -1,4 +1,4 @@
-"""Pulls that lanes answer: as the event loop does, and never by what was true before a change."""
+"""Lanes answer pulls as the event loop does, and never with state from before a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held pulls: woken by their own queue, answered once, forgotten with their connection."""
+"""Held pulls: woken by their own queue, answered once, dropped with their connection."""
 
 import asyncio
 import tracemalloc
@@ -135,7 +135,7 @@ def test_pulls_with_a_deadline_of_now_may_wait_on_uvloop_too(watch, connection, 
         runner.run(hold())
 
 
-async def test_pulls_of_a_closed_connection_are_forgotten(watch, connection, queue):
+async def test_pulls_of_a_closed_connection_are_dropped(watch, connection, queue):
     watch.long_polling.suspend(pull(connection, queue), 0.02, 0)
     connection.closed = True
     at_once(watch.long_polling.closing_steps(connection))

@@ -9,7 +9,7 @@ from congreve.broker.quotas.quota_table import QuotaTable
 
 TOPIC, GROUP, ACCOUNT, ADDRESS = range(4)
 SECOND = 1_000_000_000
-BEGIN = 10**18  # later than the machine's clock, at which buckets are made
+BEGIN = 10**18  # later than the machine's clock, with which buckets are created
 
 
 def names(topic: str = "T", group: str = "G", account: str | None = None) -> Names:
@@ -135,7 +135,7 @@ def test_names_beyond_the_limit_share_one_bucket() -> None:
     table.set_default(GROUP, Limits(send_messages=3).rates)
     counts = [passed(table, 10, BEGIN, names(group=group)) for group in "abcd"]
     assert counts == [3, 3, 3, 0]
-    # Names whose buckets are full make room a second later.
+    # A name whose bucket is full may be evicted a second later.
     later = BEGIN + 9 * SECOND
     assert [passed(table, 10, later, names(group=group)) for group in "ef"] == [3, 3]
 

@@ -113,7 +113,7 @@ async def test_a_pull_waits_until_its_quota_has_room(threads: int, tmp_path: Pat
         for _ in range(3):
             assert len((await tool.ask(11, LONG_POLL)).body) > 32 * 91
         seconds = time.monotonic() - begin
-        # Three answers of 32 messages: the first was in the bucket, the last is a debt.
+        # Three answers of 32 messages: the bucket covers the first, the last one overdraws it.
         assert seconds >= 1
         assert broker._quotas.limited()[Kind.GROUP, 2] > 0
 

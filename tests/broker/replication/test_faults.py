@@ -132,7 +132,7 @@ async def test_a_slave_with_a_longer_log_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_slave_with_another_log_is_refused(tmp_path: Path) -> None:
-    """A slave of 4.9.4 goes on in the middle of another log."""
+    """A slave of 4.9.4 continues in the middle of the log of another master."""
     fill(tmp_path / "master", 30, b"a")
     fill(tmp_path / "slave", 20, b"b")
     assert "is another one in the log" in await refusal_of(tmp_path)
@@ -178,7 +178,7 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
                 await eventually(lambda: bool(master.replication.state().slaves))
 
 
-async def test_a_slave_whose_disk_is_full_goes_on_when_there_is_room(
+async def test_a_slave_whose_disk_is_full_continues_when_there_is_space(
     tmp_path: Path, small_disk: Callable[[int], Path]
 ) -> None:
     disk = small_disk(2 << 20)

@@ -101,7 +101,7 @@ async def test_a_slave_with_accounts_follows_and_an_unknown_peer_gets_no_message
     tmp_path: Path,
 ) -> None:
     async with NameServer(port=0) as names:
-        # Both are made before one runs: to make a broker holds the event loop.
+        # Both are constructed before either runs, because construction blocks the event loop.
         port = free_port()
         ha = f"127.0.0.1:{port + 1}"
         master = broker(tmp_path, "master", names.address, listenPort=str(port))
@@ -118,7 +118,7 @@ async def test_a_slave_with_accounts_follows_and_an_unknown_peer_gets_no_message
 
 
 def answer_to(address: str, sent: bytes) -> bytes:
-    """What the HA port sends a stranger before it ends the connection."""
+    """What the HA port sends to an unauthenticated peer before it closes the connection."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 30) as stranger:
         stranger.settimeout(30)

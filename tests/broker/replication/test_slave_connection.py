@@ -1,4 +1,4 @@
-"""What a master believes of a slave's reports."""
+"""Which reports of a slave a master accepts."""
 
 import socket
 from collections.abc import Iterator

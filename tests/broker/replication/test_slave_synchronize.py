@@ -1,4 +1,4 @@
-"""What a slave copies of its master beside the log."""
+"""The state that a slave copies from its master beside the log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +121,7 @@ async def test_queues_of_deleted_topics_are_removed(tmp_path: Path) -> None:
                 and slave.store.max_offset("kept", 0) == 3
             )
         )
-        # The thread that receives the log does not go on with a removed queue.
+        # The thread that receives the log does not continue with a removed queue.
         master.managers.metadata.topics.update(TopicConfig(topic_name="again"))
         master.store.put(Record(topic="again", body=b"new"))
         await eventually(lambda: slave.store.max_offset("again", 0) == 1)

@@ -79,7 +79,7 @@ async def test_a_lone_sender_is_answered_at_once(
     assert [await sends(connection) for _ in range(SENDS_ALONE)] == [False] * SENDS_ALONE
     assert await sends(connection)
     assert not await sends(another_connection)
-    assert not await sends(connection), "it is not alone any more"
+    assert not await sends(connection), "there is another sender now"
     group_commit.stop()
 
 
@@ -115,7 +115,7 @@ async def test_a_sender_that_was_just_answered_shares_the_next_write(
     group_commit.release()
     group_commit.send_when_durable(connection, answers(3), 300)
     await turn()
-    assert fake_backend.requested[-1] == 200, "the other one is about to send"
+    assert fake_backend.requested[-1] == 200, "the other sender is expected to send"
     group_commit.send_when_durable(another_connection, answers(4), 400)
     assert fake_backend.requested[-1] == 400
     group_commit.stop()
@@ -165,7 +165,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
 
     group_commit = started(GroupCommit(fake_backend, PATIENT, clock=clock))
     group_commit.send_when_durable(connection, answers(1), 100)
-    assert not await is_awake(), "nobody knows how long the first write takes"
+    assert not await is_awake(), "the time of the first write is unknown"
     fake_backend.durable_offset = 100
     group_commit.release()
     assert await is_awake()
@@ -174,7 +174,7 @@ async def test_the_loop_sleeps_neither_before_the_senders_come_nor_before_the_di
     now[0] += 0.9 * GATHER_S
     assert await is_awake()
     now[0] += 0.2 * GATHER_S
-    assert not await is_awake(), "a disk as slow as this one costs no processor"
+    assert not await is_awake(), "the loop does not poll for so slow a disk"
     group_commit.stop()
 
 

@@ -119,8 +119,8 @@ async def test_a_half_message_forged_inside_a_body_is_not_committed(tmp_path: Pa
         await client.close()
 
 
-def told(answer: RemotingCommand) -> tuple[object, ...]:
-    """What must be the same on both ports."""
+def comparable(answer: RemotingCommand) -> tuple[object, ...]:
+    """The parts of an answer that must be the same on both ports."""
     fields = {k: v for k, v in answer.ext_fields.items() if k not in ("msgId", "queueOffset")}
     return answer.code, re.sub(r"\d+", "N", answer.remark or ""), fields
 
@@ -140,7 +140,7 @@ async def test_compiled_code_and_python_store_equal_half_messages(
                 start = broker.store.log.max_offset
                 how = {"vip": vip, "serialize_type": serialize_type}
                 half = await ports.half(properties, body, **how)
-                outcomes.append((told(half), ports.appended(start)))
+                outcomes.append((comparable(half), ports.appended(start)))
             assert outcomes[0] == outcomes[1], name
         assert len(broker.managers.transactions.service.open_offsets()) > 8
         await client.close()
@@ -159,9 +159,9 @@ async def test_compiled_code_and_python_end_transactions_alike(
                 how = {"vip": vip, "serialize_type": serialize_type}
                 half = await ports.half(**how)
                 start = broker.store.log.max_offset
-                first = told(await ports.end(half, changed, **how))
+                first = comparable(await ports.end(half, changed, **how))
                 once = ports.appended(start)
-                second = told(await ports.end(half, changed, **how))
+                second = comparable(await ports.end(half, changed, **how))
                 outcomes.append((first, once, second, ports.appended(start)))
             assert outcomes[0] == outcomes[1], name
             assert outcomes[0][1] == outcomes[0][3], "a second end stored something"

@@ -130,8 +130,8 @@ def test_invalid_op_records_end_no_transaction(bench) -> None:
         *((b"0", "x"), (b"0", None), (b"-0", "d"), (b"", "d"), (b"0.", "d"), (b"7", "d")),
         *((b"9" * 19, "d"), (b"9" * 40, "d"), (b"zero", "d")),
     ):
-        told = {} if tags is None else {"TAGS": tags}
-        bench.store.put(Record(topic=OP_TOPIC, body=body, properties=told))
+        properties = {} if tags is None else {"TAGS": tags}
+        bench.store.put(Record(topic=OP_TOPIC, body=body, properties=properties))
     bench.restart()
     assert bench.transactions.service.open_offsets() == [0]
     bench.store.put(Record(topic=OP_TOPIC, body=b"0", properties={"TAGS": "d"}))

@@ -1,4 +1,4 @@
-"""The window of settled half messages against a plain set."""
+"""The window of ended half messages, compared with a plain set."""
 
 from hypothesis import given
 from hypothesis import strategies as st

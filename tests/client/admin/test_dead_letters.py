@@ -124,7 +124,7 @@ async def test_a_letter_without_its_topic_is_refused(node: congreve.Node) -> Non
 
 
 class _NoBatches(AdminClient):
-    """Its broker finds each batch illegal, as some versions do for retry topics."""
+    """A client whose broker refuses each batch as illegal, as some versions do for retry topics."""
 
     refused = 0
 

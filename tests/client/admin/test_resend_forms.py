@@ -1,4 +1,4 @@
-"""Letters that compiled code puts into batches are what the plain form sends one by one."""
+"""Compiled code puts letters into batches; they equal those that Python sends one by one."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ VALUES = st.text(
 
 
 class Sent(NamedTuple):
-    """What a broker gets of a letter."""
+    """The parts of a letter that a broker receives."""
 
     topic: str
     body: bytes
@@ -114,7 +114,7 @@ def test_both_forms_send_the_same(
     encoder = ResendEncoder(
         KEPT_OUT, size_max=size_max, body_max=LARGE_BODY, retry_topic=retry_topic
     )
-    # A pull whose records came before adds none.
+    # A pull whose records were already encoded adds none.
     batches, others = encoder.encode([*pulled, *pulled[:1]], ranges, IDS)
     in_batches = {
         offset: sent
@@ -135,7 +135,7 @@ def test_both_forms_send_the_same(
     assert all(len(body) <= size_max for _, body, _ in batches)
 
 
-def test_letters_of_too_many_topics_are_left() -> None:
+def test_letters_of_too_many_topics_are_left_to_python() -> None:
     records = [
         Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: f"t{number}"})
         for number in range(TOPICS_MAX + 2)
@@ -146,7 +146,7 @@ def test_letters_of_too_many_topics_are_left() -> None:
     assert others == [(TOPICS_MAX, TOPICS_MAX + 1)]
 
 
-def test_long_properties_leave_no_room_for_new_ones() -> None:
+def test_long_properties_leave_no_space_for_new_ones() -> None:
     record = Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: "t", "p": "v" * 32_700})
     encoder = ResendEncoder(KEPT_OUT, size_max=BATCH_BYTES, body_max=LARGE_BODY)
     assert encoder.encode(bodies([record], 0, 1), [(0, 0)], IDS) == ([], [(0, 0)])

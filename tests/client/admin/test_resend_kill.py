@@ -12,7 +12,7 @@ from congreve.client import AdminClient
 
 LETTERS = 12_000
 
-# Kills itself as soon as some letters are stored again, while others are on their way.
+# Kills itself as soon as some letters are stored again, while others are in flight.
 VICTIM = """
 import asyncio, os, signal, sys
 from congreve.client import AdminClient

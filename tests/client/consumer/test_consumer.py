@@ -96,7 +96,7 @@ async def test_damaged_record_is_an_error() -> None:
 async def test_the_error_of_a_refused_pull_gives_the_reason(code: int) -> None:
     async with FakeCluster("a") as cluster, PullConsumer(cluster.address, group="cg") as consumer:
         cluster.brokers["a"].answers[PULL] = refused(code)
-        with pytest.raises(BrokerError, match="as told") as caught:
+        with pytest.raises(BrokerError, match="as configured") as caught:
             await consumer.pull(QUEUE, 0)
         assert caught.value.code == code
 

@@ -1,4 +1,4 @@
-"""Committed offsets never pass a message that is still on its way."""
+"""Committed offsets never pass a message that is still being processed."""
 
 import asyncio
 

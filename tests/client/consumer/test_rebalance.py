@@ -12,7 +12,7 @@ QUEUES = [MessageQueue(topic="T", broker_name=b, queue_id=i) for b in "ab" for i
 
 
 def reference(n: int, c: int, i: int) -> list[int]:
-    """AVG as the protocol's description words it."""
+    """AVG as the protocol's description defines it."""
     rest = n % c
     size = 1 if n <= c else n // c + (1 if i < rest else 0)
     start = i * size if rest > 0 and i < rest else i * size + rest

@@ -44,7 +44,7 @@ async def test_the_reply_goes_to_the_requester(sys_flag: int, packed: bytes) -> 
 
         def relay(request: RemotingCommand, connection: Connection) -> RemotingCommand:
             asked.append(properties(request))
-            connection.oneway(pushed("nobody waits for it", b"wrong"))
+            connection.oneway(pushed("no request waits for it", b"wrong"))
             connection.oneway(pushed(asked[-1]["CORRELATION_ID"], packed, sys_flag))
             return stored(request)
 
@@ -59,7 +59,7 @@ async def test_the_reply_goes_to_the_requester(sys_flag: int, packed: bytes) -> 
         assert len(asked) == 3
         assert {one["REPLY_TO_CLIENT"] for one in asked} == {producer.client_id}
         assert {one["TTL"] for one in asked} == {"5000"}
-        assert broker.asked(34), "the broker has to know the client before it asks"
+        assert broker.asked(34), "the client must register at the broker before its request"
         assert replies[0].born_host == ("10.0.0.1", 99)
 
 

@@ -100,8 +100,8 @@ async def test_a_partly_stored_half_message_is_rolled_back_without_local_work() 
         assert (await ends(broker, 1))[0].ext_fields["commitOrRollback"] == "12"
 
 
-def asks(body: bytes) -> Callable[[RemotingCommand, Connection], RemotingCommand]:
-    """A heartbeat is answered, and followed by a question about a half message."""
+def checks_after_heartbeat(body: bytes) -> Callable[[RemotingCommand, Connection], RemotingCommand]:
+    """A handler that answers a heartbeat and then sends a check of a half message."""
 
     def serve(request: RemotingCommand, connection: Connection) -> RemotingCommand:
         fields = {"tranStateTableOffset": "11", "commitLogOffset": "1005", "transactionId": "U5"}
@@ -134,7 +134,7 @@ async def test_a_check_is_answered_to_the_broker_that_sent_it(
         TransactionProducer(cluster.address, group="pg", check=note) as producer,
     ):
         broker = cluster.brokers["a"]
-        broker.handlers[34] = asks(record(5, b"half"))
+        broker.handlers[34] = checks_after_heartbeat(record(5, b"half"))
         await producer.queues("T")
         await producer.heartbeat()
         (end,) = await ends(broker, 1)
@@ -160,9 +160,9 @@ async def test_a_damaged_check_does_not_stop_later_checks() -> None:
         broker = cluster.brokers["a"]
         await producer.queues("T")
         for body in (b"", b"damaged", record(5)[:-1], record(5) * 2):
-            broker.handlers[34] = asks(body)
+            broker.handlers[34] = checks_after_heartbeat(body)
             await producer.heartbeat()
-        broker.handlers[34] = asks(record(5))
+        broker.handlers[34] = checks_after_heartbeat(record(5))
         await producer.heartbeat()
         (end,) = await ends(broker, 1)
         assert end.ext_fields["commitOrRollback"] == "8"

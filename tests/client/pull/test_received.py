@@ -59,13 +59,13 @@ def test_views_agree_with_the_decoder(records: list[Record]) -> None:
 def test_first_undone_is_the_first_message_not_marked_done(order: list[int]) -> None:
     records = PulledRecords(b"".join(record(100 + i) for i in range(10)))
     messages = records.messages(QUEUE)
-    told: set[int] = set()
+    done: set[int] = set()
     for i in order:
-        assert records.done(messages[i]) == (i not in told)
-        told.add(i)
-        left = [100 + i for i in range(10) if i not in told]
+        assert records.done(messages[i]) == (i not in done)
+        done.add(i)
+        left = [100 + i for i in range(10) if i not in done]
         assert (records.first_undone, records.undone) == (min(left, default=None), len(left))
-    assert records.done_rest() == 10 - len(told)
+    assert records.done_rest() == 10 - len(done)
     assert records.first_undone is None
 
 

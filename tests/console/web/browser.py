@@ -50,12 +50,12 @@ def chromium() -> Iterator[Chrome]:
 
 
 def wait(browser: Chrome) -> WebDriverWait[Chrome]:
-    """Waits for a condition, for a busy machine too."""
+    """Wait for a condition, long enough for a busy machine."""
     return WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05)
 
 
 def keep(browser: Chrome, name: str) -> None:
-    """Write a screenshot for those who look at the pages."""
+    """Write a screenshot, so that a developer can look at the page."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     assert browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 
@@ -66,6 +66,6 @@ def phone(browser: Chrome, width: int = 390, height: int = 844) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def complaints(browser: Chrome) -> list[str]:
+def browser_log(browser: Chrome) -> list[str]:
     """What the browser's console has logged: policy violations, failed requests, errors."""
     return [entry["message"] for entry in browser.get_log("browser")]

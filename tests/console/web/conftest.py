@@ -1,4 +1,4 @@
-"""Brokers with some messages, and the console before them without a server."""
+"""Brokers with some messages, and their console, called without a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACCOUNTS = f"""accounts:
   - {{accessKey: {READER}, secretKey: {READER_SECRET}, topicPerms: [orders=SUB]}}
 """
 MARKUP = "<img src=x onerror=alert(1)>&\"'"
-"""What a page must show as text, wherever it comes from."""
+"""Markup that a page must show as text, in every field."""
 
 
 @dataclass
@@ -48,18 +48,18 @@ class Console:
         return found[1]
 
     def post(self, path: str, status: int = 200, **fields: str | list[str]) -> str:
-        """The page after a form was sent."""
+        """Send a form; returns the page that follows."""
         fields = {"csrf": self.token("/topics"), **fields}
         answer = self.http.post(path, data=fields)
         assert answer.status_code == status, answer.text[-2000:]
         return answer.text
 
     def read_again(self) -> None:
-        """Let the next page read topics and groups again, whatever their age."""
+        """Make the next page read topics and groups again."""
         self.site.gate._unsigned.changed()
 
     def eventually(self, path: str, wanted: str | Callable[[str], object]) -> str:
-        """The page once it has this text; figures are read beside the pages."""
+        """The page once it has this text; figures are read in the background."""
         is_there = wanted if callable(wanted) else lambda text: wanted in text
         deadline = time.monotonic() + PATIENCE_S
         while not is_there(text := self.page(path)):
@@ -105,7 +105,7 @@ def fill(producer: SyncProducer) -> None:
 
 @pytest.fixture(scope="module")
 def console(node: congreve.Node) -> Iterator[Console]:
-    """A console on loopback before brokers without accounts: no login."""
+    """A console on loopback for brokers without accounts: no login."""
     yield from serve_console(Options(namesrv=node.address))
 
 
@@ -130,7 +130,7 @@ def guarded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[congreve.
 
 @pytest.fixture
 def guarded(guarded_node: congreve.Node) -> Iterator[Console]:
-    """A console before brokers with accounts, before the login."""
+    """A console for brokers with accounts, before the login."""
     yield from serve_console(Options(namesrv=guarded_node.address))
 
 

@@ -15,7 +15,7 @@ import congreve
 from congreve.client import Message
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as command
-from tests.console.web.browser import chromium, complaints, keep, phone, wait
+from tests.console.web.browser import browser_log, chromium, keep, phone, wait
 from tests.lake import bodies, stores
 
 PAGES = {
@@ -80,7 +80,7 @@ def test_every_page_works_on_large_and_small_screens(browser: Chrome, address: s
                 "return [document.documentElement.scrollWidth, window.innerWidth]"
             )
             assert shown[0] <= shown[1], (name, shown)
-            assert not complaints(browser), name
+            assert not browser_log(browser), name
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -90,7 +90,7 @@ def test_a_table_is_shown_with_its_lag_and_dead_letters(browser: Chrome, address
     cells = [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
     assert cells[:4] == [stores.TOPIC, "0", "20", "7"]
     assert re.fullmatch(r"\d+ d", cells[4]), "the age of the oldest message that is missing"
-    assert not complaints(browser)
+    assert not browser_log(browser)
 
 
 def test_the_overview_follows_the_broker(
@@ -110,7 +110,7 @@ def test_the_overview_follows_the_broker(
         wait(browser).until(shows_messages)
     assert browser.execute_script("return window.stayed"), "the page was loaded again"
     keep(browser, "overview-live")
-    assert not complaints(browser)
+    assert not browser_log(browser)
 
 
 def test_the_live_tail_shows_new_messages(
@@ -128,7 +128,7 @@ def test_the_live_tail_shows_new_messages(
     bodies = {each.text for each in browser.find_elements(By.CSS_SELECTOR, "#rows .preview")}
     assert bodies == {"<b>live</b>"}
     keep(browser, "tail")
-    assert not complaints(browser)
+    assert not browser_log(browser)
 
 
 def test_the_console_works_with_the_keyboard_alone(browser: Chrome, address: str) -> None:
@@ -162,7 +162,7 @@ def test_offsets_are_reset_after_a_preview(
         return bool(it.find_elements(By.CSS_SELECTOR, "form[action$=preview]"))
 
     wait(browser).until(has_form)
-    complaints(browser)  # those of the time before the group was there
+    browser_log(browser)  # those of the time before the group was there
     browser.find_element(By.XPATH, "//summary[text()='Reset or skip']").click()
     keep(browser, "group")
     browser.find_element(By.CSS_SELECTOR, "select[name=to] option[value=first]").click()
@@ -174,4 +174,4 @@ def test_offsets_are_reset_after_a_preview(
         expected.presence_of_element_located((By.CSS_SELECTOR, ".note.done"))
     )
     assert "reset offsets: by-browser" in done.text
-    assert not complaints(browser)
+    assert not browser_log(browser)

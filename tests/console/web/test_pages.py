@@ -1,4 +1,4 @@
-"""The pages before a real broker, without JavaScript."""
+"""The pages with a real broker, without JavaScript."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_page_answers(console: Console, path: str) -> None:
 def test_the_overview_of_a_healthy_cluster_has_no_findings(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whatever the disk and the speed of this machine.
+    # Findings that depend on the disk and the speed of this machine are ignored.
     monkeypatch.setattr("congreve.console.web.views.overview.find_trouble", lambda *_: [])
     text = console.eventually("/", "no group is far behind")
     assert "Nothing is wrong: 1 broker answers" in text

@@ -1,4 +1,4 @@
-"""Values that are read again, and jobs that run beside the pages."""
+"""Values that are refreshed, and jobs that run in the background."""
 
 from __future__ import annotations
 

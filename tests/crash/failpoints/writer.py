@@ -91,7 +91,7 @@ def assert_served(store: MessageStore, lines: list[Line]) -> None:
 
 
 def live(store: MessageStore, state: StateFile, first: int) -> str | None:
-    """Why the store refused; None when it did not."""
+    """Use the store to its end; returns why it refused a message, or None."""
     acknowledged: list[Line] = []
     number = first
     for round_ in range(ROUNDS):

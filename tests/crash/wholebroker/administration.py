@@ -88,11 +88,11 @@ class StateRequests(Requests):
 
     def delete_topic(self) -> None:
         topic = self._chance.choice(self._own_topics)
-        self._history.topic_dies(topic, certain=False)
+        self._history.topic_is_deleted(topic, certain=False)
         register = self._history.register("topic", topic)
         fields = {"topic": topic}
         if self._change("delete topic", register, ABSENT, codes.DELETE_TOPIC_IN_BROKER, fields):
-            self._history.topic_dies(topic, certain=True)
+            self._history.topic_is_deleted(topic, certain=True)
 
     # --- groups
 
@@ -132,7 +132,7 @@ class StateRequests(Requests):
                 register.done(ABSENT)
 
     def join(self) -> None:
-        """A heartbeat of a new group, which is made with its retry topic."""
+        """A heartbeat of a new group, which creates it and its retry topic."""
         group = f"Joined-{self._name}-{self._history.next_number()}"
         if self._chance.random() < 0.1:
             group = group.ljust(LONGEST_GROUP - len("%RETRY%"), "x")[:120]

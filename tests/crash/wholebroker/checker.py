@@ -103,12 +103,12 @@ def _gaps(found: Found) -> list[str]:
     return wrong
 
 
-def take_over(history: History, found: Found) -> None:
+def continue_from(history: History, found: Found) -> None:
     """Continue with the state that was found: unanswered requests may have been done or not."""
     for key, register in list(history.registers.items()):
         gone = key[0] == "topic" and found.values.get(key, ABSENT) is ABSENT
         if gone and register.settled is not ABSENT:
-            history.topic_dies(str(key[1]), certain=True)
+            history.topic_is_deleted(str(key[1]), certain=True)
     for key, register in history.registers.items():
         register.done(found.values.get(key, ABSENT))
     for key, copies in history.copies.items():
@@ -128,7 +128,7 @@ def _place(record: Stored) -> str:
     return f"queue {record.queue_id} offset {record.queue_offset}"
 
 
-def told(wrong: list[str]) -> str:
+def listed(wrong: list[str]) -> str:
     """For an assertion."""
     more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
     return "\n".join([f"{len(wrong)} broken promises:", *wrong[:SHOWN], *more])

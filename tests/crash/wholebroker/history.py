@@ -1,6 +1,6 @@
 """The requests of clients and the broker's answers, to which its state after a kill must conform.
 
-Each name of a thing and each number of a message belongs to one client, so nothing here is locked.
+Each topic, group and message number belongs to one client, so no locks are needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ABSENT = None
 SUCCESS = 0
 UNSURE = (10, 14)  # stored, and not confirmed by the disk
 
-#: What a register is of: ("topic", name), ("group", name), ("offset", topic, group, queue id),
+#: The key of a register: ("topic", name), ("group", name), ("offset", topic, group, queue id),
 #: ("config", key) or ("kv", namespace, key)
 Key = tuple[str | int, ...]
 Value = tuple[int, ...] | int | str | None
@@ -25,7 +25,7 @@ class Register:
     """One value of the broker's state, and its possible values."""
 
     settled: Value = ABSENT
-    open: list[Value] = field(default_factory=list)  # asked for, without an answer so far
+    open: list[Value] = field(default_factory=list)  # requested, without an answer so far
 
     def ask(self, value: Value) -> None:
         self.open.append(value)
@@ -102,7 +102,7 @@ class History:
             known = self.copies[topic, number] = Copies(body_of(number))
         return known
 
-    def topic_dies(self, topic: str, *, certain: bool) -> None:
+    def topic_is_deleted(self, topic: str, *, certain: bool) -> None:
         """A topic is being deleted; `certain` after its messages and offsets were deleted."""
         # Other clients add messages meanwhile; copy() is one step, list(…items()) is not.
         for (name, _), copies in self.copies.copy().items():

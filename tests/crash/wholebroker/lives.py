@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import faulty_broker, servers
 from wholebroker.administration import SETTINGS
-from wholebroker.checker import Found, broken, take_over
+from wholebroker.checker import Found, broken, continue_from
 from wholebroker.clients import Clients
 from wholebroker.history import History
 from wholebroker.messages import LEVELS_MS, register_producer, serve
@@ -39,7 +39,7 @@ INTERVALS = {
 }
 
 
-class Lives:
+class BrokerRuns:
     """The successive processes of one broker on one store, and the history of its clients."""
 
     def __init__(self, folder: Path, backend: str, policy: str, seed: int, lanes: int = 1) -> None:
@@ -62,7 +62,7 @@ class Lives:
         self._seed = seed
         self._lives = 0
 
-    def __enter__(self) -> Lives:
+    def __enter__(self) -> BrokerRuns:
         self.namesrv.start()
         self.broker.start()
         found = self.read()
@@ -127,7 +127,7 @@ class Lives:
             [*often, self.kill_both, self.kill_while_it_stops, self.kill_while_it_starts]
         )()
 
-    def meet_failpoint(self, failpoint: Failpoint, *, stops: bool) -> int:
+    def run_with_failpoint(self, failpoint: Failpoint, *, stops: bool) -> int:
         """Run a broker in which one call fails or ends it; returns its exit code, -9 for a kill.
 
         `stops` requests a clean stop of a broker that is still running.
@@ -138,7 +138,7 @@ class Lives:
         )
         try:
             self.broker.start()
-        except RuntimeError:  # it ended before it was ready
+        except RuntimeError:  # the broker ended before it was ready
             return ENDED_EARLY
         finally:
             self.broker.command = usual
@@ -161,13 +161,14 @@ class Lives:
         return read_all(self.broker.address, self.namesrv.address, self.history)
 
     def start_and_check(self) -> list[str]:
-        """The violations; the next check starts from the state that is found now."""
+        """Start the broker; returns the violations. The next check continues from the state found
+        now."""
         self.broker.start()
         found = self.read()
         wrong = broken(self.history, found)
         wrong += lookup_faults(self.broker.address, found, self._chance, 3)
         wrong += self._tracebacks()
-        take_over(self.history, found)
+        continue_from(self.history, found)
         return wrong
 
     def settle_and_stop(self) -> list[str]:
@@ -195,7 +196,7 @@ class Lives:
                     for key, copies in waiting.items()
                 ):
                     break
-            # What is there twice may come a moment after the first.
+            # A second copy may be delivered a moment after the first.
             session.serve_for(1.5)
 
     def _tracebacks(self) -> list[str]:

@@ -9,9 +9,9 @@ from wholebroker.history import History
 
 
 class Session:
-    """One client's connection; `serve` is given each request of the broker.
+    """One client's connection; calls `serve` with each request of the broker.
 
-    Raises OSError when the broker has ended; a missing answer is a fault of the history.
+    Raises OSError when the broker has ended; a missing answer is recorded in the history.
     """
 
     def __init__(

@@ -331,7 +331,7 @@ def test_memory_ahead_of_the_writer_is_prepared(tmp_path: Path) -> None:
         bench.append(1_000_000)
     deadline = time.monotonic() + WAIT_S
     while not resident(segment, 40 << 20):
-        assert time.monotonic() < deadline, "never made ready"
+        assert time.monotonic() < deadline, "never prepared"
         time.sleep(0.01)
     assert bytes(memoryview(segment)[40 << 20 : 41 << 20]) == bytes(1 << 20)
     bench.close()

@@ -225,7 +225,7 @@ def test_an_empty_segment_after_the_end_is_not_reported_as_torn(
         config = StoreConfig(root_dir=str(copy), mapped_file_size_commit_log=SEGMENT)
         with caplog.at_level(logging.WARNING), MessageStore(config) as store:
             assert (store.max_offset("T", 0), store.log.max_offset) == (10, end)
-        assert any("torn" in told for told in caplog.messages) == (copy is torn)
+        assert any("torn" in logged for logged in caplog.messages) == (copy is torn)
 
 
 def test_no_record_of_a_recycled_segment_is_ever_found_again(tmp_path: Path) -> None:

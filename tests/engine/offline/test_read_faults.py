@@ -1,4 +1,4 @@
-"""Each read of a store's files fails once: a reader reports it, and never just finds less."""
+"""Each read of a store's files fails once: a reader raises an error and never returns less."""
 
 import errno
 from collections.abc import Callable

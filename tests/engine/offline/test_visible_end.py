@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def blot(store: Path, start: int, stop: int, value: int = 0) -> None:
+def overwrite(store: Path, start: int, stop: int, value: int = 0) -> None:
     """Overwrite bytes of the log, by default with zeros as before they are written."""
     for path in (store / "commitlog").iterdir():
         base = int(path.name)
@@ -75,7 +75,7 @@ def test_a_log_is_read_to_its_end_even_while_a_broker_runs(store: Path) -> None:
 @pytest.mark.parametrize("segments_gone", [False, True])
 def test_records_that_are_not_written_yet_are_not_visible(store: Path, segments_gone: bool) -> None:
     physical, size = places(store)[60]
-    blot(store, physical, 1 << 30)
+    overwrite(store, physical, 1 << 30)
     if segments_gone:
         for path in (store / "commitlog").iterdir():
             if int(path.name) > physical + size:
@@ -92,7 +92,7 @@ def test_a_reader_waits_for_an_earlier_write_that_is_not_finished(store: Path) -
     physical, size = next(p for p in places(store)[40:] if p[0] // 512 < (p[0] + p[1] - 1) // 512)
     begin = (physical // 512 + 1) * 512
     index = places(store).index((physical, size))
-    blot(store, begin, begin + 512)
+    overwrite(store, begin, begin + 512)
     lock = StoreLock(str(store / "lock"))
     lock.acquire()
     assert ends(store)[0] == index
@@ -102,7 +102,7 @@ def test_a_reader_waits_for_an_earlier_write_that_is_not_finished(store: Path) -
 
 def test_damage_does_not_end_a_queue(store: Path) -> None:
     physical, size = places(store)[90]
-    blot(store, physical + size // 2, physical + size // 2 + 3, value=255)
+    overwrite(store, physical + size // 2, physical + size // 2 + 3, value=255)
     lock = StoreLock(str(store / "lock"))
     lock.acquire()
     assert ends(store) == [100, 100]

@@ -63,7 +63,7 @@ def bodies_of(store: MessageStore, topic: str = "T", queues: int = 2) -> list[li
     return found
 
 
-def demand_sound(root: Path) -> None:
+def check_sound(root: Path) -> None:
     assert StoreExaminer(str(root)).verify().problems == []
 
 
@@ -94,7 +94,7 @@ def test_a_store_of_the_reference_is_served_completely(
             record = store.read(message["physOffset"])
             assert record is not None
             assert decode_record(record).body.hex() == message["body_hex"]
-    demand_sound(tmp_path)
+    check_sound(tmp_path)
     for name, file in TINY["files"].items():
         if name.startswith(("commitlog/", "consumequeue/")):
             expected = bytes.fromhex(file["hex"]).ljust(file["size"], b"\0")
@@ -107,7 +107,7 @@ def test_a_clean_restart_reads_no_message_again(tmp_path: Path) -> None:
         assert store.recovery is not None
         assert store.recovery.records == 0
         assert bodies_of(store) == [bodies[0::2], bodies[1::2]]
-    demand_sound(tmp_path)
+    check_sound(tmp_path)
 
 
 def test_a_start_after_a_crash_reads_only_beyond_the_checkpoint(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_start_after_a_crash_reads_only_beyond_the_checkpoint(tmp_path: Path) 
         assert again.recovery is not None
         assert again.recovery.records == 1
         assert bodies_of(again) == [[*bodies[0::2], b"behind the checkpoint"], bodies[1::2]]
-    demand_sound(copy)
+    check_sound(copy)
 
 
 @pytest.mark.parametrize("lost", ["one queue", "last file", "first file", "all queues"])
@@ -148,7 +148,7 @@ def test_lost_queues_are_rebuilt(tmp_path: Path, lost: str, unclean: bool) -> No
         assert bodies_of(store) == [bodies[0::2], bodies[1::2]]
         put = store.put(Record(topic="T", body=b"next", queue_id=1))
         assert put.queue_offset == 50
-    demand_sound(tmp_path)
+    check_sound(tmp_path)
 
 
 def test_a_lost_checkpoint_causes_a_scan_and_loses_no_message(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_lost_checkpoint_causes_a_scan_and_loses_no_message(tmp_path: Path) ->
             assert store.recovery is not None
             assert store.recovery.records == 100
             assert bodies_of(store) == [bodies[0::2], bodies[1::2]]
-    demand_sound(tmp_path)
+    check_sound(tmp_path)
 
 
 def test_the_checkpoint_of_another_log_is_not_used(
@@ -203,7 +203,7 @@ def test_a_log_that_is_torn_at_any_byte_of_its_last_record_is_recovered(tmp_path
             assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (1, 1)
             put = store.put(Record(topic="T", body=b"new"))
             assert (put.physical_offset, put.queue_offset) == (start, 1)
-        demand_sound(root)
+        check_sound(root)
         shutil.rmtree(root)
 
 
@@ -221,7 +221,7 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_there(tmp_path: Path) -> None:
         with MessageStore(config_of(root)) as store:
             assert store.log.max_offset == start
             assert store.max_offset("T", 0) == 1
-        demand_sound(root)
+        check_sound(root)
 
 
 def test_damage_in_the_old_part_loses_only_the_damaged_record(
@@ -251,7 +251,7 @@ def test_queues_ahead_of_the_log_are_cut_back(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:start].ljust(SEGMENT, b"\0"))
     with MessageStore(config_of(tmp_path)) as store:
         assert (store.max_offset("T", 0), store.log.max_offset) == (1, start)
-    demand_sound(tmp_path)
+    check_sound(tmp_path)
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])

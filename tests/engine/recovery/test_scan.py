@@ -84,12 +84,12 @@ def test_a_comparison_finds_every_missing_and_wrong_entry(tmp_path: Path) -> Non
     for base, data in segments():
         scanner.scan(data, base, base)
     queues.find("TopicTest", 1).truncate_to(7)  # type: ignore[union-attr]
-    told: list[str] = []
-    check = LogScanner(queues, compare=True, report=told.append)
+    reports: list[str] = []
+    check = LogScanner(queues, compare=True, report=reports.append)
     for base, data in segments():
         check.scan(data, base, base)
     # Without delay levels the parked message's entry is another one, too.
-    assert [text.split(" is ")[0] for text in told] == [
+    assert [text.split(" is ")[0] for text in reports] == [
         "entry 7 of queue 1 of TopicTest",
         "entry 8 of queue 1 of TopicTest",
         "entry 9 of queue 1 of TopicTest",

@@ -1,4 +1,4 @@
-"""State files survive what power cuts leave behind."""
+"""State files survive power cuts."""
 
 import errno
 import json

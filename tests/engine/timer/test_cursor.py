@@ -1,4 +1,4 @@
-"""The cursor knows exactly which entries are done, also if the clock goes back."""
+"""The cursor tracks exactly which entries are done, even if the clock is set back."""
 
 import numpy
 from hypothesis import given

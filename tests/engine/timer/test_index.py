@@ -180,7 +180,7 @@ def test_state_that_was_lost_is_rebuilt_from_the_log(bench):
 
 
 def test_a_second_crash_loses_no_message_that_the_log_has(bench):
-    """The clock is set back before the start: nothing is due, and all of it is still known."""
+    """The clock is set back before the start: nothing is due, and everything is still pending."""
     keys = sorted(bench.park(*range(1, 100)))
     bench.clock.advance(60)
     assert bench.take() == keys[:60]

@@ -251,15 +251,13 @@ async def test_our_client_sends_and_consumes_with_an_account(
                 await producer.send(one)
 
 
-def test_mqadmin_prints_of_accounts_what_it_prints_of_the_reference(
-    admin: Driver, guarded: Cluster
-) -> None:
+def test_mqadmin_prints_accounts_as_with_the_reference(admin: Driver, guarded: Cluster) -> None:
     for found, expected in zip(play(admin, guarded), json.loads(ANSWERS.read_text()), strict=True):
         assert found == expected, found[0]
 
 
 def play(admin: Driver, guarded: Cluster) -> list[list[str | list[str]]]:
-    """Each command and the lines that it prints."""
+    """Run each command; returns the lines that it prints."""
     found: list[list[str | list[str]]] = []
     for command in ACCOUNT_COMMANDS:
         at = () if "-c" in command else ("-b", guarded.broker.address)

@@ -174,17 +174,17 @@ async def test_a_waiting_pull_gets_a_message_as_soon_as_it_arrives(
         assert message_.body == b"late"
 
 
-class Eaters:
-    """Tasks that iterate over members of a group, and the messages that each received."""
+class Readers:
+    """Tasks that read from members of a group, and the messages that each received."""
 
     def __init__(self) -> None:
         self.eaten: list[tuple[PushConsumer, ReceivedMessage]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     def add(self, consumer: PushConsumer) -> None:
-        self._tasks.append(asyncio.create_task(self._eat(consumer)))
+        self._tasks.append(asyncio.create_task(self._read(consumer)))
 
-    async def _eat(self, consumer: PushConsumer) -> None:
+    async def _read(self, consumer: PushConsumer) -> None:
         async for message_ in consumer:
             self.eaten.append((consumer, message_))
 
@@ -200,7 +200,7 @@ def queues_of(consumer: PushConsumer, topic: str) -> set[MessageQueue]:
 
 
 async def test_members_share_the_queues_and_lose_nothing(cluster: Cluster, topic: str) -> None:
-    namesrv, group, eaters = cluster.namesrv.address, new_group(), Eaters()
+    namesrv, group, readers = cluster.namesrv.address, new_group(), Readers()
     settings = {"group": group, "topics": {topic: "*"}, "consume_from": ConsumeFrom.FIRST_OFFSET}
     async with Producer(namesrv, group=new_group()) as producer:
         async with PushConsumer(namesrv, **settings) as one:
@@ -209,21 +209,21 @@ async def test_members_share_the_queues_and_lose_nothing(cluster: Cluster, topic
                     await asyncio.sleep(0.05)
                 assert not queues_of(one, topic) & queues_of(two, topic)
                 for consumer in (one, two):
-                    eaters.add(consumer)
+                    readers.add(consumer)
                 for i in range(200):
                     await producer.send(Message(topic=topic, body=b"%d" % i))
-                while len(eaters.eaten) < 200:
+                while len(readers.eaten) < 200:
                     await asyncio.sleep(0.05)
             # The second one has left: the first one takes over its queues where they were.
             async with asyncio.timeout(EVENTUALLY_S):
                 while len(queues_of(one, topic)) < 4:
                     await asyncio.sleep(0.05)
                 await producer.send(Message(topic=topic, body=b"last"))
-                while len(eaters.eaten) < 201:
+                while len(readers.eaten) < 201:
                     await asyncio.sleep(0.05)
-        await eaters.ended()
-        assert sorted(eaters.bodies()) == sorted([*(b"%d" % i for i in range(200)), b"last"])
-        assert len({consumer for consumer, _ in eaters.eaten}) == 2
+        await readers.ended()
+        assert sorted(readers.bodies()) == sorted([*(b"%d" % i for i in range(200)), b"last"])
+        assert len({consumer for consumer, _ in readers.eaten}) == 2
         # All offsets were committed: a new member finds no message.
         async with PushConsumer(namesrv, **settings) as again:
             for queue in queues_of(again, topic):
@@ -233,7 +233,7 @@ async def test_members_share_the_queues_and_lose_nothing(cluster: Cluster, topic
 async def test_python_and_java_members_share_one_group(
     cluster: Cluster, java: Driver, topic: str
 ) -> None:
-    namesrv, group, eaters = cluster.namesrv.address, new_group(), Eaters()
+    namesrv, group, readers = cluster.namesrv.address, new_group(), Readers()
 
     def call(do: str, **request: object) -> dict[str, object]:
         return java.call(do, id=group, namesrv=namesrv, **request)
@@ -252,16 +252,16 @@ async def test_python_and_java_members_share_one_group(
                 ours = [queue.queue_id for queue in queues_of(python, topic)]
                 rested = rested + 1 if sorted(ours + java_queues()) == [0, 1, 2, 3] else 0
                 await asyncio.sleep(0.1)
-            eaters.add(python)
+            readers.add(python)
             async with Producer(namesrv, group=new_group()) as producer:
                 for i in range(100):
                     await producer.send(Message(topic=topic, body=b"%d|" % i))
             waited = call("consumerWait", expected=50, timeoutMs=60_000, quietMs=300)
-            while len(eaters.eaten) < 50:
+            while len(readers.eaten) < 50:
                 await asyncio.sleep(0.05)
-            assert len(eaters.eaten) == 50
-            assert waited["total"] == 50, (waited, eaters.bodies())
-        await eaters.ended()
+            assert len(readers.eaten) == 50
+            assert waited["total"] == 50, (waited, readers.bodies())
+        await readers.ended()
     finally:
         call("consumerStop")
 

@@ -73,9 +73,9 @@ class Counted:
 
 
 async def send(
-    namesrv: str, topic: str, numbers: range, *, patient: bool = False, pause_s: float = 0.0
+    namesrv: str, topic: str, numbers: range, *, retry: bool = False, pause_s: float = 0.0
 ) -> None:
-    """Send bodies ``number|``; with `patient` each is repeated until it is acknowledged."""
+    """Send bodies ``number|``; with `retry` each is repeated until it is acknowledged."""
     async with Producer(namesrv, group=new_group()) as producer:
         for number in numbers:
             while True:
@@ -83,7 +83,7 @@ async def send(
                     await producer.send(Message(topic=topic, body=b"%d|" % number))
                     break
                 except CongreveError:
-                    if not patient:
+                    if not retry:
                         raise
                     await asyncio.sleep(0.1)
             if pause_s:

@@ -1,6 +1,6 @@
 """The Python consumers while servers restart, hang or are killed, and members join and leave.
 
-At least once: each acknowledged message reaches the group, perhaps several times.
+Delivery is at least once: each acknowledged message reaches the group, perhaps several times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUICK = ConsumerSettings(
 )
 
 
-class Rig:
+class TwoBrokers:
     """A name server with two brokers of a kind; topics have four queues on each."""
 
     def __init__(self, kind: str, folder: Path, brokers: int = 2) -> None:
@@ -83,14 +83,14 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def started(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    made = Rig(kind, tmp_path_factory.mktemp(f"rig-{kind}"))
+def started(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
+    made = TwoBrokers(kind, tmp_path_factory.mktemp(f"rig-{kind}"))
     yield made
     made.stop()
 
 
 @pytest.fixture
-def rig(started: Rig) -> Rig:
+def brokers(started: TwoBrokers) -> TwoBrokers:
     started.new_topic()
     return started
 
@@ -98,8 +98,8 @@ def rig(started: Rig) -> Rig:
 class Traffic:
     """Sends until it is stopped, and counts acknowledged and received messages."""
 
-    def __init__(self, rig: Rig, pause_s: float = 0.002) -> None:
-        self._rig = rig
+    def __init__(self, brokers: TwoBrokers, pause_s: float = 0.002) -> None:
+        self._rig = brokers
         self._pause_s = pause_s
         self._ended = asyncio.Event()
         self.acknowledged: set[bytes] = set()
@@ -134,19 +134,19 @@ class Traffic:
         await eventually(lambda: self.acknowledged <= set(self.came))
 
 
-async def test_restarts_hangs_and_kills_lose_no_message(rig: Rig) -> None:
-    traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
-    first, second = rig.brokers
-    async with rig.consumer(traffic, group), rig.consumer(traffic, group):
+async def test_restarts_hangs_and_kills_lose_no_message(brokers: TwoBrokers) -> None:
+    traffic, group = Traffic(brokers), f"g-{uuid.uuid4().hex[:8]}"
+    first, second = brokers.brokers
+    async with brokers.consumer(traffic, group), brokers.consumer(traffic, group):
         sending = asyncio.create_task(traffic.send())
         await traffic.more()
         await asyncio.to_thread(first.kill)
         await traffic.more()
         await asyncio.to_thread(first.start)
         await traffic.more()
-        await asyncio.to_thread(rig.namesrv.kill)
+        await asyncio.to_thread(brokers.namesrv.kill)
         await traffic.more()
-        await asyncio.to_thread(rig.namesrv.start)
+        await asyncio.to_thread(brokers.namesrv.start)
         assert second.process is not None
         second.process.send_signal(signal.SIGSTOP)
         await traffic.more(5)
@@ -161,27 +161,27 @@ async def test_restarts_hangs_and_kills_lose_no_message(rig: Rig) -> None:
 
 @pytest.mark.crash
 async def test_members_that_come_and_go_lose_nothing(
-    rig: Rig, kind: str, kill_rounds: int, campaign: Callable[[str, int], None]
+    brokers: TwoBrokers, kind: str, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
     """Eight queues and a thousand members; a hundred with the reference, except in `make soak`."""
-    traffic, group = Traffic(rig), f"g-{uuid.uuid4().hex[:8]}"
+    traffic, group = Traffic(brokers), f"g-{uuid.uuid4().hex[:8]}"
     members: list[PushConsumer] = []
     chance = random.Random(7)
     sending = asyncio.create_task(traffic.send())
     joins = max(JOINS[kind], kill_rounds)
     for _ in range(joins):
-        member = rig.consumer(traffic, group)
+        member = brokers.consumer(traffic, group)
         await member.start()
         members.append(member)
         while len(members) > 12 or (members and chance.random() < 0.4):
             await members.pop(chance.randrange(len(members))).stop()
-    last = rig.consumer(traffic, group)
+    last = brokers.consumer(traffic, group)
     await last.start()
     await asyncio.gather(*(member.stop() for member in members))
     try:
-        await eventually(lambda: sum(queue.topic == rig.topic for queue in last.assigned) == 8)
+        await eventually(lambda: sum(queue.topic == brokers.topic for queue in last.assigned) == 8)
     except TimeoutError:
-        pytest.fail(f"has {last.assigned} of {await last.queues(rig.topic)}")
+        pytest.fail(f"has {last.assigned} of {await last.queues(brokers.topic)}")
     await traffic.all_came()
     await sending
     await last.stop()
@@ -193,7 +193,9 @@ async def test_members_that_come_and_go_lose_nothing(
     assert doubled <= len(traffic.came) // 2, "queues were shared by several members"
 
 
-async def test_orderly_members_keep_the_order_while_members_come_and_go(rig: Rig) -> None:
+async def test_orderly_members_keep_the_order_while_members_come_and_go(
+    brokers: TwoBrokers,
+) -> None:
     group = f"g-{uuid.uuid4().hex[:8]}"
     last: dict[tuple[str, int], int] = {}
     at_work: set[tuple[str, int]] = set()
@@ -213,13 +215,13 @@ async def test_orderly_members_keep_the_order_while_members_come_and_go(rig: Rig
         at_work.discard(queue)
 
     count = 600
-    async with Producer(rig.namesrv.address, group="orderly") as producer:
+    async with Producer(brokers.namesrv.address, group="orderly") as producer:
         for i in range(count):
-            await producer.send(Message(topic=rig.topic, body=b"%d" % i))
-    one = rig.consumer(listener, group, orderly=True)
+            await producer.send(Message(topic=brokers.topic, body=b"%d" % i))
+    one = brokers.consumer(listener, group, orderly=True)
     await one.start()
-    async with rig.consumer(listener, group, orderly=True):
-        async with rig.consumer(listener, group, orderly=True):
+    async with brokers.consumer(listener, group, orderly=True):
+        async with brokers.consumer(listener, group, orderly=True):
             await asyncio.sleep(1)
         await one.stop()
         await eventually(lambda: len(came) == count)

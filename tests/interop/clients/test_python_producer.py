@@ -203,7 +203,7 @@ async def test_our_reply_reaches_a_java_requester(place: Place) -> None:
     assert [body(one) for one in answer["replies"]] == [b"re: hello"]
 
 
-async def test_namespaces_keep_tenants_apart(place: Place) -> None:
+async def test_namespaces_separate_tenants(place: Place) -> None:
     async with Producer(place.namesrv, group=group(), namespace="tenant") as producer:
         sent = await producer.send(Message(topic=place.topic, body=b"ours"))
     assert sent.queue.topic == place.topic

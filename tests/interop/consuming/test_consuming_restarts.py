@@ -1,4 +1,4 @@
-"""A broker that ends during each kind of consuming, and comes back."""
+"""A broker that stops during each kind of consumption, and starts again."""
 
 from __future__ import annotations
 

@@ -176,20 +176,20 @@ def test_the_monitor_reports_lag_members_and_lost_offsets(consumed: Group) -> No
     assert beyond.code == ResponseCode.PULL_OFFSET_MOVED
     consumed.start(failures=1_000)
     where = {"namesrv": consumed.cluster.namesrv.address}
-    told = consumed.java.call("monitor", timeoutMs=60_000, **where)["told"]
-    calls = {one["call"] for one in told}
+    reports = consumed.java.call("monitor", timeoutMs=60_000, **where)["calls"]
+    calls = {one["call"] for one in reports}
     assert {"beginRound", "reportUndoneMsgs", "reportDeleteMsgsEvent", "endRound"} <= calls
     lag = {
         one["of"]["consumerGroup"]: one["of"]["undoneMsgsTotal"]
-        for one in told
+        for one in reports
         if one["call"] == "reportUndoneMsgs" and one["of"]["topic"] == consumed.topic
     }
     assert consumed.name in lag
-    members = [one["of"] for one in told if one["call"] == "reportConsumerRunningInfo"]
+    members = [one["of"] for one in reports if one["call"] == "reportConsumerRunningInfo"]
     assert any(consumed.client_id() in member for member in members)
     (moved,) = (
         one["of"]["offsetMovedEvent"]
-        for one in told
+        for one in reports
         if one["call"] == "reportDeleteMsgsEvent"
         and one["of"]["offsetMovedEvent"]["messageQueue"]["topic"] == consumed.topic
     )

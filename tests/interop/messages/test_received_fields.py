@@ -49,10 +49,10 @@ OWN_PROPERTIES = frozenset(("ORIGIN_MESSAGE_ID", "PUSH_REPLY_TIME", "ARRIVE_TIME
 SENT = {"KEYS": "a b", "TAGS": "TagA", "UNIQ_KEY": "ID", "WAIT": "true", "mine": "grösse"}
 
 Fields = dict[str, Any]
-Play = Callable[["Stage"], list[Fields]]
+Play = Callable[["BrokerUnderTest"], list[Fields]]
 
 
-class Stage:
+class BrokerUnderTest:
     """One broker, one connection to it, one topic."""
 
     def __init__(self, broker: servers.BrokerServer) -> None:
@@ -109,7 +109,7 @@ class Stage:
     def prepare(self, flag: int = 7, **properties: str) -> Fields:
         """A half message, as END_TRANSACTION names it."""
         half = {**SENT, "TRAN_MSG": "true", "PGROUP": self.group, **properties}
-        # Checks leave alone what is older than three days.
+        # The broker does not check half messages that are older than three days.
         answer = self.send(half, f="4", h=str(flag), g=str(time.time_ns() // 1_000_000))
         return {
             "producerGroup": self.group,
@@ -138,7 +138,7 @@ class Stage:
         return frame
 
 
-def plain(stage: Stage) -> list[Fields]:
+def plain(stage: BrokerUnderTest) -> list[Fields]:
     stage.send(SENT)
     stage.send({})
     stage.send({**SENT, "WAIT": "false"}, j="3")
@@ -147,7 +147,7 @@ def plain(stage: Stage) -> list[Fields]:
     return stage.pulled(5)
 
 
-def batch(stage: Stage) -> list[Fields]:
+def batch(stage: BrokerUnderTest) -> list[Fields]:
     body = b""
     for number, properties in enumerate(({"WAIT": "true", "TAGS": "TagA"}, {"KEYS": "k"}, {})):
         text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
@@ -159,7 +159,7 @@ def batch(stage: Stage) -> list[Fields]:
     return stage.pulled(3)
 
 
-def delayed(stage: Stage) -> list[Fields]:
+def delayed(stage: BrokerUnderTest) -> list[Fields]:
     stage.send({**SENT, "DELAY": "1"})
     stage.pulled(1)
     stage.send({"DELAY": "99"}, j="2")
@@ -168,27 +168,27 @@ def delayed(stage: Stage) -> list[Fields]:
     return stage.pulled(3)
 
 
-def sent_on(stage: Stage) -> list[Fields]:
+def sent_on(stage: BrokerUnderTest) -> list[Fields]:
     stage.send({**SENT, "DELAY": "1"})
     (first,) = stage.pulled(1)
     stage.send(first["properties"])
     return stage.pulled(2)
 
 
-def retried(stage: Stage) -> list[Fields]:
+def retried(stage: BrokerUnderTest) -> list[Fields]:
     return _retries(stage, SENT)
 
 
-def retried_after_a_delay(stage: Stage) -> list[Fields]:
+def retried_after_a_delay(stage: BrokerUnderTest) -> list[Fields]:
     return _retries(stage, {**SENT, "DELAY": "2"})
 
 
-def _retries(stage: Stage, properties: dict[str, str]) -> list[Fields]:
+def _retries(stage: BrokerUnderTest, properties: dict[str, str]) -> list[Fields]:
     stage.send(properties)
     return _until_dead(stage, stage.pulled(1)[0])
 
 
-def _until_dead(stage: Stage, one: Fields) -> list[Fields]:
+def _until_dead(stage: BrokerUnderTest, one: Fields) -> list[Fields]:
     found = []
     for attempt in range(2):
         stage.send_back(one)
@@ -198,13 +198,13 @@ def _until_dead(stage: Stage, one: Fields) -> list[Fields]:
     return found + stage.pulled(1, topic=f"%DLQ%{stage.group}", queue_id=0)
 
 
-def dead_at_once(stage: Stage) -> list[Fields]:
+def dead_at_once(stage: BrokerUnderTest) -> list[Fields]:
     stage.send({**SENT, "DELAY": "3"})
     stage.send_back(stage.pulled(1)[0], delayLevel="-1")
     return stage.pulled(1, topic=f"%DLQ%{stage.group}", queue_id=0)
 
 
-def sent_to_the_retry_topic(stage: Stage) -> list[Fields]:
+def sent_to_the_retry_topic(stage: BrokerUnderTest) -> list[Fields]:
     """Send a message to the retry topic, as a Java client does after a failed send-back."""
     stage.send(SENT)
     stage.send_back(stage.pulled(1)[0])
@@ -217,7 +217,7 @@ def sent_to_the_retry_topic(stage: Stage) -> list[Fields]:
     return found + stage.pulled(1, topic=f"%DLQ%{stage.group}", queue_id=0)
 
 
-def committed(stage: Stage) -> list[Fields]:
+def committed(stage: BrokerUnderTest) -> list[Fields]:
     end = stage.prepare()
     stage.commit(end)
     found = stage.pulled(1)
@@ -225,12 +225,12 @@ def committed(stage: Stage) -> list[Fields]:
     return found + _until_dead(stage, found[0])
 
 
-def committed_without_wait(stage: Stage) -> list[Fields]:
+def committed_without_wait(stage: BrokerUnderTest) -> list[Fields]:
     stage.commit(stage.prepare(WAIT=""))
     return stage.pulled(1)
 
 
-def committed_when_asked(stage: Stage) -> list[Fields]:
+def committed_when_asked(stage: BrokerUnderTest) -> list[Fields]:
     stage.join()
     end = stage.prepare(flag=0)  # the reference loses it on the way (D21)
     asked = stage.asked(CHECK_TRANSACTION_STATE)
@@ -240,7 +240,7 @@ def committed_when_asked(stage: Stage) -> list[Fields]:
     return [shown, *stage.pulled(1)]
 
 
-def replied(stage: Stage) -> list[Fields]:
+def replied(stage: BrokerUnderTest) -> list[Fields]:
     stage.join()
     reply = {**SENT, "REPLY_TO_CLIENT": stage.group, "CORRELATION_ID": "c", "MSG_TYPE": "reply"}
     topic = f"{servers.CLUSTER}_REPLY_TOPIC"
@@ -305,7 +305,7 @@ def test_a_consumer_gets_the_same_fields_as_from_the_reference(
 
 
 def _played(play: Play, broker: servers.BrokerServer) -> list[Fields]:
-    stage = Stage(broker)
+    stage = BrokerUnderTest(broker)
     names = {stage.topic: "TOPIC", stage.group: "GROUP"}
     try:
         return [_comparable(one, names) for one in play(stage)]

@@ -1,4 +1,4 @@
-"""Transactions of the official Java client: ends, checks, restarts, the store's other broker."""
+"""Transactions of the official Java client: ends, checks, restarts, a change of the broker."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_transaction_is_committed_rolled_back_or_checked(
     assert len(transacting.checks(producer)) <= count + 2
     assert transacting.seen() == Counter(["c0", "c1", "u0"])
     for one in transacting.call("drain", topics=[transacting.topic])["messages"]:
-        # Whatever was checked has lost its flag in the reference (D21).
+        # A checked message has lost its flag in the reference (D21).
         assert (one["flag"], one["properties"]["TAGS"]) == (9, "TagA") or kind == "java"
         assert one["sysFlag"] & 12 == 8
     by_tag = transacting.call("drain", topics=[transacting.topic], expression="TagA")

@@ -1,4 +1,4 @@
-"""Two machines with a master and the other's slave each; one dies and comes back."""
+"""Two machines, each with a master and the slave of the other's master; one dies and comes back."""
 
 from __future__ import annotations
 

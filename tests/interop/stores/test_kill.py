@@ -22,7 +22,7 @@ from harness.wire import (
 
 JAVA_ROUNDS = 2
 SHORT = 100
-SHORT_ROUNDS = 20  # tests/crash kills in each of its ways too
+SHORT_ROUNDS = 20  # tests/crash kills with every backend and policy, too
 SENDERS = 3
 IN_FLIGHT = 16
 QUEUES = 4

@@ -187,7 +187,7 @@ def monitored(java: Driver, cluster: Cluster) -> list[str]:
     """What the listener of startMonitoring gets in one round about the group and its members; the
     command itself prints nothing."""
     found = []
-    for one in java.call("monitor", namesrv=cluster.namesrv.address, timeoutMs=0)["told"]:
+    for one in java.call("monitor", namesrv=cluster.namesrv.address, timeoutMs=0)["calls"]:
         about = one.get("of", {})
         if one["call"] == "reportConsumerRunningInfo":
             groups = {info["properties"]["consumerGroup"] for info in about.values()}

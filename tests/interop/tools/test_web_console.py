@@ -1,4 +1,4 @@
-"""The web console before RocketMQ 4.9.4."""
+"""The web console with RocketMQ 4.9.4."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pages:
         return answer.text
 
     def post(self, path: str, **fields: str | list[str]) -> str:
-        """The page after a form was sent."""
+        """Send a form; returns the page that follows."""
         token = re.search(r'name="csrf" value="(\w+)"', self.get("/topics"))
         assert token is not None
         answer = self._http.post(path, data={"csrf": token[1], **fields})

@@ -1,4 +1,4 @@
-"""The fault backend injects the faults of its plan, and no others."""
+"""The fault backend injects the configured faults, and no others."""
 
 import errno
 from pathlib import Path

@@ -107,7 +107,7 @@ def test_the_durable_offset_crosses_segments_and_signals_the_eventfd(
     assert backend.durable_offset == 100
     backend.request(SIZE + 7)
     while backend.durable_offset < SIZE + 7:
-        assert select.select([backend.event_fd], [], [], WAIT_S)[0], "never told"
+        assert select.select([backend.event_fd], [], [], WAIT_S)[0], "not notified"
         os.read(backend.event_fd, 8)
     assert backend.durable_offset == SIZE + 7
     assert backend.failure_errno == 0

@@ -46,7 +46,7 @@ def test_no_two_writes_in_flight_hold_the_same_block(
             assert end <= start
     assert backend.wait_durable(SIZE, WAIT_S)
     assert Path(segment.path).read_bytes() == data
-    assert together > 1, "nothing was ever in flight together: the test showed nothing"
+    assert together > 1, "no two writes were in flight together: the test proves nothing"
 
 
 def test_the_eventfd_signals_each_completion(backend: "uring.UringBackend", folder: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_eventfd_signals_each_completion(backend: "uring.UringBackend", fold
         assert segment.append(bytes(10_000))
         backend.request(segment.written)
         while backend.durable_offset < segment.written:
-            assert select.select([backend.event_fd], [], [], WAIT_S)[0], "never told"
+            assert select.select([backend.event_fd], [], [], WAIT_S)[0], "not notified"
             os.read(backend.event_fd, 8)
     assert backend.failure_errno == 0
 
@@ -74,7 +74,7 @@ def test_a_lone_write_is_complete_when_its_flush_returns(
         there = Path(segment.path).read_bytes()
         assert there[: segment.written] == data[: segment.written]
         assert not any(there[segment.written :])
-    assert not select.select([backend.event_fd], [], [], 0)[0], "nobody waits to be told"
+    assert not select.select([backend.event_fd], [], [], 0)[0], "no thread waits for a notification"
 
 
 def test_a_write_after_one_in_flight_waits_for_it(
@@ -93,7 +93,7 @@ def test_a_write_after_one_in_flight_waits_for_it(
         if SIZE - segment.written < 2 * (16 * BLOCK + 100):
             break
     assert Path(segment.path).read_bytes()[: segment.written] == data[: segment.written]
-    assert waited > 0, "no write was ever in flight: the test showed nothing"
+    assert waited > 0, "no write was in flight: the test proves nothing"
 
 
 def test_bytes_appended_during_a_write_are_not_written_before_their_flush(
@@ -131,10 +131,12 @@ def test_a_small_group_is_written_when_the_write_before_it_is_complete(
             backend.request(segment.written)
         waited += len(backend.in_flight) == 1
         while backend.durable_offset < segment.written:
-            assert select.select([backend.event_fd], [], [], WAIT_S)[0], "nobody sends what waits"
+            assert select.select([backend.event_fd], [], [], WAIT_S)[0], (
+                "the waiting group is not written"
+            )
             os.read(backend.event_fd, 8)
     assert Path(segment.path).read_bytes()[: segment.written] == data[: segment.written]
-    assert waited > 0, "nothing ever waited: the test showed nothing"
+    assert waited > 0, "no group waited: the test proves nothing"
 
 
 def test_a_stop_writes_groups_that_wait_for_the_write_in_flight(folder: Path) -> None:

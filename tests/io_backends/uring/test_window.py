@@ -106,9 +106,9 @@ def test_a_slow_disk_releases_no_memory_until_it_has_caught_up(folder: Path) -> 
     segment = added(backend, folder, size=4 * SIZE)
     backend.start(0)
     while segment.append(b"x" * 50_000):
-        assert segment.written <= backend.window.size, "the window was given twice"
+        assert segment.written <= backend.window.size, "the window was handed out twice"
     behind = segment.written
-    assert backend.wait_durable(behind, WAIT_S), "what was refused must not wait for a request"
+    assert backend.wait_durable(behind, WAIT_S), "the buffers must be freed without a request"
     assert segment.append(b"y" * 50_000)
     backend.stop()
     assert Path(segment.path).read_bytes()[: segment.written] == (b"x" * behind + b"y" * 50_000)

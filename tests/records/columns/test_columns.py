@@ -1,4 +1,4 @@
-"""The columns builder compared with the record codec, and with bytes that are no records."""
+"""The columns builder, compared with the record codec, and given bytes that are not records."""
 
 import json
 import struct

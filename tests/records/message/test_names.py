@@ -29,7 +29,7 @@ def test_compiled_code_spells_names_as_python_does(module: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("module", "pxd"), [(topics, "message/topics.pxd"), (layout, "layout.pxd")]
 )
-def test_compiled_code_knows_the_same_numbers(module: ModuleType, pxd: str) -> None:
+def test_compiled_code_has_the_same_numbers(module: ModuleType, pxd: str) -> None:
     compiled = {name: int(value) for name, value in NUMBER.findall((RECORDS / pxd).read_text())}
     ours = {name: value for name, value in vars(module).items() if isinstance(value, int)}
     assert ours

@@ -157,7 +157,7 @@ def test_an_idle_connection_is_closed() -> None:
         assert peer.recv(1) == b""
 
 
-def test_a_connection_whose_first_frame_does_not_come_in_time_is_cut() -> None:
+def test_a_connection_whose_first_frame_does_not_come_in_time_is_closed() -> None:
     with lane(first_frame_s=2) as peers, peers.connect() as asked, peers.connect() as silent:
         asked.sendall(FRAME)
         with peers.connect() as slow:

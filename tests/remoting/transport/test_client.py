@@ -208,7 +208,7 @@ def test_a_refused_connection_is_an_error_and_is_tried_again():
 def test_requests_of_a_server_reach_the_handlers():
     async def serve(reader, writer):
         request = await receive(reader)
-        # the same opaque as the pending request: only the flag tells them apart
+        # the same opaque as the pending request: only the flag distinguishes them
         writer.write(RemotingCommand(code=307, opaque=request.opaque, body=b"?").encode())
         answer = await receive(reader)
         writer.write(RemotingCommand(code=999, opaque=8).encode())

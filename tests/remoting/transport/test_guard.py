@@ -280,7 +280,7 @@ def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
     run(scenario())
 
 
-def test_a_connection_that_asks_nothing_is_cut_and_others_are_served(run, caplog):
+def test_a_connection_without_requests_is_closed_and_others_are_served(run, caplog):
     if LANES["number"]:
         pytest.skip("a lane has the system's clock: tests/remoting/lanes")
 

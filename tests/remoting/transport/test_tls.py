@@ -302,7 +302,7 @@ def test_a_connection_with_an_unfinished_handshake_is_closed(
     assert len([r for r in caplog.records if "did not end in time" in r.getMessage()]) <= 2
 
 
-def test_connections_that_ask_nothing_are_cut_with_and_without_tls(
+def test_connections_without_requests_are_closed_with_and_without_tls(
     run: Run, lanes: str, settings: ServerTls, authority: Authority
 ) -> None:
     async def scenario() -> None:

@@ -17,49 +17,49 @@ def compute(seconds: float) -> None:
 
 
 async def test_a_callback_that_computes_is_logged_once_with_its_place() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     await asyncio.sleep(0.05)
     compute(0.3)
     watchdog.stop()
-    assert len(told) == 1
-    assert told[0][0] >= 0.02
-    assert "compute (test_watchdog.py" in told[0][1]
+    assert len(alarms) == 1
+    assert alarms[0][0] >= 0.02
+    assert "compute (test_watchdog.py" in alarms[0][1]
 
 
 async def test_a_callback_that_holds_the_gil_is_logged() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     calls = 0
-    while not told and calls < 50:  # the thread may get the GIL after the next beat only
+    while not alarms and calls < 50:  # the thread may get the GIL after the next beat only
         calls += 1
         await asyncio.sleep(0.011)
         sum(range(5_000_000))
     watchdog.stop()
-    assert 1 <= len(told) <= calls
+    assert 1 <= len(alarms) <= calls
 
 
 async def test_many_short_turns_are_not_logged_as_a_long_one() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.05, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.05, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     for _ in range(200):
         compute(0.002)
         await asyncio.sleep(0)
     watchdog.stop()
-    assert told == []
+    assert alarms == []
 
 
 async def test_a_callback_that_only_waits_is_not_logged() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     time.sleep(0.2)
     await asyncio.sleep(0.05)
     watchdog.stop()
-    assert told == []
+    assert alarms == []
 
 
 def test_a_blocked_turn_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,23 +73,23 @@ def test_a_blocked_turn_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_a_thread_that_holds_the_gil_is_reported() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     await asyncio.to_thread(sort_at_once)
     await asyncio.sleep(0.05)
     watchdog.stop()
-    assert told and all(seconds >= 0.02 for seconds, _ in told)
-    assert any("sort_at_once (test_watchdog.py" in stack for _, stack in told)
+    assert alarms and all(seconds >= 0.02 for seconds, _ in alarms)
+    assert any("sort_at_once (test_watchdog.py" in stack for _, stack in alarms)
 
 
 async def test_a_thread_that_computes_without_the_gil_is_not_reported() -> None:
-    told: list[tuple[float, str]] = []
-    watchdog = Watchdog(0.02, lambda *alarm: told.append(alarm))
+    alarms: list[tuple[float, str]] = []
+    watchdog = Watchdog(0.02, lambda *alarm: alarms.append(alarm))
     watchdog.start()
     await asyncio.to_thread(hashlib.pbkdf2_hmac, "sha256", b"x", b"y", 300_000)
     watchdog.stop()
-    assert not told
+    assert not alarms
 
 
 def sort_at_once() -> None:

@@ -110,7 +110,8 @@ def framed(header: bytes, body: bytes = b"") -> bytes:
 
 
 def test_an_empty_header_is_never_read_like_an_earlier_one():
-    """Else its fields would be those of the bytes behind it: another request, or other memory."""
+    """Otherwise its fields would come from the bytes behind it: another request, or other
+    memory."""
     known = b'{"code":10,"opaque":123456,"extFields":{"a":"' + b"b" * 16 + b'"}}'
     assert len(known) == 64, "as many as there are shapes: an empty header looks at the same one"
     decoder = HeaderDecoder()

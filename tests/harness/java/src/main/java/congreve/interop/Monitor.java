@@ -15,12 +15,12 @@ final class Monitor {
     private Monitor() {
     }
 
-    /** All that its listener is told until an event of deleted messages came, at most timeoutMs. */
+    /** The calls of its listener until an event of deleted messages, for at most timeoutMs. */
     static JSONObject run(JSONObject request) throws Exception {
-        Queue<JSONObject> told = new ConcurrentLinkedQueue<>();
+        Queue<JSONObject> calls = new ConcurrentLinkedQueue<>();
         MonitorListener listener = (MonitorListener) Proxy.newProxyInstance(
             Monitor.class.getClassLoader(), new Class<?>[] {MonitorListener.class},
-            (proxy, method, args) -> told.add(new JSONObject()
+            (proxy, method, args) -> calls.add(new JSONObject()
                 .fluentPut("call", method.getName())
                 .fluentPut("of", args == null ? null : JSON.toJSON(args[0]))) ? null : null);
         MonitorConfig config = new MonitorConfig();
@@ -30,14 +30,14 @@ final class Monitor {
         try {
             service.doMonitorWork();
             long end = System.nanoTime() + request.getLongValue("timeoutMs") * 1_000_000L;
-            while (System.nanoTime() < end && told.stream().noneMatch(
+            while (System.nanoTime() < end && calls.stream().noneMatch(
                 one -> one.getString("call").equals("reportDeleteMsgsEvent"))) {
                 Thread.sleep(20);
             }
         } finally {
             service.shutdown();
         }
-        return new JSONObject().fluentPut("told", new JSONArray(told.stream()
+        return new JSONObject().fluentPut("calls", new JSONArray(calls.stream()
             .map(Object.class::cast).toList()));
     }
 }

@@ -1,4 +1,4 @@
-"""What an answer under SYNC_FLUSH promises, by the event loop and by lanes, on disks that fail."""
+"""What an answer under SYNC_FLUSH guarantees, from the event loop and lanes, on failing disks."""
 
 from __future__ import annotations
 

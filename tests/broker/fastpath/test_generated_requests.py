@@ -33,8 +33,8 @@ from .test_fastpath import CREATE, HELD_PULL, LONG, SHORT, Ports, batch_body, co
 NOW_MS = 1_700_000_000_000
 EXAMPLES = 100
 SEND, SEND_SHORT, SEND_BATCH, PULL, END = 10, 310, 320, 11, 37
-# Where a record says which one of its queue and log it is, and its sender's port.
-OWN_PLACE = ((20, 36), (52, 56))
+# Fields of a record that differ between equal sends: its offsets, and the sender's port.
+OWN_FIELDS = ((20, 36), (52, 56))
 
 plain_values = st.sampled_from(["a", "k 1", "true", "\u00e4\U0001f600", "0", "v" * 300])
 odd_values = st.sampled_from(
@@ -60,7 +60,7 @@ fragments = st.sampled_from(["", "\x01", "alone", "\x01x", "k\x01"])
 
 @st.composite
 def properties(draw: st.DrawFn) -> str:
-    """Encoded properties: mostly ordinary ones, in any order, sometimes with an odd piece."""
+    """Encoded properties: mostly ordinary ones, in any order, sometimes with an unusual part."""
     pairs = draw(st.lists(st.one_of(ordinary, ordinary, waiting, odd), max_size=4))
     pieces = [f"{name}\x01{value}" for name, value in pairs]
     pieces += draw(st.lists(fragments, max_size=1))
@@ -167,12 +167,12 @@ END_FIELDS = {
 
 
 def is_plain(properties: str) -> bool:
-    """Whether each name occurs once, and all are of ordinary appends."""
+    """Whether each name occurs once, and none needs a Python handler."""
     pieces = [piece.partition("\x01")[0] for piece in properties.split("\x02")]
     return len(set(pieces)) == len(pieces) and set(pieces) <= PLAIN_NAMES
 
 
-class Twins(Ports):
+class BothPorts(Ports):
     """Sends requests to both ports; leaves out fields that differ between equal requests."""
 
     def records(self, start: int, exact: bool) -> list[tuple[object, ...]]:
@@ -186,7 +186,7 @@ class Twins(Ports):
             record = bytearray(view)
             start += len(record)
             decoded = decode_record(view)
-            for begin, end in OWN_PLACE:
+            for begin, end in OWN_FIELDS:
                 record[begin:end] = bytes(end - begin)
             if decoded.topic == TRANS_OP_HALF_TOPIC:
                 newest = self.broker.store.max_offset(TRANS_HALF_TOPIC, 0) - 1
@@ -195,7 +195,7 @@ class Twins(Ports):
             elif decoded.prepared_offset:
                 record[76:84] = bytes(8)
             tags_code = None
-            if not decoded.sys_flag & SysFlag.TRANSACTION_PREPARED:  # else it is in no queue
+            if not decoded.sys_flag & SysFlag.TRANSACTION_PREPARED:  # a half message is in no queue
                 queue = self.broker.store.queues.get(decoded.topic, decoded.queue_id)
                 tags_code = queue[decoded.queue_offset][2]
             if exact:
@@ -214,13 +214,13 @@ class Twins(Ports):
         exact = is_plain(fields.get("properties", fields.get("i", "")))
         answer = await self.ask(code, fields, body, vip=vip, serialize_type=encoding)
         ids = answer.ext_fields.get("msgId", "").count(",")
-        told = {
+        fields = {
             key: "" if key in ("msgId", "queueOffset") else text
             for key, text in answer.ext_fields.items()
         }
         remark = re.sub(r"\d+", "N", answer.remark or "")
         return answer, (
-            *(answer.code, remark, told, ids, answer.body),
+            *(answer.code, remark, fields, ids, answer.body),
             *(answer.flag, answer.language, answer.version, answer.serialize_type),
             self.records(start, exact),
         )
@@ -230,7 +230,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @contextmanager
-def twins(root: Path, lanes: int = 0) -> Iterator[tuple[Run, Twins]]:
+def both_ports(root: Path, lanes: int = 0) -> Iterator[tuple[Run, BothPorts]]:
     """A broker with a stopped clock, on its own loop; `run` runs a coroutine there."""
     config = config_of(root, lanes=lanes)
     config.store.message_delay_level = "10m 20m 30m 1h"
@@ -243,7 +243,7 @@ def twins(root: Path, lanes: int = 0) -> Iterator[tuple[Run, Twins]]:
 
     broker = Broker(config, clock=ManualClock(NOW_MS))
     client = RemotingClient()
-    ports = Twins(broker, client)
+    ports = BothPorts(broker, client)
     try:
         run(broker.start())
         assert run(ports.ask(17, CREATE)).code == 0
@@ -257,13 +257,13 @@ def twins(root: Path, lanes: int = 0) -> Iterator[tuple[Run, Twins]]:
 
 
 encodings = st.sampled_from(list(SerializeType))
-# The second of the compiled ones has a header like one that was decoded before.
-WAYS = (True, False, False)
+# The second compiled request has a header of a shape that was decoded before.
+VIP_PORTS = (True, False, False)
 
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: Path) -> None:
-    with twins(tmp_path, lanes) as (run, ports):
+    with both_ports(tmp_path, lanes) as (run, ports):
         asked = 0
 
         @settings(max_examples=EXAMPLES)
@@ -273,19 +273,19 @@ def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: 
             asked += 1
             code, fields, body = send
             by_vip, first, second = (
-                run(ports.outcome(code, fields, body, vip, encoding))[1] for vip in WAYS
+                run(ports.outcome(code, fields, body, vip, encoding))[1] for vip in VIP_PORTS
             )
             assert by_vip == first == second
 
         the_same()
         assert ports.broker._paths is not None
         stored = ports.broker._paths.stored_by_fast_path
-        assert stored > asked / 2, "hardly any was for compiled code"
+        assert stored > asked / 2, "compiled code got too few requests"
 
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_generated_pulls_are_answered_the_same(lanes: int, tmp_path: Path) -> None:
-    with twins(tmp_path, lanes) as (run, ports):
+    with both_ports(tmp_path, lanes) as (run, ports):
         for number in range(6):
             for queue in "01":
                 fields = SHORT | {"e": queue, "i": f"TAGS\x01{'a' if number % 2 else 'true'}"}
@@ -317,7 +317,7 @@ def test_generated_transactions_are_stored_and_answered_the_same(
     lanes: int, tmp_path: Path
 ) -> None:
     sent = {"i": "TRAN_MSG\x01true\x02PGROUP\x01P", "f": "4"}
-    with twins(tmp_path, lanes) as (run, ports):
+    with both_ports(tmp_path, lanes) as (run, ports):
 
         async def both(
             more: str, change: dict[str, str], encoding: SerializeType, vip: bool
@@ -354,7 +354,7 @@ def test_generated_transactions_are_stored_and_answered_the_same(
             encoding=encodings,
         )
         def the_same(more: str, change: dict[str, str], encoding: SerializeType) -> None:
-            by_vip, first, second = (run(both(more, change, encoding, vip)) for vip in WAYS)
+            by_vip, first, second = (run(both(more, change, encoding, vip)) for vip in VIP_PORTS)
             assert by_vip == first == second
 
         the_same()

@@ -1,7 +1,7 @@
-"""The Python clients if one of two brokers refuses everything or hangs; the other is a real one.
+"""The Python clients while one of two brokers refuses everything or hangs; the other is a real one.
 
-The moody one is registered at the name server like any other, so half of all messages and queues
-belong to it.
+The failing broker is registered at the name server like any other, so half of all messages and
+queues belong to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SEND, PULL, QUERY_OFFSET = 310, 11, 14
 QUICK = ConsumerSettings(pause_after_error_s=0.05, rebalance_s=0.5, commit_s=0.3)
 
 
-class Moody:
+class FailingBroker:
     """Refuses sends and pulls with `code`, and offsets if chosen; None: it does not answer."""
 
     def __init__(self) -> None:
@@ -58,18 +58,18 @@ class Moody:
         if self.code is None:
             return None
         if request.code == QUERY_OFFSET:
-            return request.reply(22 if self.gives_offsets else 1, "moody")
+            return request.reply(22 if self.gives_offsets else 1, "failing")
         if request.code not in (SEND, PULL):
             return request.reply(0)
-        return request.reply(self.code, "moody")
+        return request.reply(self.code, "failing")
 
 
-class Scene:
-    """A name server, a real broker and a moody one, which have a topic of two queues each."""
+class Brokers:
+    """A name server, a real broker and a failing one, with two queues of the topic on each."""
 
-    def __init__(self, namesrv: NameServer, moody: Moody, topic: str) -> None:
+    def __init__(self, namesrv: NameServer, failing: FailingBroker, topic: str) -> None:
         self.namesrv = namesrv.address
-        self.moody = moody
+        self.failing = failing
         self.topic = topic
 
     async def read(self, expected: int) -> Counter[bytes]:
@@ -93,27 +93,27 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(kind: str, folder: Path) -> AsyncIterator[Scene]:
-    topic, moody = f"moody-{uuid.uuid4().hex[:8]}", Moody()
+async def brokers(kind: str, folder: Path) -> AsyncIterator[Brokers]:
+    topic, failing = f"failing-{uuid.uuid4().hex[:8]}", FailingBroker()
     async with NameServer(port=0) as namesrv:
         broker = servers.broker(kind, folder, namesrv.address)
         await asyncio.to_thread(broker.start)
-        await moody.server.start()
+        await failing.server.start()
         try:
             async with AdminClient(namesrv.address) as admin:
                 await admin.create_topic(topic, queues=2, cluster=servers.CLUSTER)
             config = TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2, perm=6)
             namesrv.routes.register(
-                BrokerIdentity("Moody", "a-moody-one", 0, f"127.0.0.1:{moody.server.port}"),
+                BrokerIdentity("FailingBroker", "failing", 0, f"127.0.0.1:{failing.server.port}"),
                 TopicConfigSerializeWrapper(
                     topic_config_table={topic: config}, data_version=DataVersion(counter=1)
                 ),
                 [],
-                "a-moody-one",
+                "failing",
             )
-            yield Scene(namesrv, moody, topic)
+            yield Brokers(namesrv, failing, topic)
         finally:
-            await moody.server.stop()
+            await failing.server.stop()
             await asyncio.to_thread(broker.kill)
 
 
@@ -121,11 +121,11 @@ async def scene(kind: str, folder: Path) -> AsyncIterator[Scene]:
 async def test_a_message_that_one_broker_refuses_reaches_the_other_once(
     broker_kind: str, tmp_path: Path
 ) -> None:
-    async with scene(broker_kind, tmp_path) as here:
+    async with brokers(broker_kind, tmp_path) as here:
         bodies = [b"%d|%d" % (code, i) for code in RETRYABLE for i in range(8)]
         async with Producer(here.namesrv, group="pg") as producer:
             for code in RETRYABLE:
-                here.moody.code = code
+                here.failing.code = code
                 for i in range(4):
                     sent = await producer.send(Message(topic=here.topic, body=b"%d|%d" % (code, i)))
                     assert sent.queue.broker_name == "broker-a"
@@ -133,13 +133,13 @@ async def test_a_message_that_one_broker_refuses_reaches_the_other_once(
         def send_from_a_thread() -> None:
             with SyncProducer(here.namesrv, group="pg") as producer:
                 for code in RETRYABLE:
-                    here.moody.code = code
+                    here.failing.code = code
                     for i in range(4, 8):
                         producer.send(Message(topic=here.topic, body=b"%d|%d" % (code, i)))
 
         await asyncio.to_thread(send_from_a_thread)
-        assert here.moody.asked[SEND] >= 2 * len(RETRYABLE)
-        here.moody.gives_offsets = False
+        assert here.failing.asked[SEND] >= 2 * len(RETRYABLE)
+        here.failing.gives_offsets = False
         assert await here.read(len(bodies)) == Counter(bodies)
 
 
@@ -147,8 +147,8 @@ async def test_a_message_that_one_broker_refuses_reaches_the_other_once(
 async def test_a_hanging_broker_delays_neither_senders_nor_readers(
     broker_kind: str, tmp_path: Path
 ) -> None:
-    async with scene(broker_kind, tmp_path) as here:
-        here.moody.code = None
+    async with brokers(broker_kind, tmp_path) as here:
+        here.failing.code = None
         stored: Counter[bytes] = Counter()
         settings = {"group": "pg", "latency_faults": True, "send_timeout_s": 0.5}
         async with Producer(here.namesrv, **settings) as producer:
@@ -169,8 +169,8 @@ async def test_a_hanging_broker_delays_neither_senders_nor_readers(
 async def test_the_consumer_repeats_a_pull_after_each_kind_of_refusal(
     broker_kind: str, tmp_path: Path
 ) -> None:
-    async with scene(broker_kind, tmp_path) as here:
-        here.moody.code = 14
+    async with brokers(broker_kind, tmp_path) as here:
+        here.failing.code = 14
         came: Counter[bytes] = Counter()
 
         async def listener(message: ReceivedMessage) -> None:
@@ -190,10 +190,10 @@ async def test_the_consumer_repeats_a_pull_after_each_kind_of_refusal(
         ):
             await eventually(lambda: sum(q.topic == here.topic for q in consumer.assigned) == 4)
             for code in PULL_REFUSALS:
-                here.moody.code = code
-                before = here.moody.asked[PULL]
-                await eventually(lambda before=before: here.moody.asked[PULL] >= before + 3)
-                here.moody.code = 14
+                here.failing.code = code
+                before = here.failing.asked[PULL]
+                await eventually(lambda before=before: here.failing.asked[PULL] >= before + 3)
+                here.failing.code = 14
                 await producer.send(Message(topic=here.topic, body=b"%d" % code))
             await eventually(lambda: len(came) == len(PULL_REFUSALS))
         assert came == Counter(b"%d" % code for code in PULL_REFUSALS)
