@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -65,7 +66,9 @@ class DataFiles:
         wanted = [*dict.fromkeys(("brokerName", "queueId", "queueOffset", *columns))]
         with self.open(group.path) as stream:
             rows = pq.ParquetFile(stream).read_row_group(group.number, wanted, use_threads=False)
-        return _of_queue(rows, queue)
+        rows = _of_queue(rows, queue)
+        begin, end = np.searchsorted(rows["queueOffset"].to_numpy(), (group.first, group.stop))
+        return rows.slice(begin, end - begin)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_properties": self._properties, "_io": None}

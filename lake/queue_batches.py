@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,53 +31,75 @@ def queue_batches(
 
     `groups` are those of the queue in the order of their first offsets. The offsets within a batch
     follow each other without a gap; its records have `batch_bytes` bytes at most, or there is one.
-    `columns` contain queueOffset and storeSize. One row group is open at a time, of which a page of
-    each column is decoded. Raises OSError.
+    `columns` contain queueOffset and storeSize. Those row groups are open at a time whose offsets
+    overlap, of which a page of each column is decoded. Raises OSError.
     """
-    for together in _overlapping(groups, start):
-        for batch in _decoded(files, together, queue, columns, start, batch_bytes):
-            yield from _parts(batch, batch_bytes)
+    for batch in _merged(files, groups, queue, columns, start, batch_bytes):
+        yield from _parts(batch, batch_bytes)
 
 
-def _overlapping(groups: Iterable[RowGroup], start: int) -> Iterator[list[RowGroup]]:
-    """Row groups that end behind `start`; those whose offsets overlap are in one list."""
-    together: list[RowGroup] = []
-    stop = start
-    for group in groups:
-        if group.stop <= start:
-            continue
-        if together and group.first >= stop:
-            yield together
-            together = []
-        together.append(group)
-        stop = max(stop, group.stop)
-    if together:
-        yield together
-
-
-def _decoded(
+def _merged(
     files: DataFiles,
-    groups: list[RowGroup],
+    groups: Iterable[RowGroup],
     queue: BrokerQueue,
     columns: Sequence[str],
     start: int,
     batch_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    if len(groups) == 1:
-        (group,) = groups
-        with files.open(group.path) as stream:
-            source = pq.ParquetFile(stream)
-            found = _Place.of(source, group, queue, start)
-            if found is not None:
-                count = max(batch_bytes // found.record_bytes, 1)
-                batches = source.iter_batches(
-                    count, row_groups=[group.number], columns=[*columns], use_threads=False
-                )
-                yield from _between(batches, found.begin, found.end)
-                return
+    """Batches of all row groups in the order of offsets; dead letters lie between other rows."""
+    waiting = deque(group for group in groups if group.stop > start)
+    opened: list[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]] = []
+    while waiting or opened:
+        # All rows up to the first end of a batch are there once the row groups before it are open.
+        while waiting and (not opened or waiting[0].first <= min(_last(b) for b, _ in opened)):
+            batches = _decoded(files, waiting.popleft(), queue, columns, start, batch_bytes)
+            if (first := next(batches, None)) is not None:
+                opened.append((first, batches))
+        if not opened:
+            return
+        stop = min(_last(batch) for batch, _ in opened)
+        parts, left = [], []
+        for batch, batches in opened:
+            count = int(np.searchsorted(_numbers(batch["queueOffset"]), stop, side="right"))
+            parts.append(batch.slice(0, count))
+            rest = batch.slice(count) if count < len(batch) else next(batches, None)
+            if rest is not None:
+                left.append((rest, batches))
+        opened = left
+        if len(parts) == 1:
+            yield parts[0]
+        else:
+            rows = pa.Table.from_batches(parts).sort_by("queueOffset")
+            yield from rows.combine_chunks().to_batches()
+
+
+def _last(batch: pa.RecordBatch) -> int:
+    """The offset of a batch's last row."""
+    return int(batch["queueOffset"][-1].as_py())
+
+
+def _decoded(
+    files: DataFiles,
+    group: RowGroup,
+    queue: BrokerQueue,
+    columns: Sequence[str],
+    start: int,
+    batch_bytes: int,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one row group, in the order of offsets."""
+    with files.open(group.path) as stream:
+        source = pq.ParquetFile(stream)
+        found = _Place.of(source, group, queue, start)
+        if found is not None:
+            count = max(batch_bytes // found.record_bytes, 1)
+            batches = source.iter_batches(
+                count, row_groups=[group.number], columns=[*columns], use_threads=False
+            )
+            yield from _between(batches, found.begin, found.end)
+            return
     # Another program has written these rows, in an order of its own.
-    rows = pa.concat_tables([files.read(group, queue, columns) for group in groups])
-    rows = rows.filter(pc.greater_equal(rows["queueOffset"], start)).sort_by("queueOffset")
+    rows = files.read(group, queue, columns)
+    rows = rows.filter(pc.greater_equal(rows["queueOffset"], start))
     yield from rows.select([*columns]).combine_chunks().to_batches()
 
 
@@ -105,7 +128,8 @@ class _Place:
         offsets = _numbers(rows["queueOffset"])[begin:end]
         if end - begin != len(mine) or (offsets[1:] <= offsets[:-1]).any():
             return None
-        begin += int(np.searchsorted(offsets, start))
+        first, last = np.searchsorted(offsets, (max(start, group.first), group.stop)).tolist()
+        begin, end = begin + first, begin + last
         sizes = _numbers(rows["storeSize"])[begin:end]
         return cls(begin, end, max(int(sizes.mean()) if len(sizes) else 1, 1))
 

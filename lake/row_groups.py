@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,29 +42,38 @@ class RowGroups:
         dead = table.dead_letters()
         files = DataFiles(table.iceberg.io.properties)
         try:
-            paths = [
-                task.file.file_path
-                for each in (table, dead)
-                if each is not None
-                for task in each.iceberg.scan().plan_files()
-            ]
+            of_dead = [] if dead is None else _paths(dead)
+            paths = [*_paths(table), *of_dead]
             known = self._of_file
             of_file = {p: known[p] if p in known else _groups(files, p) for p in paths}
         except OSError as error:
             raise TableError(f"files of {table.name} cannot be read: {error}") from error
+        ends, dead_paths = table.progress(), {*of_dead}
         found: dict[BrokerQueue, list[RowGroup]] = {}
-        for groups in of_file.values():
+        for path, groups in of_file.items():
             for queue, more in groups.items():
-                found.setdefault(queue, []).extend(more)
+                # Beyond the table's progress the neighbours of dead letters are missing.
+                end = ends.get(queue[0], {}).get(queue[1], 0) if path in dead_paths else None
+                found.setdefault(queue, []).extend(_before(end, more))
         for groups_of_queue in found.values():
             groups_of_queue.sort(key=lambda group: (group.first, group.stop))
         self._of_file, self.of_queue, self.files = of_file, found, files
-        self.ends = table.progress()
+        self.ends = ends
 
     def first_offset(self, queue: BrokerQueue) -> int | None:
         """The offset of a queue's first message in the table, None without any."""
         groups = self.of_queue.get(queue)
         return groups[0].first if groups else None
+
+
+def _paths(table: TopicTable) -> list[str]:
+    return [task.file.file_path for task in table.iceberg.scan().plan_files()]
+
+
+def _before(end: int | None, groups: list[RowGroup]) -> list[RowGroup]:
+    if end is None:
+        return groups
+    return [replace(each, stop=min(each.stop, end)) for each in groups if each.first < end]
 
 
 def _groups(files: DataFiles, path: str) -> dict[BrokerQueue, list[RowGroup]]:

@@ -222,6 +222,9 @@ def test_a_stop_between_both_commits_leaves_each_message_once(
         patch.setattr(TopicTable, "append", append_dead_only)
         exporter(store, warehouse, schema, commit_bytes=1 << 20).run()
     assert len(stores.in_table(warehouse, DLQ)) == 20
+    groups = RowGroups()
+    groups.refresh(topic_table(warehouse))
+    assert not any(groups.of_queue.values()), "the rows between these dead letters are missing"
     if after == "other json":  # which decides otherwise: it has to wait
         strict = bodies.schema_file(tmp_path, {"name": "missing", "type": "int"})
         with pytest.raises(ProgressError, match="fitted the schema"):

@@ -40,7 +40,13 @@ def open_store(root: Path, clock: ManualClock | None = None, **settings: Any) ->
     return MessageStore(config, clock=clock or ManualClock(BEGIN_MS))
 
 
-def put(store: MessageStore, number: int, queues: int = 4, topic: str = "T") -> None:
+def put(
+    store: MessageStore,
+    number: int,
+    queues: int = 4,
+    topic: str = "T",
+    body: bytes | None = None,
+) -> None:
     """Message `number`: one of ten tags, a key of its own, 100 ms after the one before."""
     clock = store.clock
     assert isinstance(clock, ManualClock)
@@ -48,7 +54,7 @@ def put(store: MessageStore, number: int, queues: int = 4, topic: str = "T") -> 
     store.put(
         Record(
             topic=topic,
-            body=b"body %d" % number * 9,
+            body=b"body %d" % number * 9 if body is None else body,
             properties={
                 "TAGS": f"Tag{number % 10}",
                 "KEYS": f"order-{number} customer-{number % 7}",

@@ -12,6 +12,8 @@ pytest.importorskip("pyiceberg")
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.store import MessageStore
+from congreve.lake.bodies.body_schema import load_schema
+from congreve.lake.bodies.body_table import BodyTable
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.export import Exporter
 from congreve.lake.table import TopicTable, open_catalog
@@ -150,6 +152,33 @@ def test_a_union_reads_the_table_with_sparks_own_reader(spark: Any, places: dict
     assert found(frame) == expected(range(ALL))
     later = union(spark, {**places, "startingTimestamp": str(BEGIN_MS + 50_000), "columns": "all"})
     assert found(later) == expected(range(500, ALL))
+
+
+def test_a_table_with_columns_of_bodies_has_each_message_once(
+    spark: Any, places: dict[str, str], tmp_path: Path
+) -> None:
+    root, warehouse, schema = tmp_path / "store", tmp_path / "lake", tmp_path / "number.avsc"
+    schema.write_text(
+        '{"type":"record","name":"N","fields":[{"name":"n","type":"int"},'
+        '{"name":"even","type":"boolean"}]}'
+    )
+    even = (b"true", b"false")
+    bodies = [b'{"n":%d,"even":%s}' % (n, even[n % 2]) if n % 3 else b"no" for n in range(100)]
+    wanted = sorted((n % 4, n // 4, body) for n, body in enumerate(bodies))
+    table = BodyTable(table_of(warehouse), load_schema(f"json:{schema}"), "broker-a")
+    with open_store(root) as store:
+        for number in range(80):
+            put(store, number, body=bodies[number])
+    Exporter(DurableTopic(root, "T", "broker-a"), table, commit_bytes=1).run()
+    with open_store(root) as store:
+        for number in range(80, 100):
+            put(store, number, body=bodies[number])
+    both = {**places, "storePath": str(root), "lake": str(warehouse)}
+    assert planned(both) == wanted
+    assert found(union(spark, both)) == wanted
+    paths = [task.file.file_path for task in table.tables[0].iceberg.scan().plan_files()]
+    columns = spark.read.parquet(*paths).where("even").selectExpr("sum(n)").collect()
+    assert columns[0][0] == sum(n for n in range(0, 80, 2) if n % 3)
 
 
 def test_messages_between_the_table_and_the_log_are_missed(
