@@ -157,7 +157,7 @@ def main() -> None:
     """Print a line for each kill, then the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pause-ms", type=int, default=5, help="between a client's sends")
+    parser.add_argument("--pause-ms", type=int, default=0, help="between a client's sends")
     parser.add_argument("--results", type=Path, help="a JSON file for the table and all kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
