@@ -138,7 +138,8 @@ class StoreExaminer:
 
         `parking` is the rule for parked messages from the broker's settings; by default, the rules
         saved in the store, or RocketMQ's defaults. It calls `progress` with the bytes of each
-        segment after reading it. If a broker is running, it ignores messages after the call.
+        segment after reading it. If a broker is running, it ignores messages after the call. The
+        last entries of a queue may be missing in the copy of a running store, and after a kill.
         """
         held = is_held(str(self._root / "lock"), self._files)
         log_end = self.info().log_end if held else None
@@ -165,6 +166,7 @@ class StoreExaminer:
         scanner = LogScanner(
             queues,
             compare=True,
+            lags=not held and self._reader.exists(self._root / "abort"),
             parking=rules or [StoreConfig(root_dir=str(self._root)).parking],
             report=report,
         )

@@ -36,6 +36,7 @@ cdef class LogScanner:
     cdef bint compare
     cdef bint collect
     cdef bint grows
+    cdef bint lags
     cdef set arrived
     cdef QueueMap known
     cdef list parking                           # the current rule first

@@ -25,6 +25,7 @@ class LogScanner:
         compare: bool = False,
         collect: bool = False,
         grows: bool = False,
+        lags: bool = False,
         parking: Sequence[ParkingRule] = (),
         arrived: set[ConsumeQueue] | None = None,
         report: Callable[[str], None] = ...,

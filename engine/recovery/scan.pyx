@@ -62,13 +62,17 @@ cdef class LogScanner:
 
     At the end of a file, properties that end in zeros are those of a torn record; not with `grows`,
     for a log whose next bytes are still to come.
+
+    With `lags`, `compare` accepts that the last entries of a queue are missing: the next start of a
+    store that was not stopped cleanly adds them.
     """
 
     def __init__(self, queues=None, *, bint verify_crc=True, bint compare=False,
-                 bint collect=False, bint grows=False, parking=(), set arrived=None,
-                 report=logger.warning):
+                 bint collect=False, bint grows=False, bint lags=False, parking=(),
+                 set arrived=None, report=logger.warning):
         self.queues, self.verify_crc, self.compare = queues, verify_crc, compare
         self.collect, self.grows, self.arrived = collect, grows, arrived
+        self.lags = lags
         self.report = report
         self.known = QueueMap()
         self.missing, self.found = [], []
@@ -284,6 +288,8 @@ cdef class LogScanner:
             and size != CQ_FILLER_SIZE and self.position < physical_offset
         ):
             return  # a record of a deleted queue of this name
+        if self.lags and self.view.queue_offset >= queue.max_offset:
+            return
         self.dispatched += 1
         physical_offset = -1
         queue.entry(self.view.queue_offset, &physical_offset, &size, &found_tags_code)

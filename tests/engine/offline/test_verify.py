@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.killed_store import copy_running
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
@@ -141,6 +142,28 @@ def test_a_missing_queue_that_the_checkpoint_names_is_reported(tmp_path: Path) -
     assert StoreExaminer(str(tmp_path)).verify().problems == []
     shutil.rmtree(tmp_path / "consumequeue/T/1")
     assert StoreExaminer(str(tmp_path)).verify().problems == ["queue 1 of T is missing"]
+
+
+def test_entries_that_a_running_store_had_not_written_are_not_damage(tmp_path: Path) -> None:
+    """A snapshot may have a message, and not its entry; the next start adds the entry."""
+    small = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20 * 100}
+    copy = tmp_path / "copy"
+    with MessageStore(StoreConfig(root_dir=str(tmp_path / "store"), **small)) as living:
+        for _ in range(5):
+            living.put(Record(topic="T", body=b"x"))
+        copy_running(tmp_path / "store", copy)
+    [entries] = (copy / "consumequeue/T/0").iterdir()
+    with entries.open("r+b") as file:
+        file.seek(20 * 3)
+        file.write(bytes(20 * 2))
+    report = StoreExaminer(str(copy)).verify()
+    assert (report.records, report.entries, report.problems) == (5, 3, [])
+    (copy / "abort").rename(copy / "stopped")
+    assert len(StoreExaminer(str(copy)).verify().problems) == 3
+    (copy / "stopped").rename(copy / "abort")
+    with MessageStore(StoreConfig(root_dir=str(copy), **small)) as started:
+        assert started.queues.get("T", 0).max == 5
+    assert StoreExaminer(str(copy)).verify().entries == 5
 
 
 def test_reports_are_bounded(store: Path) -> None:
