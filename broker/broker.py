@@ -25,6 +25,7 @@ from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
@@ -55,6 +56,7 @@ from congreve.steps import freed
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 10
+SLOW_REQUESTS_S = 1
 ACCOUNTS_S = 1
 """How often the broker looks whether files with accounts or quotas have changed, in seconds."""
 FOLD_S = 1
@@ -131,9 +133,11 @@ class Broker(Lifecycle):
         self._metrics = MetricsService(
             self.config, self.managers, self._guard, self._watchdog, self._quotas
         )
+        limit_ms = self.config.slow_request_millis
+        self._slow = SlowRequests(limit_ms / 1000) if limit_ms else None
         self._log_levels = LogLevels()
         self._started = False
-        self._replaced: list[ConsumeQueue] = []
+        self._replaced: list[ConsumeQueue | TopicCounts] = []
         self._periodic = (
             Periodic(HOUSEKEEPING_S, self._housekeep),
             Periodic(SAMPLE_INTERVAL_S, self._sample),
@@ -141,6 +145,7 @@ class Broker(Lifecycle):
             Periodic(FOLD_S, self.managers.files.fold),
             *([] if self._access is None else [Periodic(ACCOUNTS_S, self._access.follow)]),
             Periodic(ACCOUNTS_S, self._quotas.follow),
+            *([] if self._slow is None else [Periodic(SLOW_REQUESTS_S, self._slow.note_chunks)]),
         )
 
     @classmethod
@@ -194,6 +199,8 @@ class Broker(Lifecycle):
                 self.replication.confirm,
                 self._access,
                 self._archive,
+                rpc_times=self._metrics.rpc_times,
+                slow=self._slow,
             )
             state = self.replication.state
             runtime_info = runtime_info_of(self.managers, self._paths, self._guard, state)
@@ -296,8 +303,8 @@ class Broker(Lifecycle):
             handlers = self._access.guard(handlers)
         if config.metrics_port >= 0:
             handlers = self._metrics.rpc_times.watch(handlers)
-        if config.slow_request_millis:
-            handlers = SlowRequests(config.slow_request_millis / 1000).watch(handlers)
+        if self._slow is not None:
+            handlers = self._slow.watch(handlers)
         further = parse_addresses(config.listeners)
         main = self._server(
             handlers,

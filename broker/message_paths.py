@@ -20,17 +20,19 @@ from congreve.broker.fastpath.lane_sends import (
 from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
-from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.metrics.rpc_times import RpcTimes
 from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota, pull_for_now
+from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.slow_requests import SlowRequests
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
@@ -59,16 +61,19 @@ class MessagePaths:
         confirm: ConfirmOffset,
         access: AccessControl | None = None,
         archive: Callable[[], MessageArchive] | None = None,
+        *,
+        rpc_times: RpcTimes,
+        slow: SlowRequests | None = None,
     ) -> None:
         config, store = managers.config, managers.store
         self._quotas = quotas
         self._managers = managers
         self._access = access
         self._arrived = arrived
+        self._rpc_times = rpc_times
+        self._slow = slow
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
-        self.counts = MessageCounts()
-        """The sends that handlers have stored."""
         self._confirm = confirm
         lanes_listen = config.network_threads > 0 and config.answers_wait
         self.group_commit = GroupCommit(
@@ -86,6 +91,7 @@ class MessagePaths:
             stats=managers.stats,
             clock=managers.clock,
             quota=PullQuota(quotas, partial(self._end_pull, commits=True)),
+            answered=self._pull_answered,
             archived=None if archive is None else _archived_pulls(config, archive),
         )
         follow_topics(managers.metadata.topics, self.topics)
@@ -94,6 +100,8 @@ class MessagePaths:
             self.lanes.append(self._new_lane(number))
         for lane in self.lanes:
             lane.follow(self.lanes)
+        if slow is not None:
+            slow.watch_threads(self.put_times)
         store.health.follow(self._lanes_accept)
         self.group_commit.start()
 
@@ -132,6 +140,11 @@ class MessagePaths:
             accounts=None if self._access is None else self._access.table,
         )
 
+    def _pull_answered(self, held: SuspendedPull, code: int) -> None:
+        self._rpc_times.note_pull(held, code)
+        if self._slow is not None:
+            self._slow.note_pull(held)
+
     def set_store_host(self, host: bytes) -> None:
         """Set the broker's address, 4 or 16 bytes and the port as i32, before it is served."""
         self.fast_path.set_store_host(host)
@@ -151,7 +164,8 @@ class MessagePaths:
             self._managers.store.after_append(self._managers.store.log.max_offset)
         elif kind == PULL_ENDED_KIND:
             if protocol is not None:
-                self._end_pull(protocol, data)
+                with self._rpc_times.waited(number / 1000):
+                    self._end_pull(protocol, data)
         elif isinstance(protocol, Connection):
             protocol.write(self.group_commit.not_durable(data, number))
 
@@ -203,12 +217,6 @@ class MessagePaths:
     def put_times(self) -> list[PutTimes]:
         """How long requests took, by the thread that answered them."""
         return [self.group_commit.put_times, *(path.put_times for path in self.fast_paths)]
-
-    @property
-    def message_counts(self) -> list[MessageCounts]:
-        """What was stored, by the thread that did it."""
-        handled = (self.counts, self._managers.transactions.counts)
-        return [*handled, *(path.counts for path in self.fast_paths)]
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""

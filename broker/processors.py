@@ -83,7 +83,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             transactions=managers.transactions.service,
             clock=managers.clock,
             take_back=delayed.take_back,
-            counts=paths.counts,
+            counts=paths.topics.counts_of,
         ),
         SendBackProcessor(
             config=config,
@@ -92,7 +92,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             group_commit=paths.group_commit,
             stats=managers.stats,
         ),
-        managers.transactions.processor(paths.group_commit),
+        managers.transactions.processor(paths.group_commit, paths.topics.counts_of),
         ReplyMessageProcessor(
             config=config,
             metadata=metadata,

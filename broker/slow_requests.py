@@ -1,10 +1,15 @@
 """A log of requests that take long, and of where their time went."""
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from ipaddress import ip_address
 from time import perf_counter
 from typing import Any
 
+from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.metrics.slow_chunk import SlowChunk
+from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.limited_log import LimitedLog
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -13,23 +18,74 @@ from congreve.remoting.transport.dispatcher import Answer, Handler
 
 logger = logging.getLogger(__name__)
 
+NS_OF_MS, NS_OF_S = 1_000_000, 1_000_000_000
+
 
 class SlowRequests:
     """Logs requests that take `limit_s` or more, at most one line in ten seconds for each code.
 
-    It sees the requests that have handlers. The time of ordinary sends and pulls, which compiled
-    code serves, is in the metric congreve_put_seconds. `clock` gives seconds. (RocketMQ:
-    NettyRemotingAbstract logs slow callbacks.)
+    watch() sees the requests that have handlers, note_pull() pulls that waited for the disk;
+    note_chunks() logs what the threads of compiled code have noted. `clock` gives seconds.
+    (RocketMQ: NettyRemotingAbstract logs slow callbacks.)
     """
 
     def __init__(self, limit_s: float, clock: Callable[[], float] = perf_counter) -> None:
         self._limit_s = limit_s
         self._clock = clock
-        self._logs: dict[int, LimitedLog] = {}
+        self._logs: dict[int | str, LimitedLog] = {}
+        self._threads: list[PutTimes] = []
 
     def watch(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers, watched."""
         return {code: self._watched(handler) for code, handler in handlers.items()}
+
+    def watch_threads(self, threads: Iterable[PutTimes]) -> None:
+        """Let these threads note slow requests, for note_chunks()."""
+        self._threads = list(threads)
+        for each in self._threads:
+            each.slow_ns = int(self._limit_s * NS_OF_S)
+
+    def note_chunks(self) -> None:
+        """Log the slow chunks of requests that threads have noted since the last call."""
+        for each in self._threads:
+            chunk = each.take_slow()
+            if chunk is not None:
+                self._note_chunk(chunk)
+
+    def note_pull(self, held: SuspendedPull) -> None:
+        """Log a pull that is answered now, if it was slow and did not wait for messages."""
+        spent_ns = time.monotonic_ns() - held.begun_ns
+        if held.polls or spent_ns < self._limit_s * NS_OF_S:
+            return
+        self._log(RequestCode.PULL_MESSAGE).warning(
+            "slow request %s from %s:%d took %.0f ms to read old messages from disk",
+            RequestCode.PULL_MESSAGE.name,
+            *held.connection.peer,
+            spent_ns / NS_OF_MS,
+        )
+
+    def _note_chunk(self, chunk: SlowChunk) -> None:
+        names = ", ".join(chunk.requests)
+        self._log(names).warning(
+            "slow request %s from %s:%d took %.0f ms: %.0f ms behind other connections, %.0f ms"
+            " of work, %.0f ms for new files, %.0f ms until it was on disk, %.0f ms until a slave"
+            " had it; %d requests with %d messages came together, %d more chunks were slow",
+            names,
+            ip_address(chunk.address),
+            chunk.port,
+            chunk.whole_ns / NS_OF_MS,
+            chunk.queued_ns / NS_OF_MS,
+            chunk.worked_ns / NS_OF_MS,
+            chunk.files_ns / NS_OF_MS,
+            chunk.disk_ns / NS_OF_MS,
+            chunk.slave_ns / NS_OF_MS,
+            sum(chunk.requests.values()),
+            chunk.messages,
+            chunk.missed,
+        )
+
+    def _log(self, kind: int | str) -> LimitedLog:
+        return self._logs.setdefault(kind, LimitedLog(logger, clock=self._clock))
 
     def _watched(self, handler: Handler) -> Handler:
         def watched(request: RemotingCommand, connection: Connection) -> Any:
@@ -64,7 +120,7 @@ class SlowRequests:
             return
         code = request.code
         known = code in RequestCode.__members__.values()
-        self._logs.setdefault(code, LimitedLog(logger, clock=self._clock)).warning(
+        self._log(code).warning(
             "slow request %s from %s:%d took %.0f ms: %.0f ms on the event loop, %.0f ms of waiting"
             " for its turn, the disk or clients",
             RequestCode(code).name if known else code,

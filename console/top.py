@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from congreve.byte_size import readable_size
+from congreve.console.ask import shown_age
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
@@ -57,9 +58,50 @@ class Varz(msgspec.Struct, rename="camel"):
     runtime: dict[str, object]
 
 
+class TopicRates(msgspec.Struct, rename="camel"):
+    """A topic with its rates a second."""
+
+    topic: str
+    messages_per_second: float
+    bytes_per_second: float
+    stored: int
+
+
+class GroupRates(msgspec.Struct, rename="camel"):
+    """A group on a topic: its lag in messages and in ms, and what it consumes a second."""
+
+    group: str
+    topic: str
+    lag: int
+    lag_ms: int
+    consumed_per_second: float
+    members: int
+
+
+class Figures(msgspec.Struct, rename="camel"):
+    """What one screen shows: the busiest topics and the groups with the greatest lag."""
+
+    broker: str
+    address: str
+    role: str
+    trouble: str | None
+    messages_per_second: float
+    put_latency99_ms: object
+    waiting_answers: int
+    waiting_pulls: int
+    lag: int
+    disk_bytes: int
+    disk_free_bytes: int
+    io_backend: object
+    connections: object
+    topics: list[TopicRates]
+    groups: list[GroupRates]
+
+
 @click.command(help="Show a broker's rates, lag and disk, live; the broker needs metricsPort.")
 @click.option("--url", default=URL, show_default=True, help="The broker's metrics port.")
 @click.option("--once", is_flag=True, help="Print one screen as plain text, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures once as JSON, and exit.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.2, 60),
@@ -70,21 +112,24 @@ class Varz(msgspec.Struct, rename="camel"):
 @click.option(
     "--rows", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows of a table."
 )
-def top(url: str, once: bool, interval: float, rows: int) -> None:
+def top(url: str, once: bool, as_json: bool, interval: float, rows: int) -> None:
     """Request /varz repeatedly until Ctrl-C."""
+    readings = Readings(lambda: read_varz(url), rows)
+    time.sleep(min(interval, 1.0) if once or as_json else 0.2)
+    if as_json:
+        click.echo(msgspec.json.encode(readings.next()).decode())
+        return
     from rich.console import Console
     from rich.live import Live
 
-    screens = Screens(lambda: read_varz(url), rows)
-    time.sleep(min(interval, 1.0) if once else 0.2)
     if once:
-        Console().print(screens.next())
+        Console().print(screen(readings.next()))
         return
-    with Live(screens.next(), screen=True, auto_refresh=False) as live:
+    with Live(screen(readings.next()), screen=True, auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(interval)
-                live.update(screens.next(), refresh=True)
+                live.update(screen(readings.next()), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -112,8 +157,8 @@ def parse_varz(text: bytes) -> Varz:
         raise CongreveError(f"this is not a broker's metrics port: {error}") from error
 
 
-class Screens:
-    """Screens of one broker, with rates since the previous screen; each calls `read()` again."""
+class Readings:
+    """Figures of one broker, with rates since the previous reading; each calls `read()` again."""
 
     def __init__(
         self,
@@ -126,71 +171,94 @@ class Screens:
         self._clock = clock
         self._before, self._at = read(), clock()
 
-    def next(self) -> RenderableType:
-        """The screen of the figures now."""
-        from rich.console import Group as Stack
-
+    def next(self) -> Figures:
+        """The figures now."""
         before, after = self._before, self._read()
         now = self._clock()
         seconds = max(now - self._at, 1e-3)
         self._before, self._at = after, now
-        return Stack(
-            _head(after, _rate(before, after, seconds)),
-            self._topics(before, after, seconds),
-            self._groups(before, after, seconds),
+        first, last = (sum(topic.end for topic in varz.topics) for varz in (before, after))
+        runtime = after.runtime
+        return Figures(
+            broker=after.broker,
+            address=after.address,
+            role=after.role,
+            trouble=after.trouble,
+            messages_per_second=(last - first) / seconds,
+            put_latency99_ms=runtime.get("putLatency99"),
+            waiting_answers=after.waiting_answers,
+            waiting_pulls=after.waiting_pulls,
+            lag=sum(group.lag for group in after.groups),
+            disk_bytes=after.disk_bytes,
+            disk_free_bytes=after.disk_free_bytes,
+            io_backend=runtime.get("ioBackend"),
+            connections=runtime.get("connections"),
+            topics=self._topics(before, after, seconds),
+            groups=self._groups(before, after, seconds),
         )
 
-    def _topics(self, before: Varz, after: Varz, seconds: float) -> RenderableType:
+    def _topics(self, before: Varz, after: Varz, seconds: float) -> list[TopicRates]:
         known = {row.topic: row for row in before.topics}
-        rows = []
+        rates = []
         for row in after.topics:
             old = known.get(row.topic, row)
             rate, size = (row.end - old.end) / seconds, (row.put_size - old.put_size) / seconds
-            rows.append((rate, row.end, row.topic, size, row.stored))
-        rows.sort(reverse=True)
-        shown = [
-            (topic, f"{rate:,.0f}", f"{readable_size(size)}/s", f"{stored:,}")
-            for rate, _, topic, size, stored in rows[: self._rows]
-        ]
-        return _table(("topic", "messages/s", "size", "stored"), shown)
+            rates.append((rate, row.end, TopicRates(row.topic, rate, size, row.stored)))
+        rates.sort(key=lambda each: (-each[0], -each[1], each[2].topic))
+        return [each for _, _, each in rates[: self._rows]]
 
-    def _groups(self, before: Varz, after: Varz, seconds: float) -> RenderableType:
+    def _groups(self, before: Varz, after: Varz, seconds: float) -> list[GroupRates]:
         known = {(row.group, row.topic): row for row in before.groups}
-        shown = []
+        found = []
         for row in sorted(after.groups, key=lambda row: -row.lag)[: self._rows]:
-            old = known.get((row.group, row.topic), row)
-            rate = (row.consumed - old.consumed) / seconds
-            shown.append(
-                (
-                    row.group,
-                    row.topic,
-                    f"{row.lag:,}",
-                    f"{row.lag_ms / 1000:,.1f} s",
-                    f"{rate:,.0f}",
-                    str(row.members),
-                )
-            )
-        return _table(("group", "topic", "lag", "lag", "consumed/s", "members"), shown)
+            rate = (row.consumed - known.get((row.group, row.topic), row).consumed) / seconds
+            found.append(GroupRates(row.group, row.topic, row.lag, row.lag_ms, rate, row.members))
+        return found
 
 
-def _rate(before: Varz, after: Varz, seconds: float) -> float:
-    first, last = (sum(topic.end for topic in varz.topics) for varz in (before, after))
-    return (last - first) / seconds
+def screen(figures: Figures) -> RenderableType:
+    """The figures as a head and two tables."""
+    from rich.console import Group as Stack
+
+    topics = [
+        (
+            row.topic,
+            f"{row.messages_per_second:,.0f}",
+            f"{readable_size(row.bytes_per_second)}/s",
+            f"{row.stored:,}",
+        )
+        for row in figures.topics
+    ]
+    groups = [
+        (
+            row.group,
+            row.topic,
+            f"{row.lag:,}",
+            shown_age(row.lag_ms),
+            f"{row.consumed_per_second:,.0f}",
+            str(row.members),
+        )
+        for row in figures.groups
+    ]
+    return Stack(
+        _head(figures),
+        _table(("topic", "messages/s", "size", "stored"), topics),
+        _table(("group", "topic", "lag", "oldest", "consumed/s", "members"), groups),
+    )
 
 
-def _head(varz: Varz, rate: float) -> RenderableType:
+def _head(figures: Figures) -> RenderableType:
     from rich.text import Text
 
-    free = varz.disk_free_bytes / varz.disk_bytes if varz.disk_bytes else 0.0
-    state = "ready" if varz.trouble is None else f"NOT READY: {varz.trouble}"
-    lag = sum(group.lag for group in varz.groups)
-    runtime = varz.runtime
+    free = figures.disk_free_bytes / figures.disk_bytes if figures.disk_bytes else 0.0
+    state = "ready" if figures.trouble is None else f"NOT READY: {figures.trouble}"
     return Text(
-        f"{varz.broker} {varz.address} {varz.role}: {state}\n"
-        f"{rate:,.0f} messages/s in, p99 of sends {runtime.get('putLatency99')} ms,"
-        f" {varz.waiting_answers} wait for the disk, {varz.waiting_pulls} pulls wait\n"
-        f"lag {lag:,} messages, disk {readable_size(varz.disk_free_bytes)} free ({free:.0%}),"
-        f" backend {runtime.get('ioBackend')}, {runtime.get('connections')} connections\n"
+        f"{figures.broker} {figures.address} {figures.role}: {state}\n"
+        f"{figures.messages_per_second:,.0f} messages/s in, p99 of sends"
+        f" {figures.put_latency99_ms} ms, {figures.waiting_answers} wait for the disk,"
+        f" {figures.waiting_pulls} pulls wait\n"
+        f"lag {figures.lag:,} messages, disk {readable_size(figures.disk_free_bytes)} free"
+        f" ({free:.0%}), backend {figures.io_backend}, {figures.connections} connections\n"
     )
 
 

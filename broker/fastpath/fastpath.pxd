@@ -4,8 +4,7 @@ from congreve.broker.accounts.account_table cimport AccountTable, FieldOrder
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
-from congreve.broker.metrics.message_counts cimport MessageCounts
-from congreve.broker.metrics.put_times cimport PutTimes
+from congreve.broker.metrics.put_times cimport PutTimes, Stages, begin_stages
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.transaction.fast cimport TransactionPath
@@ -43,17 +42,15 @@ cdef class FastPath(FrameSink):
 
     # The current chunk.
     cdef Py_ssize_t at
-    cdef int64_t begun_ns               # by the monotonic clock
+    cdef Stages stages
 
     cdef readonly PutTimes put_times
     """How long requests took whose answers did not wait in GroupCommit."""
-    cdef readonly MessageCounts counts
-    """What was stored here, by type and size, and ends of transactions."""
 
     cdef inline void begin_chunk(self) noexcept nogil:
         self.at = 0
-        self.begun_ns = monotonic_ns()
-        self.sends.begin_chunk(self.begun_ns)
+        begin_stages(&self.stages, monotonic_ns())
+        self.sends.begin_chunk(self.stages.begun)
 
     # Serves ordinary frames, and returns why it stopped at the frame at `at`.
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
@@ -64,5 +61,6 @@ cdef class FastPath(FrameSink):
     cdef Stop serve_alone(self) noexcept nogil
     cdef Stop serve_end(self) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1
-    cdef bint room_made(self, bint in_log) except -1
+    cdef bint room_made(self, Stop stop) except -1
+    cdef int count_pull(self, object connection) except -1
     cdef int answer_cold(self, object connection) except -1

@@ -5,7 +5,6 @@ from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
-from congreve.broker.metrics.message_counts import MessageCounts
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.quotas.send_quota import SendQuota
@@ -36,6 +35,4 @@ class FastPath(FrameSink):
     def sends(self) -> SendPath: ...
     @property
     def put_times(self) -> PutTimes: ...
-    @property
-    def counts(self) -> MessageCounts: ...
     def set_store_host(self, host: bytes) -> None: ...

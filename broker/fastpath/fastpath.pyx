@@ -8,7 +8,7 @@ the Python handlers, which have all rules, including those of this module.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
@@ -31,8 +31,8 @@ from congreve.broker.fastpath.stops cimport (
     STOP_UNFRAMEABLE,
 )
 from congreve.broker.fastpath.topic_table cimport TopicTable
-from congreve.broker.metrics.message_counts cimport MessageCounts
-from congreve.broker.metrics.put_times cimport RPC_END, RPC_PULL
+from congreve.broker.metrics.message_counts cimport TopicCounts
+from congreve.broker.metrics.put_times cimport RPC_END, RPC_PULL, Answered, clear_answered
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.quotas.send_quota cimport REST_MS, SendQuota
 from congreve.broker.send.fast cimport SendPath
@@ -47,6 +47,7 @@ from congreve.broker.transaction.fast cimport (
 )
 from congreve.engine.log.commit_log cimport Appended
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.records.host cimport Host
 from congreve.remoting.transport.frame_reader cimport FrameReader
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
 from congreve.remoting.wire.fast_headers cimport is_pull, is_send
@@ -81,7 +82,6 @@ cdef class FastPath(FrameSink):
     def __cinit__(self):
         self.headers = HeaderDecoder()
         self.put_times = PutTimes()
-        self.counts = MessageCounts()
 
     def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
                  TransactionPath transactions, DelayPath delays, settings,
@@ -94,7 +94,7 @@ cdef class FastPath(FrameSink):
         self.transactions, self.delays = transactions, delays
         self.sends = SendPath(
             self.log, topics, transactions=transactions, delays=delays, settings=settings,
-            quota=quota, counts=self.counts,
+            quota=quota,
         )
         self.group_commit = group_commit
         self.arrived = arrived
@@ -142,34 +142,49 @@ cdef class FastPath(FrameSink):
             if self.pulls.serve(connection, &self.frame, &self.header):
                 self.at += size
                 if self.pulls.answered:
-                    self.put_times.add_requests(<int> RPC_PULL, monotonic_ns() - self.begun_ns, 1)
+                    self.count_pull(connection)
             else:
                 self.answer_cold(connection)
-        elif stop == STOP_SEGMENT or stop == STOP_QUEUE_ROOM:
-            if not self.room_made(stop == STOP_SEGMENT):
-                self.answer_cold(connection)
-        elif stop == STOP_QUEUE:
+        elif stop == STOP_NOTIFY:
+            self.notify_arrivals()
+            self.at += size
+        elif not self.room_made(stop):
+            self.answer_cold(connection)
+        return 0
+
+    cdef bint room_made(self, Stop stop) except -1:
+        """Make room for the current send, in memory or in files.
+
+        False if no disk space can be reserved: then a Python handler fails with the reason.
+        """
+        cdef int64_t before = monotonic_ns()
+        if stop == STOP_QUEUE:
             self.open_queue()
         elif stop == STOP_PARK_QUEUE:
             self.delays.open_queue()
         elif stop == STOP_OUT:
             grow_answers(&self.sends.answers, self.sends.wanted_room)
-        elif stop == STOP_NOTIFY:
-            self.notify_arrivals()
-            self.at += size
-        return 0
-
-    cdef bint room_made(self, bint in_log) except -1:
-        """Reserve disk space; false if that fails: then a Python handler fails with the reason."""
-        try:
-            with self.log.lock:
-                if in_log:
-                    self.log.next_segment()
-                else:
-                    (<ConsumeQueue> self.sends.full_queue).make_room()
-        except (CongreveError, MemoryError):
-            return False
+        else:
+            try:
+                with self.log.lock:
+                    if stop == STOP_SEGMENT:
+                        self.log.next_segment()
+                    else:
+                        (<ConsumeQueue> self.sends.full_queue).make_room()
+            except (CongreveError, MemoryError):
+                return False
+        self.stages.files += monotonic_ns() - before
         return True
+
+    cdef int count_pull(self, object connection) except -1:
+        cdef Answered answered
+        cdef Host peer
+        clear_answered(&answered)
+        answered.requests[<int> RPC_PULL] = 1
+        if self.put_times.add(&self.stages, &answered):
+            unpack_host(&peer, connection.peer_bytes)
+            self.put_times.note_slow(&self.stages, &answered, peer.address, peer.length, peer.port)
+        return 0
 
     cdef int answer_cold(self, object connection) except -1:
         cdef int32_t size = self.frame.size
@@ -188,12 +203,16 @@ cdef class FastPath(FrameSink):
             answers = sends.answers.data[:sends.answers.used]
             if parks:
                 self.group_commit.send_when_durable(
-                    connection, answers, sends.appended_end, self.begun_ns,
+                    connection, answers, sends.appended_end, self.stages.begun,
                     sends.answered.messages, sends.answered.requests,
                 )
             else:
                 connection.write(answers)
-                self.put_times.add(self.begun_ns, &sends.answered)
+                if self.put_times.add(&self.stages, &sends.answered):
+                    self.put_times.note_slow(
+                        &self.stages, &sends.answered, sends.born_host.address,
+                        sends.born_host.length, sends.born_host.port,
+                    )
         if sends.appended_end:
             self.store.after_append(sends.appended_end, flush=not parks)
         self.notify_arrivals()
@@ -315,9 +334,11 @@ cdef class FastPath(FrameSink):
             return STOP_COLD
         self.sends.appended_end = appended.end
         if queue == NULL:
-            self.counts.add_rollback()
+            (<TopicCounts> self.transactions.topic.counts).add_rollback()
         else:
-            self.counts.commits.add(self.transactions.age_ms() // 1000, 1)
+            (<TopicCounts> self.transactions.topic.counts).add_commit(
+                self.transactions.age_ms() // 1000
+            )
         if not self.header.flag & FLAG_ONEWAY:
             self.sends.count_request(<int> RPC_END)
             put_success(&self.sends.answers, self.frame.serialize_type, self.header.opaque)

@@ -40,6 +40,7 @@ from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
 from congreve.remoting.lanes.mailbox cimport MailboxEntry, new_eventfd
 from congreve.remoting.lanes.resting cimport RestingConnections
+from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.wire.fast_headers cimport is_send
 from congreve.remoting.wire.slices cimport Slice
 
@@ -65,7 +66,7 @@ NOT_DURABLE_KIND = NOT_DURABLE
 MOVED_KIND = MOVED
 """More of the log may be durable."""
 PULL_ENDED_KIND = PULL_ENDED
-"""The request of a pull that has waited in the lane; the loop must answer it now."""
+"""The request of a pull, and the ms that it has waited in the lane; the loop answers it now."""
 
 
 def queues_of(bytes data not None):
@@ -146,6 +147,7 @@ cdef class LaneSends(LaneSink):
         self.sends.born_host.port = connection.port
         self.sends.accepting = self.accepting
         self.path.begin_chunk()
+        self.path.stages.came = min(lane.now_ms * 1_000_000, self.path.stages.begun)
         while True:
             stop = self.path.run(data, available)
             if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
@@ -221,7 +223,13 @@ cdef class LaneSends(LaneSink):
 
     cdef bint resume(self, Stop stop) noexcept nogil:
         """Do the step that the current frame needs; False if the loop must serve the frame."""
-        return stop == STOP_NOTIFY or self.resume_with_gil(stop)
+        cdef int64_t before
+        cdef bint done = stop == STOP_NOTIFY
+        if not done:
+            before = monotonic_ns()
+            done = self.resume_with_gil(stop)
+            self.path.stages.files += monotonic_ns() - before
+        return done
 
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil:
         try:
@@ -287,13 +295,18 @@ cdef class LaneSends(LaneSink):
 
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
         if self.sends.answers.used and self.sends.appended_end and self.commit is not None:
+            self.path.stages.appended = monotonic_ns()
             self.commit.hold(lane, connection, self.sends.answers.data, self.sends.answers.used,
-                             self.sends.appended_end, self.path.begun_ns, &self.sends.answered)
+                             self.sends.appended_end, &self.path.stages, &self.sends.answered)
         elif self.sends.answers.used:
             lane.put(connection, self.sends.answers.data, self.sends.answers.used)
-            self.path.put_times.add(self.path.begun_ns, &self.sends.answered)
+            if self.path.put_times.add(&self.path.stages, &self.sends.answered):
+                self.path.put_times.note_slow(
+                    &self.path.stages, &self.sends.answered, connection.address,
+                    connection.address_length, connection.port,
+                )
         self.pulls.flush(lane, connection)
-        self.pulls.count_answers(self.path.begun_ns)
+        self.pulls.count_answers(connection, &self.path.stages)
         if self.sends.appended_end:
             if self.index is not None:
                 self.index.wake()

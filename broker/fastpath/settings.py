@@ -49,6 +49,8 @@ def follow_topics(topics: TopicConfigManager, table: TopicTable) -> None:
     def update(name: str, config: TopicConfig | None) -> None:
         if config is not None and topics.is_saved(name) and topics.takes_ordinary_sends(config):
             table.put(name, config.read_queue_nums, config.write_queue_nums)
+        elif config is None:
+            table.forget(name)
         else:
             table.remove(name)
 

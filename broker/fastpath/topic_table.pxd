@@ -11,11 +11,14 @@ cdef struct TopicEntry:
     int32_t write_queues
     int32_t queue_count         # max(read, write): queue ids below it take messages
     PyObject **queues           # ConsumeQueue of each queue id, NULL until it is set
+    void *counts                # TopicCounts, which the table owns; NULL before the first queue
 
 
 cdef class TopicTable:
     cdef AppendLock lock
-    cdef list retired           # queues that were replaced: a lane may still point to them
+    cdef list retired           # what was replaced or deleted: a lane may still point to it
+    cdef readonly dict counts
+    """What is counted of each topic that got messages."""
     cdef Key **slots            # of TopicEntries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count

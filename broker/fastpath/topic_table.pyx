@@ -11,6 +11,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.broker.metrics.message_counts cimport TopicCounts
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.byte_table cimport Key, empty_slot, key_of, move_slots, slot_of
@@ -32,6 +33,7 @@ cdef class TopicTable:
     def __cinit__(self, AppendLock lock not None):
         self.lock = lock
         self.retired = []
+        self.counts = {}
         self.capacity = FIRST_CAPACITY
         self.slots = <Key **> PyMem_Calloc(self.capacity, sizeof(Key *))
         if self.slots == NULL:
@@ -65,6 +67,7 @@ cdef class TopicTable:
         name = topic.encode()
         cdef int32_t queues = max(read_queues, write_queues, 0)
         # One block: with thousands of topics each further block costs a cache miss.
+        cdef TopicCounts counts
         cdef TopicEntry *entry = <TopicEntry *> PyMem_Calloc(
             1, sizeof(TopicEntry) + queues * sizeof(PyObject *) + <Py_ssize_t> len(name)
         )
@@ -76,6 +79,9 @@ cdef class TopicTable:
         entry.name = key_of(copy, <int32_t> len(name))
         entry.queue_count = queues
         entry.write_queues = write_queues
+        if topic in self.counts:
+            counts = self.counts[topic]
+            entry.counts = <void *> counts
         with self.lock:
             if (self.count + 1) * 2 > self.capacity:
                 self.grow()
@@ -95,6 +101,19 @@ cdef class TopicTable:
             self.count -= 1
         self.retire(entry)
 
+    def forget(self, str topic):
+        """Remove a deleted topic, and what was counted of it."""
+        self.remove(topic)
+        if topic in self.counts:
+            self.retired.append(self.counts.pop(topic))
+
+    def counts_of(self, str topic):
+        """What is counted of a topic."""
+        found = self.counts.get(topic)
+        if found is None:
+            found = self.counts[topic] = TopicCounts()
+        return found
+
     def set_queue(self, str topic, ConsumeQueue queue):
         """Set one queue. Raises KeyError when the table has no such topic or queue id."""
         name = topic.encode()
@@ -104,12 +123,14 @@ cdef class TopicTable:
         if entry.queues[queue.queue_id] != NULL:
             self.retired.append(<ConsumeQueue> entry.queues[queue.queue_id])
         Py_INCREF(queue)
+        cdef TopicCounts counts = self.counts_of(topic)
         with self.lock:
+            entry.counts = <void *> counts
             Py_XDECREF(entry.queues[queue.queue_id])
             entry.queues[queue.queue_id] = <PyObject *> queue
 
     def take_retired(self):
-        """The queues that were replaced; compiled code may point to them until its next turn."""
+        """What was replaced or deleted; compiled code may point to it until its next turn."""
         retired, self.retired = self.retired, []
         return retired
 

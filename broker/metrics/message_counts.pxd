@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 cdef enum:
-    BOUNDS_MAX = 8
+    BUCKETS_OF_SIZES = 7        # as many as of delays and of commits
 
 # The kinds of messages, in the order of TYPES.
 cdef enum MessageType:
@@ -11,26 +11,22 @@ cdef enum MessageType:
     TRANSACTION_MESSAGE
     MESSAGE_TYPES
 
-
-cdef class Histogram:
-    cdef readonly tuple bounds
-    """Upper ends of all buckets but the last."""
-    cdef int count_of_bounds
-    cdef int64_t[BOUNDS_MAX] ends
-    cdef int64_t[BOUNDS_MAX + 1] buckets
-    cdef int64_t total
-
-    cdef void add(self, int64_t value, int64_t times) noexcept nogil
+# One cache line.
+cdef struct Histogram:
+    int64_t[BUCKETS_OF_SIZES] buckets
+    int64_t sum
 
 
-cdef class MessageCounts:
-    cdef Histogram normal, fifo, delayed, transactional
-    cdef readonly Histogram delays
-    """Seconds from the birth of timed messages to their delivery time."""
-    cdef readonly Histogram commits
-    """Seconds from the birth of half messages to their commits."""
+cdef class TopicCounts:
+    cdef Histogram[MESSAGE_TYPES] size_histograms
+    cdef Histogram delay_histogram
+    cdef Histogram commit_histogram
     cdef int64_t rolled_back
 
     # Counts the messages of a send, `size` bytes of records together.
     cdef void add_sent(self, MessageType kind, int64_t messages, int64_t size) noexcept nogil
+    # Counts a timed message, by the seconds from its birth to its delivery time.
+    cdef void add_delay(self, int64_t seconds) noexcept nogil
+    # Counts a committed half message, by the seconds from its birth to the commit.
+    cdef void add_commit(self, int64_t seconds) noexcept nogil
     cdef void add_rollback(self) noexcept nogil

@@ -1,9 +1,8 @@
-"""What one thread counts about messages: sizes by type, delays, ends of transactions."""
+"""What is counted about the messages of a topic: sizes by type, delays, ends of transactions."""
 
 cimport cython
-from libc.string cimport memset
 
-from congreve.engine.atomic cimport load_acquire, store_release
+from congreve.engine.atomic cimport add_relaxed, load_acquire
 
 TYPES = ("normal", "fifo", "delay", "transaction")
 """The types of messages (RocketMQ 5: TopicMessageType)."""
@@ -13,73 +12,61 @@ SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 COMMIT_BOUNDS_S = (5, 60, 600, 3_600, 12 * 3_600, 24 * 3_600)
 DELAY_BOUNDS_S = (60, 600, 3_600, 12 * 3_600, 24 * 3_600, 3 * 24 * 3_600)
 
+cdef int64_t[BUCKETS_OF_SIZES - 1] SIZES
+cdef int64_t[BUCKETS_OF_SIZES - 1] COMMITS
+cdef int64_t[BUCKETS_OF_SIZES - 1] DELAYS
+for number in range(BUCKETS_OF_SIZES - 1):
+    SIZES[number] = SIZE_BOUNDS[number]
+    COMMITS[number] = COMMIT_BOUNDS_S[number]
+    DELAYS[number] = DELAY_BOUNDS_S[number]
 
-@cython.final
-cdef class Histogram:
-    """Counts values in buckets; one thread counts, any thread reads.
 
-    A value on a bound is in the bucket below it. (RocketMQ 5: Aggregation.explicitBucketHistogram.)
-    """
+cdef inline void count(Histogram *histogram, const int64_t *bounds, int64_t value,
+                       int64_t times) noexcept nogil:
+    """Count a value; one on a bound is in the bucket below it."""
+    cdef int i = 0
+    while i < BUCKETS_OF_SIZES - 1 and value > bounds[i]:
+        i += 1
+    add_relaxed(&histogram.buckets[i], times)
+    add_relaxed(&histogram.sum, value * times)
 
-    def __cinit__(self, tuple bounds not None):
-        self.bounds = bounds
-        self.count_of_bounds = <int> len(bounds)
-        for number, bound in enumerate(bounds):
-            self.ends[number] = bound
-        memset(self.buckets, 0, sizeof(self.buckets))
 
-    cdef void add(self, int64_t value, int64_t times) noexcept nogil:
-        cdef int i = 0
-        while i < self.count_of_bounds and value > self.ends[i]:
-            i += 1
-        store_release(&self.buckets[i], self.buckets[i] + times)
-        store_release(&self.total, self.total + value * times)
-
-    def count(self, int64_t value, int64_t times=1):
-        """Count a value."""
-        self.add(value, times)
-
-    @property
-    def counts(self):
-        """How many values are in each bucket, and after the last bound."""
-        return [load_acquire(&self.buckets[i]) for i in range(self.count_of_bounds + 1)]
-
-    @property
-    def sum(self):
-        """The sum of all values."""
-        return load_acquire(&self.total)
+cdef tuple counted(const Histogram *histogram):
+    """The values in each bucket, and their sum."""
+    counts = [load_acquire(&histogram.buckets[i]) for i in range(BUCKETS_OF_SIZES)]
+    return counts, load_acquire(&histogram.sum)
 
 
 @cython.final
-cdef class MessageCounts:
-    """Counts the messages that one thread stores; any thread reads.
+cdef class TopicCounts:
+    """Counts the messages that a topic gets. Any thread counts and reads.
 
     (RocketMQ 5: BrokerMetricsManager.)
     """
 
-    def __cinit__(self):
-        self.normal, self.fifo = Histogram(SIZE_BOUNDS), Histogram(SIZE_BOUNDS)
-        self.delayed, self.transactional = Histogram(SIZE_BOUNDS), Histogram(SIZE_BOUNDS)
-        self.delays = Histogram(DELAY_BOUNDS_S)
-        self.commits = Histogram(COMMIT_BOUNDS_S)
-
     cdef void add_sent(self, MessageType kind, int64_t messages, int64_t size) noexcept nogil:
-        size = size // max(messages, 1)
-        if kind == NORMAL_MESSAGE:
-            self.normal.add(size, messages)
-        elif kind == FIFO_MESSAGE:
-            self.fifo.add(size, messages)
-        elif kind == DELAY_MESSAGE:
-            self.delayed.add(size, messages)
-        else:
-            self.transactional.add(size, messages)
+        count(&self.size_histograms[<int> kind], SIZES, size // max(messages, 1), messages)
+
+    cdef void add_delay(self, int64_t seconds) noexcept nogil:
+        count(&self.delay_histogram, DELAYS, seconds, 1)
+
+    cdef void add_commit(self, int64_t seconds) noexcept nogil:
+        count(&self.commit_histogram, COMMITS, seconds, 1)
 
     cdef void add_rollback(self) noexcept nogil:
-        store_release(&self.rolled_back, self.rolled_back + 1)
+        add_relaxed(&self.rolled_back, 1)
 
     def count_sent(self, str kind not None, int64_t messages, int64_t size):
         """Count messages of a type in TYPES, `size` bytes of records together."""
         self.add_sent(<MessageType> <int> TYPES.index(kind), messages, size)
+
+    def count_delay(self, int64_t seconds):
+        """Count a timed message, by the seconds from its birth to its delivery time."""
+        self.add_delay(seconds)
+
+    def count_commit(self, int64_t seconds):
+        """Count a committed half message, by the seconds from its birth to the commit."""
+        self.add_commit(seconds)
 
     def count_rollback(self):
         """Count a half message that was rolled back."""
@@ -87,9 +74,18 @@ cdef class MessageCounts:
 
     @property
     def sizes(self):
-        """Bytes of records, by type."""
-        found = (self.normal, self.fifo, self.delayed, self.transactional)
-        return dict(zip(TYPES, found, strict=True))
+        """Records by size in SIZE_BOUNDS and above, and their bytes, for each type in TYPES."""
+        return {kind: counted(&self.size_histograms[i]) for i, kind in enumerate(TYPES)}
+
+    @property
+    def delays(self):
+        """Timed messages by their delay in DELAY_BOUNDS_S and above, and its sum in seconds."""
+        return counted(&self.delay_histogram)
+
+    @property
+    def commits(self):
+        """Committed half messages by their age in COMMIT_BOUNDS_S and above, and its sum."""
+        return counted(&self.commit_histogram)
 
     @property
     def rollbacks(self):

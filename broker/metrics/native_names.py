@@ -5,7 +5,7 @@ messages counts since its topic was created, all others since the broker started
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from congreve.broker.config import BrokerConfig
@@ -20,10 +20,16 @@ from congreve.broker.metrics.exposition import (
     label_text,
     labelled,
 )
-from congreve.broker.metrics.figures import Figures
-from congreve.broker.metrics.message_counts import TYPES, Histogram, MessageCounts
+from congreve.broker.metrics.figures import OTHER, Figures
+from congreve.broker.metrics.message_counts import (
+    COMMIT_BOUNDS_S,
+    DELAY_BOUNDS_S,
+    SIZE_BOUNDS,
+    TYPES,
+    TopicCounts,
+)
 from congreve.broker.metrics.put_times import RPC_BOUNDS_MS, PutTimes
-from congreve.broker.metrics.rpc_times import RpcTime
+from congreve.broker.metrics.rpc_times import RpcKind, RpcTime
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -40,6 +46,8 @@ COMPILED = (
 )
 """The requests that PutTimes counts, and whether they have waited for messages."""
 REMOTING = "remoting"
+
+Sample = tuple[str, float]
 
 
 class NativeNames:
@@ -109,47 +117,59 @@ class NativeNames:
             "rocketmq_send_to_dlq_messages_total", COUNTER, "Messages given up by a group", samples
         )
 
-    def of_messages(self, counted: Sequence[MessageCounts]) -> Iterator[Family]:
-        """What was stored, by type, and ends of transactions; `counted` by thread.
-
-        RocketMQ counts these by topic, too.
-        """
-        types = {kind: self._text(message_type=kind) for kind in TYPES}
-        sizes = [
-            sample
-            for kind in TYPES
-            for sample in _merged(types[kind], [each.sizes[kind] for each in counted])
-        ]
+    def of_messages(self, figures: Figures, counts: Mapping[str, TopicCounts]) -> Families:
+        """What topics got by type, and ends of transactions; the rest of `counts` is `other`."""
+        sizes: list[Sample] = []
+        ended: dict[str, list[Sample]] = {"commit": [], "rollback": []}
+        finished: list[Sample] = []
+        delays: list[Sample] = []
+        kept = {row.topic for row in figures.topics}
+        for row in figures.topics:
+            found = [counts[row.topic]] if row.topic in counts else []
+            if row.topic == OTHER and figures.folded:
+                found += [each for topic, each in counts.items() if topic not in kept]
+            yield None
+            if not found:
+                continue
+            topic = self._text(topic=row.topic)
+            for kind in TYPES:
+                size, total = _merged(each.sizes[kind] for each in found)
+                if any(size):
+                    labels = f'{topic},message_type="{kind}"'
+                    sizes += histogram(labels, SIZE_BOUNDS, size, total)
+            for to, bounds, (values, total) in (
+                (finished, COMMIT_BOUNDS_S, _merged(each.commits for each in found)),
+                (delays, DELAY_BOUNDS_S, _merged(each.delays for each in found)),
+            ):
+                if any(values):
+                    to.extend(histogram(topic, bounds, values, total))
+            commits = sum(sum(each.commits[0]) for each in found)
+            rollbacks = sum(each.rollbacks for each in found)
+            for name, count in (("commit", commits), ("rollback", rollbacks)):
+                if count:
+                    ended[name].append((f"{{{topic}}}", count))
         yield Family("rocketmq_message_size", HISTOGRAM, "Bytes of stored records", sizes)
-        commits = [each.commits for each in counted]
-        for name, text, value in (
-            ("commit", "Committed", sum(sum(each.counts) for each in commits)),
-            ("rollback", "Rolled back", sum(each.rollbacks for each in counted)),
-        ):
-            labels = label_text(self._node)
+        for name, text in (("commit", "Committed"), ("rollback", "Rolled back")):
             yield Family(
-                f"rocketmq_{name}_messages_total",
-                COUNTER,
-                f"{text} transactions",
-                [(labels, value)],
+                f"rocketmq_{name}_messages_total", COUNTER, f"{text} transactions", ended[name]
             )
-        for name, text, found in (
-            ("finish_message", "Seconds from half messages to commits", commits),
-            ("delay_message", "Seconds of delay of timed messages", [c.delays for c in counted]),
+        for name, text, samples in (
+            ("finish_message", "Seconds from half messages to commits", finished),
+            ("delay_message", "Seconds of delay of timed messages", delays),
         ):
-            yield Family(f"rocketmq_{name}_latency", HISTOGRAM, text, _merged(self._node, found))
+            yield Family(f"rocketmq_{name}_latency", HISTOGRAM, text, samples)
 
     def of_requests(
-        self, times: Sequence[PutTimes], handled: Mapping[tuple[int, int], RpcTime]
+        self, times: Sequence[PutTimes], handled: Mapping[RpcKind, RpcTime]
     ) -> Families:
         """Milliseconds from requests to answers: of the compiled paths by thread, and of handlers
         by request and response code."""
-        found = {(code, answered, False): [time] for (code, answered), time in handled.items()}
+        found = {kind: [time] for kind, time in handled.items()}
         for kind, (compiled, waited) in enumerate(COMPILED):
-            found.setdefault((compiled, ResponseCode.SUCCESS, waited), []).extend(
+            found.setdefault(RpcKind(compiled, ResponseCode.SUCCESS, waited), []).extend(
                 RpcTime(each.rpc_counts[kind], each.rpc_sums_ns[kind] / 1e6) for each in times
             )
-        samples: list[tuple[str, float]] = []
+        samples: list[Sample] = []
         for (code, answered, waited), parts in found.items():
             counts = [sum(bucket) for bucket in zip(*(part.counts for part in parts), strict=True)]
             if any(counts):
@@ -237,10 +257,10 @@ def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
     return Family(name, GAUGE, text, [(labels, float(count)) for labels, count in counts.items()])
 
 
-def _merged(labels: str, found: Sequence[Histogram]) -> list[tuple[str, float]]:
-    """One histogram of those of all threads."""
-    counts = [sum(bucket) for bucket in zip(*(each.counts for each in found), strict=True)]
-    return histogram(labels, found[0].bounds, counts, float(sum(each.sum for each in found)))
+def _merged(found: Iterable[tuple[list[int], int]]) -> tuple[list[int], float]:
+    """One histogram of several: counts by bucket, and the sum."""
+    counts, sums = zip(*found, strict=True)
+    return [sum(bucket) for bucket in zip(*counts, strict=True)], float(sum(sums))
 
 
 def _name(codes: type[IntEnum], code: int) -> str:

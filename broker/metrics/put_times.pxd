@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
     BUCKETS = 20
@@ -19,6 +19,19 @@ cdef struct Answered:
     int64_t messages
     int32_t[RPCS] requests
 
+# When a chunk of requests was where, by the monotonic clock in nanoseconds; 0: not known.
+cdef struct Stages:
+    int64_t came            # the turn began in which the chunk was read
+    int64_t begun           # the chunk itself
+    int64_t files           # how long new files and memory took
+    int64_t appended        # its messages are in the log; its answers wait for more
+    int64_t durable         # they are on this broker's disk
+
+
+cdef inline void begin_stages(Stages *stages, int64_t now_ns) noexcept nogil:
+    stages.came = stages.begun = now_ns
+    stages.files = stages.appended = stages.durable = 0
+
 
 cdef inline void clear_answered(Answered *answered) noexcept nogil:
     cdef int i
@@ -34,7 +47,24 @@ cdef class PutTimes:
     cdef int64_t[RPCS][RPC_BUCKETS] rpc_buckets
     cdef int64_t[RPCS] rpc_spent_ns
 
-    # Counts what was answered now and came at `begun_ns` of the monotonic clock.
-    cdef void add(self, int64_t begun_ns, const Answered *answered) noexcept nogil
+    cdef public int64_t slow_ns
+    """The time from which on a chunk of requests is slow; at first none is."""
+    # The slow chunk that the event loop has not taken yet.
+    cdef int64_t noted      # not 0: there is one, and only the event loop may change it
+    cdef int64_t missed     # slow chunks since it was noted
+    cdef Stages slow_stages
+    cdef Answered slow_answered
+    cdef int64_t slow_end_ns
+    cdef uint8_t[16] slow_address
+    cdef int32_t slow_address_length
+    cdef int32_t slow_port
+
+    # Counts what was answered now. Returns whether that was slow; then note_slow() comes next.
+    cdef bint add(self, const Stages *stages, const Answered *answered) noexcept nogil
+    cdef bint is_slow(self, const Stages *stages) noexcept nogil
+    # Notes a slow chunk of this peer for the log, unless one is noted already.
+    cdef void note_slow(self, const Stages *stages, const Answered *answered,
+                        const uint8_t *address, int32_t address_length,
+                        int32_t port) noexcept nogil
     # Counts requests that took `spent_ns`.
     cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil

@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from typing import final
 
+from congreve.broker.metrics.slow_chunk import SlowChunk
+
 BOUNDS_US: tuple[int, ...]
 RPC_BOUNDS_MS: tuple[int, ...]
 NO_REQUESTS: tuple[int, ...]
@@ -9,7 +11,18 @@ def requests_of(code: int) -> tuple[int, ...]: ...
 
 @final
 class PutTimes:
-    def count(self, begun_ns: int, messages: int, requests: Sequence[int] = ...) -> None: ...
+    slow_ns: int
+    def count(
+        self,
+        begun_ns: int,
+        messages: int,
+        requests: Sequence[int] = ...,
+        *,
+        appended_ns: int = 0,
+        durable_ns: int = 0,
+        peer: bytes | None = None,
+    ) -> None: ...
+    def take_slow(self) -> SlowChunk | None: ...
     @property
     def counts(self) -> list[int]: ...
     @property

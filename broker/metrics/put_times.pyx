@@ -1,11 +1,15 @@
 """How long sends and the other requests of the compiled paths take, counted in fixed buckets."""
 
 cimport cython
-from libc.string cimport memset
+from libc.stdint cimport INT64_MAX
+from libc.string cimport memcpy, memset
 
+from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.engine.atomic cimport load_acquire, store_release
+from congreve.records.host cimport Host
 from congreve.remoting.lanes.sockets cimport monotonic_ns
 
+from congreve.broker.metrics.slow_chunk import SlowChunk
 from congreve.remoting.messages.codes import RequestCode
 
 BOUNDS_US = (
@@ -34,6 +38,10 @@ cdef dict _RPCS = {
     RequestCode.SEND_BATCH_MESSAGE: RPC_BATCH,
     RequestCode.END_TRANSACTION: RPC_END,
 }
+cdef tuple _NAMES = (
+    "SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "END_TRANSACTION", "PULL_MESSAGE",
+    "PULL_MESSAGE",
+)
 
 
 def requests_of(int code):
@@ -47,23 +55,27 @@ def requests_of(int code):
 cdef class PutTimes:
     """Counts messages, and requests by their kind, by the time from the request to its answer.
 
-    One thread counts, any thread reads. (RocketMQ: StoreStatsService, putMessageDistributeTime;
-    RocketMQ 5: RemotingMetricsManager.)
+    One thread counts, any thread reads. Of the requests that take `slow_ns` or more it notes one at
+    a time, which the event loop takes and logs. (RocketMQ: StoreStatsService,
+    putMessageDistributeTime; RocketMQ 5: RemotingMetricsManager.)
     """
 
     def __cinit__(self):
         memset(self.buckets, 0, sizeof(self.buckets))
         memset(self.rpc_buckets, 0, sizeof(self.rpc_buckets))
         memset(self.rpc_spent_ns, 0, sizeof(self.rpc_spent_ns))
+        self.slow_ns = INT64_MAX
 
-    cdef void add(self, int64_t begun_ns, const Answered *answered) noexcept nogil:
-        cdef int64_t spent = monotonic_ns() - begun_ns
+    cdef bint add(self, const Stages *stages, const Answered *answered) noexcept nogil:
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t spent = now - stages.begun
+        cdef bint slow = now - stages.came >= self.slow_ns
         cdef int i = 0
         for i in range(<int> RPCS):
             if answered.requests[i]:
                 self.add_requests(i, spent, answered.requests[i])
         if not answered.messages:
-            return
+            return slow
         i = 0
         while i < BUCKETS - 1 and spent >= BOUNDS_NS[i]:
             i += 1
@@ -71,6 +83,49 @@ cdef class PutTimes:
         store_release(&self.spent_ns, self.spent_ns + spent * answered.messages)
         if spent > self.longest_ns:
             store_release(&self.longest_ns, spent)
+        return slow
+
+    cdef bint is_slow(self, const Stages *stages) noexcept nogil:
+        return monotonic_ns() - stages.came >= self.slow_ns
+
+    cdef void note_slow(self, const Stages *stages, const Answered *answered,
+                        const uint8_t *address, int32_t address_length,
+                        int32_t port) noexcept nogil:
+        if load_acquire(&self.noted):
+            store_release(&self.missed, self.missed + 1)
+            return
+        self.slow_end_ns = monotonic_ns()
+        self.slow_stages, self.slow_answered = stages[0], answered[0]
+        memcpy(self.slow_address, address, address_length)
+        self.slow_address_length, self.slow_port = address_length, port
+        self.missed = 0
+        store_release(&self.noted, 1)
+
+    def take_slow(self):
+        """The slow chunk that was noted, None if there is none; then another one may be noted."""
+        cdef Stages *at = &self.slow_stages
+        cdef int64_t worked, durable
+        if not load_acquire(&self.noted):
+            return None
+        worked = at.appended if at.appended else self.slow_end_ns
+        durable = at.durable if at.durable else self.slow_end_ns
+        found = SlowChunk(
+            requests={
+                _NAMES[rpc]: self.slow_answered.requests[rpc]
+                for rpc in range(<int> RPCS) if self.slow_answered.requests[rpc]
+            },
+            messages=self.slow_answered.messages,
+            address=self.slow_address[:self.slow_address_length],
+            port=self.slow_port,
+            queued_ns=at.begun - at.came,
+            worked_ns=max(worked - at.begun - at.files, 0),
+            files_ns=at.files,
+            disk_ns=max(durable - at.appended, 0) if at.appended else 0,
+            slave_ns=max(self.slow_end_ns - durable, 0) if at.appended else 0,
+            missed=load_acquire(&self.missed),
+        )
+        store_release(&self.noted, 0)
+        return found
 
     cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil:
         cdef int i = 0
@@ -79,14 +134,25 @@ cdef class PutTimes:
         store_release(&self.rpc_buckets[rpc][i], self.rpc_buckets[rpc][i] + requests)
         store_release(&self.rpc_spent_ns[rpc], self.rpc_spent_ns[rpc] + spent_ns * requests)
 
-    def count(self, int64_t begun_ns, int64_t messages, requests=NO_REQUESTS):
-        """Count messages and requests, by kind, that came at `begun_ns` of the monotonic clock."""
+    def count(self, int64_t begun_ns, int64_t messages, requests=NO_REQUESTS, *,
+              int64_t appended_ns=0, int64_t durable_ns=0, peer=None):
+        """Count messages and requests, by kind, that came at `begun_ns` of the monotonic clock.
+
+        Their messages were in the log at `appended_ns`, and on disk at `durable_ns`; 0: not known.
+        `peer` has the packed address and the port of the client, for the log of slow requests.
+        """
         cdef Answered answered
+        cdef Stages stages
+        cdef Host host
         cdef int i
+        begin_stages(&stages, begun_ns)
+        stages.appended, stages.durable = appended_ns, durable_ns
         answered.messages = messages
         for i in range(<int> RPCS):
             answered.requests[i] = requests[i]
-        self.add(begun_ns, &answered)
+        if self.add(&stages, &answered) and peer is not None:
+            unpack_host(&host, peer)
+            self.note_slow(&stages, &answered, host.address, host.length, host.port)
 
     @property
     def counts(self):

@@ -2,13 +2,15 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 
 from congreve.broker.metrics.put_times import RPC_BOUNDS_MS
-from congreve.remoting.messages.codes import ResponseCode
+from congreve.broker.pull.suspended_pull import SuspendedPull
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler
@@ -24,16 +26,39 @@ class RpcTime(msgspec.Struct):
     sum_ms: float = 0.0
 
 
-class RpcTimes:
-    """Counts the answers of handlers by request and response code; the event loop uses it.
+class RpcKind(NamedTuple):
+    """What RpcTimes tells apart."""
 
-    Answers that wait for the disk or for messages are counted where they wait (PutTimes), one-way
-    requests nowhere. `clock` returns seconds. (RocketMQ 5: RemotingMetricsManager.)
+    code: int  # of the request
+    answered: int  # the code of the answer
+    waited: bool = False  # for messages (is_long_polling)
+
+
+class RpcTimes:
+    """Counts the answers of the event loop by request and response code.
+
+    Sends that wait for the disk are counted where they wait (PutTimes), one-way requests nowhere.
+    `clock` returns seconds of the monotonic clock. (RocketMQ 5: RemotingMetricsManager.)
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.times: dict[tuple[int, int], RpcTime] = {}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.times: dict[RpcKind, RpcTime] = {}
         self._clock = clock
+        self._waited_s: float | None = None
+
+    @contextmanager
+    def waited(self, seconds: float) -> Iterator[None]:
+        """Requests that are handled meanwhile have waited so long for messages."""
+        self._waited_s = seconds
+        try:
+            yield
+        finally:
+            self._waited_s = None
+
+    def note_pull(self, held: SuspendedPull, answered: int) -> None:
+        """Count the answer to a pull that has waited."""
+        code = RequestCode.PULL_MESSAGE
+        self._note(RpcKind(code, answered, held.polls), held.begun_ns / 1e9)
 
     def watch(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers, counted."""
@@ -41,16 +66,17 @@ class RpcTimes:
 
     def _watched(self, code: int, handler: Handler) -> Handler:
         def watched(request: RemotingCommand, connection: Connection) -> Any:
-            begin = self._clock()
+            waited = self._waited_s is not None
+            begin = self._clock() - (self._waited_s or 0.0)
             try:
                 answer = handler(request, connection)
             except BaseException:
-                self._note(code, ResponseCode.SYSTEM_ERROR, begin)
+                self._note(RpcKind(code, ResponseCode.SYSTEM_ERROR, waited), begin)
                 raise
             if answer is not None and not isinstance(answer, RemotingCommand):
                 return self._later(code, answer, begin)
             if answer is not None and not request.is_oneway:
-                self._note(code, answer.code, begin)
+                self._note(RpcKind(code, answer.code, waited), begin)
             return answer
 
         return watched
@@ -59,16 +85,16 @@ class RpcTimes:
         try:
             found = await answer
         except BaseException:
-            self._note(code, ResponseCode.SYSTEM_ERROR, begin)
+            self._note(RpcKind(code, ResponseCode.SYSTEM_ERROR), begin)
             raise
         if found is not None:
-            self._note(code, found.code, begin)
+            self._note(RpcKind(code, found.code), begin)
         return found
 
-    def _note(self, code: int, answered: int, begin: float) -> None:
+    def _note(self, kind: RpcKind, begin: float) -> None:
         spent_ms = (self._clock() - begin) * 1000
-        time_of = self.times.get((code, answered))
+        time_of = self.times.get(kind)
         if time_of is None:
-            time_of = self.times[code, answered] = RpcTime()
+            time_of = self.times[kind] = RpcTime()
         time_of.counts[bisect_left(RPC_BOUNDS_MS, spent_ms)] += 1
         time_of.sum_ms += spent_ms

@@ -255,7 +255,7 @@ class Collection:
         yield from self._exporter.of_members(consumers, producers, self._reports.figures)
         yield from self._native.of_topics(figures)
         yield from self._native.of_groups(figures, len(managers.metadata.groups.table))
-        yield from self._native.of_messages(self._paths.message_counts)
+        yield from self._native.of_messages(figures, self._paths.topics.counts)
         yield from self._native.of_requests(self._paths.put_times, dict(self._rpc_times.times))
         yield from self._native.of_dead_letters(managers.stats.dead_letters)
         yield from self._native.of_clients(consumers, producers)

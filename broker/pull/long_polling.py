@@ -70,6 +70,7 @@ class LongPolling:
             return False
         loop = asyncio.get_running_loop()
         held.deadline = loop.time() + timeout_s
+        held.polls = True
         self._queues.setdefault(held.queue, set()).add(held)
         self._connections.setdefault(held.connection, set()).add(held)
         heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))

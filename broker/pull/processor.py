@@ -64,6 +64,7 @@ class PullMessageProcessor:
         stats: BrokerStats,
         clock: Clock,
         quota: PullQuota,
+        answered: Callable[[SuspendedPull, int], None] = lambda *_: None,
         archived: ArchivedPulls | None = None,
     ) -> None:
         self._config = config
@@ -71,7 +72,6 @@ class PullMessageProcessor:
         self._groups = metadata.groups
         self._consumers = consumers
         self._subscriptions = PullSubscriptions(config, consumers, metadata.filters)
-        self._offsets = metadata.offsets
         self._store = store
         self._stats = stats
         self._metadata = metadata
@@ -102,6 +102,7 @@ class PullMessageProcessor:
             wait_for_disk=self.disk_wait.suspend,
             wait_for_repair=self.repair_wait.suspend,
             charge=quota.charge_held,
+            answered=answered,
         )
         self.long_polling = LongPolling(
             watch=partial(watch, store.log.lock, watcher=WATCHER_OF_LOOP),
@@ -123,7 +124,7 @@ class PullMessageProcessor:
                 if group in self._groups.table and topic in self._topics.table:
                     yield commit
 
-        self._offsets.follow(commits)
+        self._metadata.offsets.follow(commits)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -200,7 +201,7 @@ class PullMessageProcessor:
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
         if header.sys_flag & FLAG_COMMIT_OFFSET and not self._config.is_slave:
-            self._offsets.commit(
+            self._metadata.offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
 
@@ -260,7 +261,7 @@ class PullMessageProcessor:
             answer = self._ask_again(request, header)
         except CongreveError as error:  # of a repair
             answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-        held.connection.send(answer)
+        self.waker.answer(held, answer)
 
     def _is_archived(self, header: PullMessageRequestHeader) -> bool:
         topic = header.topic

@@ -11,6 +11,10 @@ cdef class SuspendedPull:
     """The complete request."""
     cdef readonly ValidatedPull validated
     """The result of the pull's checks."""
+    cdef readonly int64_t begun_ns
+    """When the request came, by the monotonic clock."""
+    cdef public bint polls
+    """Whether it has waited for messages, not only for the disk."""
     cdef public double deadline
     """The latest time of its answer, in seconds of the loop's clock."""
     cdef public bint done
@@ -32,6 +36,7 @@ cdef class PullWaker:
     cdef object wait_for_disk
     cdef object wait_for_repair
     cdef object charge
+    cdef object answered
     cdef bint suspend(self, SuspendedPull held) except -1
     cdef bint look(self, SuspendedPull held) except -1
 

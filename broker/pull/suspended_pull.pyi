@@ -5,6 +5,7 @@ from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.quotas.held_place import HeldPlace
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
 @final
@@ -28,7 +29,10 @@ class SuspendedPull:
     def validated(self) -> ValidatedPull: ...
     @property
     def queue(self) -> ConsumeQueue: ...
+    @property
+    def begun_ns(self) -> int: ...
     deadline: float
+    polls: bool
     place: HeldPlace | None
     done: bool
 
@@ -43,7 +47,9 @@ class PullWaker:
         wait_for_disk: Callable[[SuspendedPull, int], bool],
         wait_for_repair: Callable[[SuspendedPull, tuple[ConsumeQueue, int]], bool],
         charge: Callable[[SuspendedPull, int, int], None],
+        answered: Callable[[SuspendedPull, int], None],
     ) -> None: ...
+    def answer(self, held: SuspendedPull, answer: RemotingCommand) -> None: ...
     def wake(self, held: SuspendedPull) -> bool: ...
     def repair(self, held: SuspendedPull, offset: int) -> bool: ...
     def release_segments(self) -> None: ...

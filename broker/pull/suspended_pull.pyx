@@ -19,6 +19,7 @@ from congreve.remoting.wire.answers cimport (
     PULL_RESPONSE_MAX,
     encode_pull_response,
 )
+from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.slices cimport Slice
 
@@ -33,6 +34,7 @@ cdef class SuspendedPull:
 
     def __init__(self, connection, bytes frame not None, ValidatedPull validated not None, *,
                  int64_t offset, int32_t max_count, int32_t serialize_type, int32_t opaque):
+        self.begun_ns = monotonic_ns()
         self.connection = connection
         self.frame = frame
         self.validated = validated
@@ -57,18 +59,18 @@ cdef class PullWaker:
     the validated pull may have another result now, or when its offset is no longer valid.
     `wait_for_disk(held, physical_offset)` and `wait_for_repair(held, (queue, offset))` let a pull
     wait; they return False when it may not wait. `charge(held, messages, size)` is called for
-    each answer with messages.
+    each answer with messages, `answered(held, code)` for each answer.
     (RocketMQ: PullRequestHoldService.notifyMessageArriving.)
     """
 
     def __init__(self, *, ValidatedPulls validated_pulls not None, store, resume, wait_for_disk,
-                 wait_for_repair, charge):
+                 wait_for_repair, charge, answered):
         self.validated_pulls = validated_pulls
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.resume = resume
         self.wait_for_disk = wait_for_disk
         self.wait_for_repair = wait_for_repair
-        self.charge = charge
+        self.charge, self.answered = charge, answered
 
     def wake(self, SuspendedPull held not None):
         """Answer the pull; returns False, without an answer, if no message matches yet.
@@ -88,6 +90,11 @@ cdef class PullWaker:
                 return False
         self.resume(held)
         return True
+
+    def answer(self, SuspendedPull held not None, answer):
+        """Send the answer to a pull that waits no longer."""
+        held.connection.send(answer)
+        self.answered(held, answer.code)
 
     cdef bint suspend(self, SuspendedPull held) except -1:
         """Let the pull wait for the disk, once for each offset.
@@ -127,6 +134,7 @@ cdef class PullWaker:
         answer_found(held.connection, gather, held.serialize_type, held.opaque)
         validated.counter.add(gather.count, gather.size)
         self.charge(held, gather.count, gather.size)
+        self.answered(held, 0)
         return True
 
     def release_segments(self):

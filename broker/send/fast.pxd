@@ -5,7 +5,7 @@ from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
 from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
-from congreve.broker.metrics.message_counts cimport MessageCounts, MessageType
+from congreve.broker.metrics.message_counts cimport MessageType
 from congreve.broker.metrics.put_times cimport Answered, clear_answered
 from congreve.broker.quotas.send_quota cimport SendQuota
 from congreve.broker.send.prepared cimport PreparedSend, PreparedSends
@@ -23,7 +23,6 @@ cdef class SendPath:
     cdef TransactionPath transactions
     cdef DelayPath delays
     cdef SendQuota quota
-    cdef MessageCounts counts
     cdef bint answers_wait
     cdef int32_t max_message_size
 

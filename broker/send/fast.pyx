@@ -36,8 +36,8 @@ from congreve.broker.metrics.message_counts cimport (
     FIFO_MESSAGE,
     NORMAL_MESSAGE,
     TRANSACTION_MESSAGE,
-    MessageCounts,
     MessageType,
+    TopicCounts,
 )
 from congreve.broker.metrics.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
 from congreve.broker.send.batch_body cimport is_ordinary_batch
@@ -88,11 +88,10 @@ cdef class SendPath:
 
     def __init__(self, CommitLog log not None, TopicTable topics not None, *,
                  TransactionPath transactions not None, DelayPath delays not None, settings,
-                 SendQuota quota not None, MessageCounts counts not None):
+                 SendQuota quota not None):
         self.log = log
         self.topics = topics
         self.transactions, self.delays, self.quota = transactions, delays, quota
-        self.counts = counts
         self.answers_wait = settings.answers_wait
         self.max_message_size = settings.max_message_size
         self.constant_bytes = (settings.cluster, *settings.send_constants)
@@ -278,6 +277,7 @@ cdef class SendPath:
             return STOP_QUEUE_ROOM
         if status != APPEND_OK:
             return STOP_COLD
+        send.counts = self.topic.counts
         self.appended_end = send.appended.end
         self.put_messages += send.appended.count
         self.put_batches += send.kind == SEND_BATCH
@@ -308,12 +308,12 @@ cdef class SendPath:
     cdef void count(self, const PreparedSend *send) noexcept nogil:
         """Count the messages of an appended send by type and size, and its request."""
         cdef const Appended *appended = &send.appended
-        self.counts.add_sent(
+        (<TopicCounts> send.counts).add_sent(
             self.type_of(send), appended.count, appended.end - appended.physical_offset
         )
         if send.wish.time.data != NULL:
-            self.counts.delays.add(
-                max(self.delays.due_ms - send.message.born_timestamp, 0) // 1000, 1
+            (<TopicCounts> send.counts).add_delay(
+                max(self.delays.due_ms - send.message.born_timestamp, 0) // 1000
             )
         self.answered.messages += appended.count
         if send.oneway:

@@ -35,6 +35,7 @@ class _Waiting(NamedTuple):
     connection: Connection
     answers: bytes
     begun_ns: int
+    appended_ns: int
     messages: int
     requests: Sequence[int]  # by kind (PutTimes)
     lacks_slave: bool  # no slave could be waited for: only the disk is
@@ -138,11 +139,19 @@ class GroupCommit:
         lacks_slave = self._slaves is not None and not self._slaves.may_wait(upto)
         deadline = self._loop.time() + self.timeout_s
         entry = _Waiting(
-            upto, deadline, connection, answers, begun_ns, messages, requests, lacks_slave
+            upto,
+            deadline,
+            connection,
+            answers,
+            begun_ns,
+            time.monotonic_ns(),
+            messages,
+            requests,
+            lacks_slave,
         )
         if self._is_done(entry) or (self._written_alone(entry) and self._is_done(entry)):
             connection.write(_answers(entry))
-            self.put_times.count(begun_ns, messages, requests)
+            self._count(entry)
             return
         self._waiting.append(entry)
         if self._config.sync_flush and self._delay.is_over(connection):
@@ -164,6 +173,15 @@ class GroupCommit:
             entry.connection, entry.upto, others_wait=bool(self._waiting)
         )
 
+    def _count(self, entry: _Waiting) -> None:
+        self.put_times.count(
+            entry.begun_ns,
+            entry.messages,
+            entry.requests,
+            appended_ns=entry.appended_ns,
+            peer=entry.connection.peer_bytes,
+        )
+
     def _request_waiting(self) -> None:
         if self._waiting and self._config.sync_flush:
             self._backend.request(self._waiting[-1].upto)
@@ -176,7 +194,7 @@ class GroupCommit:
         while waiting and self._is_done(waiting[0]):
             entry = waiting.popleft()
             due.setdefault(entry.connection, []).append(_answers(entry))
-            self.put_times.count(entry.begun_ns, entry.messages, entry.requests)
+            self._count(entry)
         if due and self._config.sync_flush:
             self._delay.begin(due)
         for connection, answers in due.items():

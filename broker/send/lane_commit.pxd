@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.broker.metrics.put_times cimport Answered, PutTimes
+from congreve.broker.metrics.put_times cimport Answered, PutTimes, Stages
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
@@ -16,7 +16,7 @@ cdef enum CommitFailure:
 cdef struct HeldAnswers:
     int64_t upto
     int64_t deadline_ms
-    int64_t begun_ns
+    Stages stages
     Answered answered
     int64_t connection
     uint8_t *data
@@ -33,6 +33,7 @@ cdef class LaneCommit:
     cdef int64_t room
     cdef int64_t first
     cdef int64_t count
+    cdef int64_t on_disk        # of them; counted where slaves are waited for
     cdef int64_t epoch          # of the last release; connections answered then have it as mark
     cdef int64_t awaited        # how many of them have not sent again
     cdef int64_t awake_until_ns
@@ -43,10 +44,9 @@ cdef class LaneCommit:
     cdef double standstill_ns
 
     # Sends the answers when the log up to `upto`, which never decreases, is durable and, with
-    # SYNC_MASTER, confirmed by a slave. They are about
-    # `answered`, which came at `begun_ns`.
+    # SYNC_MASTER, confirmed by a slave. They are about `answered`.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
-                   int64_t size, int64_t upto, int64_t begun_ns,
+                   int64_t size, int64_t upto, const Stages *stages,
                    const Answered *answered) noexcept nogil
     # Sends all due answers; the lane calls it when the backend's eventfd is readable.
     cdef void release(self, Lane lane) noexcept nogil
@@ -57,5 +57,6 @@ cdef class LaneCommit:
     cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil
     cdef void answer(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                      int64_t size, bint lacks_slave) noexcept nogil
+    cdef void note_durable(self) noexcept nogil
     cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil
     cdef bint grow(self) noexcept nogil

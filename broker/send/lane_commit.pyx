@@ -61,7 +61,7 @@ cdef class LaneCommit:
         return self.count
 
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
-                   int64_t size, int64_t upto, int64_t begun_ns,
+                   int64_t size, int64_t upto, const Stages *stages,
                    const Answered *answered) noexcept nogil:
         cdef HeldAnswers *entry
         cdef bint lacks_slave = not self.confirm.has_slave(upto)
@@ -72,7 +72,9 @@ cdef class LaneCommit:
             self.written_alone(connection, upto) and self.is_done(upto, lacks_slave)
         ):
             self.answer(lane, connection, answers, size, lacks_slave)
-            self.times.add(begun_ns, answered)
+            if self.times.add(stages, answered):
+                self.times.note_slow(stages, answered, connection.address,
+                                     connection.address_length, connection.port)
             return
         if self.count == self.room and not self.grow():
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
@@ -85,12 +87,14 @@ cdef class LaneCommit:
         memcpy(entry.data, answers, size)
         entry.size = size
         entry.upto = upto
-        entry.begun_ns = begun_ns
+        entry.stages = stages[0]
         entry.answered = answered[0]
         entry.connection = connection.id
         entry.deadline_ms = lane.now_ms + self.timeout_ms
         entry.lacks_slave = lacks_slave
         self.count += 1
+        if self.confirm.waits_for_slaves:
+            self.note_durable()
         if self.awaited and connection.mark == self.epoch:
             connection.mark = 0
             self.awaited -= 1
@@ -123,8 +127,11 @@ cdef class LaneCommit:
         cdef HeldAnswers entry
         cdef LaneConnection *connection
         cdef bint awaits = self.hurried == 0 and self.confirm.waits_for_disk
+        cdef bint slow
         cdef int64_t released = 0
         self.request_held()
+        if self.confirm.waits_for_slaves:
+            self.note_durable()
         if self.count and self.is_done(self.held[self.first].upto,
                                        self.held[self.first].lacks_slave):
             self.epoch += 1
@@ -135,10 +142,14 @@ cdef class LaneCommit:
                 break
             self.first = (self.first + 1) % self.room
             self.count -= 1
+            self.on_disk -= self.on_disk > 0
             released += 1
-            self.times.add(entry.begun_ns, &entry.answered)
+            slow = self.times.add(&entry.stages, &entry.answered)
             connection = lane.table.find(entry.connection)
             if connection != NULL:
+                if slow:
+                    self.times.note_slow(&entry.stages, &entry.answered, connection.address,
+                                         connection.address_length, connection.port)
                 if awaits and connection.mark != self.epoch:
                     connection.mark = self.epoch
                     self.awaited += 1
@@ -189,10 +200,25 @@ cdef class LaneCommit:
             last = (self.first + self.count - 1) % self.room
             self.confirm.request(self.held[last].upto)
 
+    cdef void note_durable(self) noexcept nogil:
+        """Note when messages whose answers wait for a slave are on this broker's disk."""
+        cdef HeldAnswers *entry
+        while self.on_disk < self.count:
+            entry = &self.held[(self.first + self.on_disk) % self.room]
+            if not self.confirm.on_disk(entry.upto):
+                break
+            entry.stages.durable = monotonic_ns()
+            self.on_disk += 1
+
     cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil:
         cdef HeldAnswers entry = self.held[self.first]
+        cdef LaneConnection *connection = lane.table.find(entry.connection)
         self.first = (self.first + 1) % self.room
         self.count -= 1
+        self.on_disk -= self.on_disk > 0
+        if connection != NULL and self.times.is_slow(&entry.stages):
+            self.times.note_slow(&entry.stages, &entry.answered, connection.address,
+                                 connection.address_length, connection.port)
         lane.post(self.failed_kind, entry.connection, entry.data, entry.size, why)
         free(entry.data)
 

@@ -32,6 +32,7 @@ cdef struct PreparedSend:
     bint refused            # by a quota: it is answered, not appended
     Py_ssize_t answer_room  # bytes of its answer, at most
     Appended appended       # after the append
+    void *counts            # the TopicCounts of its topic, then
 
 # Decoding a header may overwrite what the one before it left, hence `text`.
 cdef struct PreparedSends:

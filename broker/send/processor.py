@@ -13,7 +13,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metrics.message_counts import MessageCounts
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.batch import batch_fault
 from congreve.broker.send.checks import (
     SendChecks,
@@ -71,7 +71,7 @@ class SendMessageProcessor:
         transactions: TransactionService,
         clock: Clock,
         take_back: TakeBack,
-        counts: MessageCounts,
+        counts: Callable[[str], TopicCounts],
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -167,10 +167,11 @@ class SendMessageProcessor:
     def _count(self, put: PutResult, record: Record, as_stored: Record) -> None:
         messages = put.message_ids.count(",") + 1
         kind = message_type(record.properties)
-        self._counts.count_sent(kind, messages, put.end - put.physical_offset)
+        counts = self._counts(record.topic)
+        counts.count_sent(kind, messages, put.end - put.physical_offset)
         if as_stored.topic == TIMER_TOPIC:
             due_ms = int(as_stored.properties[properties.TIMER_OUT_MS])
-            self._counts.delays.count(max(due_ms - record.born_timestamp, 0) // 1000)
+            counts.count_delay(max(due_ms - record.born_timestamp, 0) // 1000)
 
     def _recall_handle(self, record: Record, as_stored: Record) -> str | None:
         """By which a timed message can be taken back (RocketMQ 5: attachRecallHandle)."""

@@ -1,12 +1,12 @@
 """Ends and resumes transactions (RocketMQ: EndTransactionProcessor)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metrics.message_counts import MessageCounts
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.checks import put_code
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.service import TransactionService
@@ -41,7 +41,7 @@ class EndTransactionProcessor:
         store: MessageStore,
         group_commit: GroupCommit,
         service: TransactionService,
-        counts: MessageCounts,
+        counts: Callable[[str], TopicCounts],
         clock: Clock,
     ) -> None:
         self._config = config
@@ -84,10 +84,11 @@ class EndTransactionProcessor:
         if put is None:
             raise _ended_before(half)
         answer = self._answer(request, connection, put)
+        counts = self._counts(half.properties[properties.REAL_TOPIC])
         if commits:
-            self._counts.commits.count(max(self._clock.now() - half.born_timestamp, 0) // 1000)
+            counts.count_commit(max(self._clock.now() - half.born_timestamp, 0) // 1000)
         else:
-            self._counts.count_rollback()
+            counts.count_rollback()
         return answer
 
     def resume(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:

@@ -42,9 +42,10 @@ cdef class TransactionPath:
     cdef Message op
     cdef bytes op_properties
     cdef uint8_t op_body[20]
+    cdef Slice real_topic       # of the half message that find() read
 
     # Of the last end().
-    cdef TopicEntry *topic
+    cdef TopicEntry *topic      # of the message
     cdef int32_t queue_id
     cdef void *queue            # borrowed: the queue of the message, NULL for a rollback
 

@@ -19,6 +19,7 @@ from congreve.records.layout cimport (
 from congreve.records.message.properties cimport (
     DELAY,
     PRODUCER_GROUP,
+    REAL_TOPIC,
     TIMER_PREFIX,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET,
@@ -86,13 +87,17 @@ cdef inline bint is_odd(const uint8_t *name, Py_ssize_t length) noexcept nogil:
     )
 
 
-cdef bint is_plain_half_of(const RecordView *half, Slice group) noexcept nogil:
-    """Whether the half message belongs to this producer group and is an ordinary one."""
+cdef bint is_plain_half_of(const RecordView *half, Slice group, Slice *topic) noexcept nogil:
+    """Whether the half message belongs to this producer group and is an ordinary one.
+
+    Sets the topic of the message.
+    """
     cdef const uint8_t *at = half.properties
     cdef const uint8_t *end = at + half.properties_length
     cdef const uint8_t *stop
     cdef const uint8_t *value
     cdef bint belongs = False
+    topic.data, topic.length = at, 0
     while at < end:
         stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
         if stop == NULL:
@@ -103,6 +108,8 @@ cdef bint is_plain_half_of(const RecordView *half, Slice group) noexcept nogil:
                 return False
             if is_text(at, value - at, PRODUCER_GROUP):
                 belongs = same(value + 1, stop - value - 1, group.data, group.length)
+            elif is_text(at, value - at, REAL_TOPIC):
+                topic.data, topic.length = value + 1, <int32_t> (stop - value - 1)
         at = stop + 1
     return belongs
 
@@ -186,6 +193,10 @@ cdef class TransactionPath:
             if status != END_DONE:
                 return status
             size = encoded_size(&self.committed)
+        else:
+            self.topic = self.topics.find(self.real_topic.data, self.real_topic.length)
+            if self.topic == NULL or self.topic.counts == NULL:
+                return END_COLD
         self.prepare_op(ask.half_offset)
         size += encoded_size(&self.op)
         if size + BLANK_MIN > self.log.segment_size:
@@ -218,7 +229,7 @@ cdef class TransactionPath:
             and self.half_queue is not None
             and self.half_queue.names_lately(ask.half_offset, ask.physical_offset)
             and self.window.is_free(ask.half_offset)
-            and is_plain_half_of(half, ask.producer_group)
+            and is_plain_half_of(half, ask.producer_group, &self.real_topic)
         )
 
     cdef EndStatus prepare_commit(self, const RecordView *half) noexcept nogil:

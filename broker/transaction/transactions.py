@@ -1,5 +1,6 @@
 """All transactions of a broker: recovery, ends, checks, progress."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.broker.metrics.message_counts import MessageCounts
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.check import TransactionCheckService
 from congreve.broker.transaction.end import EndTransactionProcessor
@@ -47,8 +48,6 @@ class Transactions:
         self._config = config
         self._store = store
         self._clock = clock
-        self.counts = MessageCounts()
-        """The transactions that the handler has ended."""
         self.service = TransactionService(store, metadata.offsets, clock, lambda: config.store_host)
         self._asked = self.service.asked
         self._recovery = TransactionRecovery(store, metadata.offsets, self.service)
@@ -73,14 +72,19 @@ class Transactions:
         """The writer of transactionChecks.json."""
         return (self._writer,)
 
-    def processor(self, group_commit: GroupCommit) -> EndTransactionProcessor:
-        """The processor of END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
+    def processor(
+        self, group_commit: GroupCommit, counts: Callable[[str], TopicCounts]
+    ) -> EndTransactionProcessor:
+        """The processor of END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE.
+
+        `counts` finds what is counted of a topic.
+        """
         return EndTransactionProcessor(
             config=self._config,
             store=self._store,
             group_commit=group_commit,
             service=self.service,
-            counts=self.counts,
+            counts=counts,
             clock=self._clock,
         )
 

@@ -217,7 +217,7 @@ class Resender:
             batches, ranges = self._encoder.encode(bodies, ranges, ids)
             for topic, body, part in batches:
                 like = Message(topic=topic, body=b"")
-                requests.append(_Request(batch(like, body, "", count_of(part)), part))
+                requests.append(_Request(batch((like,), body, "", count_of(part)), part))
         alone, refused = self._alone(_letters(pulls, self._reader.queue, ranges), ids)
         return requests + alone, refused
 

@@ -1,6 +1,7 @@
 """Pulls messages from chosen queues (RocketMQ: DefaultMQPullConsumer)."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from congreve.client.checks import (
@@ -9,12 +10,14 @@ from congreve.client.checks import (
     check_queue,
     check_seconds,
     check_topic,
+    check_type,
 )
 from congreve.client.consumer.process_queue import INT64_MAX
 from congreve.client.consumer.subscription import ALL, Sql, subscribe
 from congreve.client.errors import BrokerError
-from congreve.client.message import MessageQueue, PullResult
-from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
+from congreve.client.message import MessageQueue, PullResult, ReceivedMessage
+from congreve.client.namespace import unwrap, unwrap_queue, wrap, wrap_queue
+from congreve.client.observability.hooks import ConsumeHook, ReceiveContext
 from congreve.client.pull.pulling import Pulled, PullRequest, read_answer
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.loop_thread import SyncClient, blocking
@@ -39,7 +42,8 @@ class PullConsumer(ClientInstance):
     """Pulls from chosen queues: ``async with PullConsumer("host:9876", group="g") as consumer``.
 
     It is not a member of its group and reads and writes the group's offsets only on request.
-    `connection` holds ClientInstance's settings: credentials, ssl, namespace.
+    `hooks` see each pull that finds messages. `connection` holds ClientInstance's settings:
+    credentials, ssl, namespace.
 
     Every method raises RouteNotFoundError when no broker has the topic, BrokerError when the broker
     refuses the request, another ClientError or a RemotingError when the request fails otherwise.
@@ -47,14 +51,40 @@ class PullConsumer(ClientInstance):
     """
 
     def __init__(
-        self, namesrv: str, *, group: str, timeout_s: float = 3.0, **connection: Any
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        timeout_s: float = 3.0,
+        hooks: Sequence[ConsumeHook] = (),
+        **connection: Any,
     ) -> None:
         check_group(group, DEFAULT_GROUP)
+        check_type("hooks", hooks, Sequence)
+        for hook in hooks:
+            check_type("hook", hook, ConsumeHook)
+        self.hooks = tuple(hooks)
         super().__init__(namesrv, timeout_s=timeout_s, **connection)
         self.group = wrap(self.namespace, group)
         check_group(self.group, DEFAULT_GROUP)
         self._broker_ids: dict[MessageQueue, int] = {}
         self._announced: list[ConsumerData] = []
+
+    async def start(self) -> None:
+        """Start the hooks and the client; this contacts no name server or broker. Raises
+        ClientStateError when it was started before."""
+        for hook in self.hooks:
+            await hook.start()
+        await super().start()
+
+    async def stop(self) -> None:
+        """Close all connections, and stop the hooks. Idempotent."""
+        stops = self._started and not self._stopping
+        try:
+            await super().stop()
+        finally:
+            for hook in self.hooks if stops else ():
+                await hook.stop()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic."""
@@ -84,6 +114,7 @@ class PullConsumer(ClientInstance):
         check_number("max_count", max_count, 1)
         check_seconds("wait_s", wait_s, above_zero=False)
         queue = wrap_queue(self.namespace, queue)
+        begin = time.monotonic()
         request = PullRequest(
             group=self.group,
             queue=queue,
@@ -94,14 +125,30 @@ class PullConsumer(ClientInstance):
             carries_subscription=True,
         )
         pulled = await self._pull(request, offset)
+        messages = pulled.records.messages(queue) if pulled.records is not None else []
+        self._note_received(messages, begin)
         return PullResult(
             status=pulled.status,
             next_offset=pulled.next_offset,
             min_offset=pulled.min_offset,
             max_offset=pulled.max_offset,
-            messages=pulled.records.messages(queue) if pulled.records is not None else [],
+            messages=messages,
             suggested_broker_id=pulled.suggested_broker_id,
         )
+
+    def _note_received(self, messages: list[ReceivedMessage], begin: float) -> None:
+        """Call the hooks after a pull or poll that began at `begin` of the monotonic clock."""
+        if not self.hooks or not messages:
+            return
+        seconds = time.monotonic() - begin
+        context = ReceiveContext(
+            group=unwrap(self.namespace, self.group),
+            messages=messages,
+            began_at=time.time() - seconds,
+            seconds=seconds,
+        )
+        for hook in self.hooks:
+            hook.after_receive(context)
 
     async def _pull(
         self, request: PullRequest, offset: int, commit_offset: int | None = None

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any, cast
 
@@ -142,7 +142,7 @@ class Listening:
 
     def _seen_async(self, call: Callable[[Any], Awaitable[Result]]) -> Callable[[Any], Any]:
         async def seen(unit: Any) -> Result:
-            with self._hooked(_messages(unit)) as context:
+            with self._seen_work(unit) as context:
                 result = await call(unit)
                 context.outcome = _outcome(result)
                 return result
@@ -151,38 +151,45 @@ class Listening:
 
     def _seen(self, call: Callable[[Any], Result]) -> Callable[[Any], Result]:
         def seen(unit: Any) -> Result:
-            with self._hooked(_messages(unit)) as context:
+            with self._seen_work(unit) as context:
                 result = call(unit)
                 context.outcome = _outcome(result)
                 return result
 
         return seen
 
-    @contextmanager
-    def _hooked(self, messages: list[ReceivedMessage]) -> Iterator[ConsumeContext]:
-        context = ConsumeContext(group=self._group, messages=messages, began_at=time.time())
-        begin = time.monotonic()
-        for hook in self._hooks:
-            hook.before_consume(context)
-        try:
-            yield context
-        except ReconsumeLaterError:
-            context.outcome = ConsumeOutcome.FAILED
-            raise
-        except Exception as error:
-            context.outcome, context.error = ConsumeOutcome.EXCEPTION, error
-            raise
-        finally:
-            context.seconds = time.monotonic() - begin
-            if context.error is None and context.seconds >= self._timeout_s:
-                context.outcome = ConsumeOutcome.TIMEOUT
-            for hook in reversed(self._hooks):
-                hook.after_consume(context)
+    def _seen_work(self, unit: Any) -> AbstractContextManager[ConsumeContext]:
+        context = ConsumeContext(group=self._group, messages=_messages(unit), began_at=time.time())
+        return hooked(self._hooks, context, self._timeout_s)
 
     def _units(self, messages: list[ReceivedMessage]) -> Iterator[Any]:
         if not self._batch:
             return iter(messages)
         return (messages[i : i + self._batch] for i in range(0, len(messages), self._batch))
+
+
+@contextmanager
+def hooked(
+    hooks: Sequence[ConsumeHook], context: ConsumeContext, timeout_s: float
+) -> Iterator[ConsumeContext]:
+    """Call the hooks around work on messages; its time, error and TIMEOUT are noted."""
+    begin = time.monotonic()
+    for hook in hooks:
+        hook.before_consume(context)
+    try:
+        yield context
+    except ReconsumeLaterError:
+        context.outcome = ConsumeOutcome.FAILED
+        raise
+    except Exception as error:
+        context.outcome, context.error = ConsumeOutcome.EXCEPTION, error
+        raise
+    finally:
+        context.seconds = time.monotonic() - begin
+        if context.error is None and context.seconds >= timeout_s:
+            context.outcome = ConsumeOutcome.TIMEOUT
+        for hook in reversed(hooks):
+            hook.after_consume(context)
 
 
 def _failed(unit: Any, error: Exception) -> Failure:

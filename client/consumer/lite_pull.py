@@ -3,17 +3,15 @@ DefaultLitePullConsumer)."""
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from congreve.client.checks import check_type
 from congreve.client.consumer.member import GroupMember
 from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.subscription import Sql, subscribe
 from congreve.client.errors import ClientStateError, InvalidSettingError
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.namespace import wrap_queue
-from congreve.client.observability.hooks import ConsumeHook, ReceiveContext
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 from congreve.client.transport.loop_thread import SyncClient, blocking, in_loop
@@ -45,7 +43,6 @@ class LitePullConsumer(GroupMember):
         group: str,
         topics: Mapping[str, str | Sql] | None = None,
         auto_commit: bool = True,
-        hooks: Sequence[ConsumeHook] = (),
         settings: ConsumerSettings | None = None,
         **options: Any,
     ) -> None:
@@ -53,11 +50,7 @@ class LitePullConsumer(GroupMember):
         super().__init__(namesrv, group=group, topics=topics or {}, settings=settings, **options)
         if self.orderly:
             raise InvalidSettingError("a pull consumer has no listener, so it cannot be orderly")
-        check_type("hooks", hooks, Sequence)
-        for hook in hooks:
-            check_type("hook", hook, ConsumeHook)
         self.auto_commit = auto_commit
-        self.hooks = tuple(hooks)
         self._assigns = not topics
         self._arrived: dict[ProcessQueue, list[ReceivedMessage]] = {}
         self._news = asyncio.Event()
@@ -155,7 +148,7 @@ class LitePullConsumer(GroupMember):
         """
         self.check_running()
         self._finish_polled()
-        begin, began_at = time.monotonic(), time.time()
+        begin = time.monotonic()
         deadline = begin + timeout_s
         while not (messages := self._take_arrived(max_count)):
             self._news.clear()
@@ -164,15 +157,7 @@ class LitePullConsumer(GroupMember):
                     await self._news.wait()
             except TimeoutError:
                 return []
-        if self.hooks:
-            received = ReceiveContext(
-                group=self.group,
-                messages=messages,
-                began_at=began_at,
-                seconds=time.monotonic() - begin,
-            )
-            for hook in self.hooks:
-                hook.after_receive(received)
+        self._note_received(messages, begin)
         return messages
 
     def _take_arrived(self, max_count: int) -> list[ReceivedMessage]:

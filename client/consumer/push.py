@@ -1,13 +1,13 @@
 """Consumes as a member of a group (RocketMQ: DefaultMQPushConsumer)."""
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from congreve.client.checks import check_type
 from congreve.client.consumer.concurrent import ConcurrentConsumption
-from congreve.client.consumer.listening import BatchListener, Listener, Listening
+from congreve.client.consumer.listening import BatchListener, Listener, Listening, hooked
 from congreve.client.consumer.member import GroupMember
 from congreve.client.consumer.orderly import OrderlyConsumption
 from congreve.client.consumer.process_queue import ProcessQueue
@@ -16,7 +16,7 @@ from congreve.client.consumer.subscription import Sql
 from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import unwrap
-from congreve.client.observability.hooks import ConsumeHook
+from congreve.client.observability.hooks import ConsumeContext, ConsumeOutcome
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, MessageModel
 from congreve.client.transport.loop_thread import SyncClient
@@ -74,8 +74,8 @@ class PushConsumer(GroupMember):
 
     In an iteration a message counts as consumed when the program requests the next one or calls
     done(). When its task is cancelled or leaves the loop, the message is delivered again, to this
-    member or another. Several tasks may iterate. `hooks` are called around each listener call.
-    Other arguments are those of GroupMember.
+    member or another. Several tasks may iterate. `hooks` are called around each listener call, or
+    around the work on each message of an iteration. Other arguments are those of GroupMember.
     """
 
     def __init__(
@@ -86,7 +86,6 @@ class PushConsumer(GroupMember):
         topics: Mapping[str, str | Sql],
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
-        hooks: Sequence[ConsumeHook] = (),
         **options: Any,
     ) -> None:
         super().__init__(namesrv, group=group, topics=topics, **options)
@@ -99,12 +98,6 @@ class PushConsumer(GroupMember):
         for call in (listener, batch_listener):
             if call is not None and not callable(call):
                 raise InvalidSettingError(f"listener is {call!r}: a function is expected")
-        if hooks and listener is None and batch_listener is None:
-            raise ClientStateError("hooks need a listener")
-        check_type("hooks", hooks, Sequence)
-        for hook in hooks:
-            check_type("hook", hook, ConsumeHook)
-        self.hooks = tuple(hooks)
         self._listener = listener
         self._batch_listener = batch_listener
         self._listening: Listening | None = None
@@ -116,8 +109,6 @@ class PushConsumer(GroupMember):
 
     async def start(self) -> None:
         """Join the group and start the listener's workers. Raises as GroupMember.start() does."""
-        for hook in self.hooks:
-            await hook.start()
         if self._listener is not None or self._batch_listener is not None:
             self._consumption = self._make_consumption()
             self._consumption.start()
@@ -146,6 +137,7 @@ class PushConsumer(GroupMember):
     # --- iteration without a listener
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        timeout_s = self.settings.consume_timeout_s
         while await self._wait_for_delivery():
             delivery = self._backlog[0]
             message = delivery.next()
@@ -154,12 +146,23 @@ class PushConsumer(GroupMember):
                 continue
             next_requested = False
             try:
-                yield message
+                if not self.hooks:
+                    yield message
+                else:
+                    with hooked(self.hooks, self._work_on(message), timeout_s) as work:
+                        yield message
+                        work.outcome = ConsumeOutcome.SUCCESS
                 next_requested = True
             finally:
                 if not next_requested:
                     self._give_back(delivery, message)
             delivery.process_queue.done(message)
+
+    def _work_on(self, message: ReceivedMessage) -> ConsumeContext:
+        group = unwrap(self.namespace, self.group)
+        return ConsumeContext(
+            group=group, messages=[message], began_at=time.time(), in_iteration=True
+        )
 
     def _give_back(self, delivery: _Delivery, message: ReceivedMessage) -> None:
         """Let the next iteration start with this message unless it is consumed: its task was
@@ -254,8 +257,6 @@ class PushConsumer(GroupMember):
             self._ended = True
             self._backlog.clear()
             self._arrived.set()
-            for hook in self.hooks:
-                await hook.stop()
 
 
 class SyncPushConsumer(SyncClient[PushConsumer]):

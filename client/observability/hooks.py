@@ -14,7 +14,7 @@ class SendContext(msgspec.Struct, kw_only=True):
     """One attempt to send (RocketMQ: SendMessageContext). After it `result` or `error` is set,
     neither for a one-way send.
 
-    Times are seconds, `began_at` since 1970; `outgoing.message` is None for a batch. `notes` belong
+    Times are seconds, `began_at` since 1970; a batch has `outgoing.messages`. `notes` belong
     to the hooks, from before_send() to after_send().
     """
 
@@ -51,6 +51,10 @@ class SendHook:
     An exception of a hook ends the send, so that a hook can forbid it. (RocketMQ: SendMessageHook.)
     """
 
+    each_of_many = False
+    """Whether prepare() gets each message of send_many(), which then is as slow as send_batch();
+    otherwise it gets one, whose properties all have."""
+
     def prepare(self, message: Message) -> Message:
         """Called before a message is checked; returns that message, or a changed copy to send
         instead."""
@@ -83,11 +87,12 @@ class ConsumeOutcome(IntEnum):
 
 
 class ConsumeContext(msgspec.Struct, kw_only=True):
-    """One listener call (RocketMQ: ConsumeMessageContext). Times are seconds, `began_at` since
-    1970.
+    """One listener call, or the work on a message in an iteration (RocketMQ:
+    ConsumeMessageContext). Times are seconds, `began_at` since 1970.
 
-    `notes` belong to the hooks, from before_consume() to after_consume(). `outcome` is None until
-    the call is over, and when it was cancelled.
+    A program leaves an iteration without notice: hooks must not set context variables for
+    `in_iteration`. `notes` belong to the hooks, from before_consume() to after_consume(). `outcome`
+    is None until the work is over, and when it was cancelled.
     """
 
     group: str
@@ -96,11 +101,12 @@ class ConsumeContext(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
     outcome: ConsumeOutcome | None = None
     error: Exception | None = None
+    in_iteration: bool = False
     notes: dict[object, Any] = {}
 
 
 class ReceiveContext(msgspec.Struct, kw_only=True):
-    """A poll that returned messages; times are seconds, `began_at` since 1970."""
+    """A pull or poll that returned messages; times are seconds, `began_at` since 1970."""
 
     group: str
     messages: list[ReceivedMessage]
@@ -123,7 +129,7 @@ class ConsumeHook:
         """Called after the listener."""
 
     def after_receive(self, context: ReceiveContext) -> None:
-        """Called after a poll of a LitePullConsumer that returned messages."""
+        """Called after a poll of a LitePullConsumer, or a pull, that returned messages."""
 
     async def start(self) -> None:
         """Called when the consumer starts."""

@@ -1,5 +1,5 @@
-"""Spans of OpenTelemetry for sends, polls and calls of listeners, by its conventions for messaging;
-needs the extra ``congreve[opentelemetry]``."""
+"""Spans of OpenTelemetry for sends, polls, pulls and work on messages, by its conventions for
+messaging; needs the extra ``congreve[opentelemetry]``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,11 +32,14 @@ class SendSpans(SendHook):
     """Spans of a producer: ``create TOPIC`` for each message, whose context travels in the
     message's properties (``traceparent``, ``tracestate``), and ``send TOPIC`` for each attempt.
 
-    The messages of send_many() share the context of one ``create``. (RocketMQ: none; its Java agent
-    makes such spans.)
+    The messages of send_many() share the context of one ``create``; with `each_of_many` each has
+    its own, which takes longer. (RocketMQ: none; its Java agent makes such spans.)
     """
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(
+        self, provider: TracerProvider | None = None, *, each_of_many: bool = False
+    ) -> None:
+        self.each_of_many = each_of_many
         self._tracer = trace.get_tracer(NAME, __version__, provider)
 
     def prepare(self, message: Message) -> Message:
@@ -69,7 +72,7 @@ class SendSpans(SendHook):
             f"send {outgoing.topic}",
             kind=SpanKind.CLIENT,
             attributes=attributes,
-            links=_links([] if outgoing.message is None else [outgoing.message.properties]),
+            links=_links([each.properties for each in outgoing.messages]),
         )
 
     def after_send(self, context: SendContext) -> None:
@@ -83,17 +86,19 @@ class SendSpans(SendHook):
 
 
 class ConsumeSpans(ConsumeHook):
-    """Spans of a consumer: ``process TOPIC`` around each call of a listener, which is a child of
-    the message's ``create``, and ``receive TOPIC`` for each poll of a LitePullConsumer.
+    """Spans of a consumer: ``process TOPIC`` around each call of a listener, or from a message of
+    an iteration to the request for the next one, and ``receive TOPIC`` for each poll or pull that
+    returned messages.
 
-    A span about several messages is linked to all of their senders instead.
+    ``process`` is a child of the message's ``create``; a span about several messages is linked to
+    all of their senders instead. In an iteration it does not become the current span.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer(NAME, __version__, provider)
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """Begin a call's span, and make it the current one."""
+        """Begin a span, and make that of a listener's call the current one."""
         messages = context.messages
         topic = messages[0].topic
         is_one = len(messages) == 1
@@ -104,12 +109,14 @@ class ConsumeSpans(ConsumeHook):
             attributes=_of("process", topic) | _of_received(context.group, messages),
             links=[] if is_one else _links([each.properties for each in messages]),
         )
-        context.notes[self] = span, attach(trace.set_span_in_context(span))
+        token = None if context.in_iteration else attach(trace.set_span_in_context(span))
+        context.notes[self] = span, token
 
     def after_consume(self, context: ConsumeContext) -> None:
-        """End a call's span."""
+        """End the span."""
         span, token = context.notes.pop(self)
-        detach(token)
+        if token is not None:
+            detach(token)
         if context.error is not None:
             _note_error(span, context.error)
         elif context.outcome in (ConsumeOutcome.FAILED, ConsumeOutcome.TIMEOUT):
@@ -118,7 +125,7 @@ class ConsumeSpans(ConsumeHook):
         span.end()
 
     def after_receive(self, context: ReceiveContext) -> None:
-        """Note a poll as a span."""
+        """Note a poll or a pull as a span."""
         topic = context.messages[0].topic
         began_ns = int(context.began_at * NS_OF_S)
         span = self._tracer.start_span(

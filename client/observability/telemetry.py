@@ -34,12 +34,12 @@ class OpenTelemetryConsumeHook(ConsumeHook):
     listener's spans are children of the sender's.
 
     A batch has many senders, so no context becomes current for it: a span should link to the
-    message_context() of each message.
+    message_context() of each message. None becomes current in an iteration.
     """
 
     def before_consume(self, context: ConsumeContext) -> None:
         """Attach the sender's context."""
-        if len(context.messages) == 1:
+        if len(context.messages) == 1 and not context.in_iteration:
             context.notes[self] = attach(message_context(context.messages[0]))
 
     def after_consume(self, context: ConsumeContext) -> None:

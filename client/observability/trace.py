@@ -164,7 +164,7 @@ class TraceHook(SendHook):
         result, outgoing = context.result, context.outgoing
         if result is None or context.region is None or not context.trace_on:
             return
-        message = outgoing.message
+        message = None if outgoing.is_batch else outgoing.messages[0]
         kind = TraceMessageType.NORMAL
         if outgoing.sys_flag & SysFlag.TRANSACTION_PREPARED:
             kind = TraceMessageType.TRANSACTION_HALF

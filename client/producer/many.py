@@ -2,14 +2,18 @@
 flight."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+
+import msgspec
 
 from congreve.client.errors import InvalidMessageError, SendManyError
 from congreve.client.ids import UniqueIds
 from congreve.client.message import Message, SendResult
+from congreve.client.observability.hooks import SendHook
 from congreve.client.producer.columns import pieces
-from congreve.client.producer.outgoing import Outgoing, batch, encoded_properties
+from congreve.client.producer.outgoing import Outgoing, batch, encoded_properties, prepare_batches
 from congreve.errors import CongreveError
 from congreve.records.batches.batch import BatchEncoder
 from congreve.records.errors import RecordError
@@ -50,9 +54,40 @@ def batches(
             except (RecordError, TypeError, ValueError, BufferError) as error:
                 raise InvalidMessageError(f"after body {done} for {like.topic}: {error}") from error
             ids.block(end - start)
-            yield batch(like, body, message_ids, end - start)
+            yield batch((like,), body, message_ids, end - start)
             done += end - start
             start = end
+
+
+def outgoings_of(
+    like: Message,
+    bodies: Any,
+    ids: UniqueIds,
+    batch_bytes: int,
+    system: Mapping[str, str],
+    named: Callable[[Message], Message],
+    hooks: Sequence[SendHook],
+) -> Iterator[Outgoing]:
+    """Batches as batches() yields them, or from a message for each body if a hook wants that.
+
+    `named` lets the hooks prepare a message, or the one that all are like.
+    """
+    if any(hook.each_of_many for hook in hooks):
+        messages = map(named, messages_of(like, bodies))
+        return prepare_batches(messages, ids, body_max=batch_bytes, system=system)
+    return batches(named(like), bodies, ids, batch_bytes=batch_bytes, system=system)
+
+
+def messages_of(like: Message, bodies: Any) -> Iterator[Message]:
+    """Yield a message for each body, with the topic, tags, keys and properties of `like`."""
+    for piece in pieces(bodies):
+        if isinstance(piece, list):
+            each: Iterator[Any] = iter(piece)
+        else:
+            data, offsets = memoryview(piece[0]).cast("B"), piece[1].tolist()
+            each = (bytes(data[begin:end]) for begin, end in pairwise(offsets))
+        for body in each:
+            yield msgspec.structs.replace(like, body=body)
 
 
 async def send_all(
@@ -69,6 +104,7 @@ async def send_all(
     """
     results: dict[int, SendResult] = {}
     failures: list[CongreveError] = []
+    forbidden: Exception | None = None
     slots = asyncio.Semaphore(in_flight)
 
     async def one(number: int, outgoing: Outgoing) -> None:
@@ -90,10 +126,15 @@ async def send_all(
             except InvalidMessageError as error:
                 failures.append(error)
                 break
+            except Exception as error:  # noqa: BLE001 - of a hook that forbids the send
+                forbidden = error
+                break
             if outgoing is None:
                 break
             group.create_task(one(number, outgoing))
             number += 1
+    if forbidden is not None:
+        raise forbidden
     if failures and not number:
         raise failures[0]
     stored = [results[number] for number in sorted(results)]

@@ -1,7 +1,7 @@
 """Prepares messages for sending: properties, compression, batches (RocketMQ:
 DefaultMQProducerImpl)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,11 @@ _NONE: Mapping[str, str] = {}
 
 
 class Outgoing(msgspec.Struct):
-    """The part of a send request that depends on the message, or on a batch of `count` messages."""
+    """The part of a send request that depends on the message, or on a batch of `count` messages.
+
+    `messages` are those with the properties that are sent: all of them, or the one that those of
+    send_many() are like.
+    """
 
     topic: str
     body: bytes
@@ -29,7 +33,7 @@ class Outgoing(msgspec.Struct):
     sys_flag: int = 0
     code: int = RequestCode.SEND_MESSAGE_V2
     count: int = 1
-    message: Message | None = None
+    messages: Sequence[Message] = ()
 
     @property
     def is_batch(self) -> bool:
@@ -61,12 +65,12 @@ def prepare(
         properties=encoded_properties(message, message_id, system).decode(),
         flag=message.flag,
         sys_flag=sys_flag,
-        message=message,
+        messages=(message,),
     )
 
 
 def prepare_batches(
-    messages: Sequence[Message],
+    messages: Iterable[Message],
     next_id: Callable[[], str],
     *,
     body_max: int,
@@ -76,6 +80,7 @@ def prepare_batches(
 
     Raises InvalidMessageError when one message is larger than that or its properties are invalid.
     """
+    packed: list[Message] = []
     elements: list[bytes] = []
     ids: list[str] = []
     size = 0
@@ -89,16 +94,19 @@ def prepare_batches(
                 f"at most {body_max} are allowed"
             )
         if size + len(element) > body_max:
-            yield batch(messages[0], b"".join(elements), ",".join(ids), len(ids))
-            elements, ids, size = [], [], 0
+            yield batch(packed, b"".join(elements), ",".join(ids), len(ids))
+            packed, elements, ids, size = [], [], [], 0
+        packed.append(message)
         elements.append(element)
         ids.append(message_id)
         size += len(element)
-    yield batch(messages[0], b"".join(elements), ",".join(ids), len(ids))
+    if packed:
+        yield batch(packed, b"".join(elements), ",".join(ids), len(ids))
 
 
-def batch(like: Message, body: bytes, message_ids: str, count: int) -> Outgoing:
-    """A batch of `count` messages with the topic and `wait` of the given message."""
+def batch(messages: Sequence[Message], body: bytes, message_ids: str, count: int) -> Outgoing:
+    """A batch of `count` messages with the topic and `wait` of the first of `messages`."""
+    like = messages[0]
     return Outgoing(
         topic=like.topic,
         body=body,
@@ -106,6 +114,7 @@ def batch(like: Message, body: bytes, message_ids: str, count: int) -> Outgoing:
         properties=encode_properties({WAIT: _boolean(like.wait)}).decode(),
         code=RequestCode.SEND_BATCH_MESSAGE,
         count=count,
+        messages=messages,
     )
 
 

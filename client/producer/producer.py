@@ -23,7 +23,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage, Send
 from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.observability.hooks import SendHook
 from congreve.client.producer.compression import CompressionType, check_available
-from congreve.client.producer.many import BATCH_BYTES, IN_FLIGHT, batches, send_all
+from congreve.client.producer.many import BATCH_BYTES, IN_FLIGHT, outgoings_of, send_all
 from congreve.client.producer.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.producer.request_reply import Requests, reply_message, reply_properties
 from congreve.client.producer.sending import Selector, Sender
@@ -268,9 +268,10 @@ class Producer(ClientInstance):
         the results so far afterwards.
         """
         self.check_running()
-        like = self._named(
-            Message(topic=topic, body=b"?", tags=tags, keys=keys, properties=dict(properties or {}))
+        like = Message(
+            topic=topic, body=b"?", tags=tags, keys=keys, properties=dict(properties or {})
         )
+        check_message(like, self.max_message_size)
         self._check_queue(queue, topic)
         if batch_bytes is None:
             batch_bytes = min(BATCH_BYTES, self.max_message_size)
@@ -281,11 +282,10 @@ class Producer(ClientInstance):
         async def send(outgoing: Outgoing) -> SendResult:
             return self._seen(await self._sender.send(outgoing, queue, None, seconds))
 
-        return await send_all(
-            batches(like, bodies, self._next_id, batch_bytes=batch_bytes, system=self._system),
-            send,
-            in_flight=1 if queue is not None else in_flight,
+        outgoings = outgoings_of(
+            like, bodies, self._next_id, batch_bytes, self._system, self._named, self.hooks
         )
+        return await send_all(outgoings, send, in_flight=1 if queue is not None else in_flight)
 
     async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
         """Send a message and wait for a consumer's reply (RocketMQ: DefaultMQProducer.request).

@@ -11,11 +11,13 @@ from congreve.console.web.snapshot import Snapshot
 
 DISK_BAD, DISK_HIGH = 0.90, 0.75
 FLUSH_BEHIND_BYTES = 64 << 20
+SLAVE_BEHIND_BYTES = 64 << 20
 QUEUE_WAIT_MS = 1_000
 PUT_P99_MS = 500.0
 LAG_MESSAGES = 10_000
 LAG_S = 600.0
 GROUPS_MAX = 5
+LOG_END = "commitLogMaxOffset"
 
 _UNITS = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _UNITS |= {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -37,6 +39,7 @@ def find_trouble(
     found = list(_brokers_without_master(statuses))
     for status in statuses:
         found += _of_broker(status)
+    found += _of_slaves(statuses)
     if snapshot is not None:
         for name, error in snapshot.failures.items():
             text = f"Topics and groups of broker {name} could not be read: {error}"
@@ -88,6 +91,30 @@ def _of_broker(status: BrokerStatus) -> Iterator[Trouble]:
     slow = decimal(figures.get("putLatency99"))
     if slow > PUT_P99_MS:
         yield Trouble(f"1 % of the sends to {name} take {slow:,.0f} ms or more.", href)
+
+
+def _of_slaves(statuses: list[BrokerStatus]) -> Iterator[Trouble]:
+    log_ends = {
+        status.broker.name: number(status.figures.get(LOG_END))
+        for status in statuses
+        if status.broker.is_master
+    }
+    for status in statuses:
+        broker, figures = status.broker, status.figures
+        href = f"/brokers/{path_part(broker.name)}"
+        if broker.is_master:
+            if figures.get("brokerRole") == "SYNC_MASTER" and figures.get("haSlaves") == "none":
+                text = f"Broker {broker.name} has no slave: with SYNC_MASTER no send gets SEND_OK."
+                yield Trouble(text, href, urgent=True)
+            continue
+        name = f"Slave {broker.id} of broker {broker.name} ({broker.address})"
+        follows = figures.get("haMaster", "")
+        if follows.startswith("none"):
+            why = follows[4:].strip(" ()")
+            yield Trouble(f"{name} follows no master{': ' * bool(why)}{why}.", href)
+        behind = log_ends.get(broker.name, 0) - number(figures.get(LOG_END))
+        if LOG_END in figures and behind > SLAVE_BEHIND_BYTES:
+            yield Trouble(f"{name} is {size(behind)} behind its master.", href)
 
 
 def _of_groups(snapshot: Snapshot, now_ms: int) -> Iterator[Trouble]:

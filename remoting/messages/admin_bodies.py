@@ -292,8 +292,8 @@ class BrokerStatsData(Body):
     stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
 
 
-class PlainAccessConfig(Body):
-    """Rights of one access key."""
+class PlainAccessConfig(Body, omit_defaults=True):
+    """Rights of one access key; like the reference it leaves out what is not set."""
 
     access_key: str
     secret_key: str | None = None

@@ -1,6 +1,7 @@
 """Stand-ins for connections and the disk."""
 
 import asyncio
+from ipaddress import ip_address
 import gc
 import inspect
 import os
@@ -22,6 +23,7 @@ class FakeConnection:
 
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 40_000)) -> None:
         self.peer = peer
+        self.peer_bytes = ip_address(peer[0]).packed + peer[1].to_bytes(4, "big")
         self.listener = ""
         self.closed = False
         self.reading_paused = False

@@ -7,7 +7,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metrics.message_counts import MessageCounts
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable
@@ -78,7 +78,7 @@ class Bench:
             ),
             clock=self.clock,
             take_back=AsyncMock(),
-            counts=MessageCounts(),
+            counts=lambda _: TopicCounts(),
             pick=lambda bound: bound - 1,
         )
         backs = SendBackProcessor(

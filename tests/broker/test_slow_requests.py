@@ -2,10 +2,16 @@
 
 import asyncio
 import logging
+import re
+import time
+from types import SimpleNamespace
 
 import pytest
+from harness.eventually import eventually
 
+import congreve
 from congreve.broker.slow_requests import SlowRequests
+from congreve.client import Message, Producer, PullConsumer
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 
@@ -98,3 +104,38 @@ async def test_a_broker_logs_slow_requests_if_configured(tmp_path, caplog):
             broker.managers.metadata.topics.create_internal(f"T{number}", 4)
         assert (await tool.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).code == 0
     assert any("GET_ALL_TOPIC_CONFIG" in line for line in lines_of(caplog))
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_a_broker_logs_what_compiled_code_served_slowly(tmp_path, caplog, threads, flush):
+    caplog.set_level(logging.WARNING)
+    settings = {"slowRequestMillis": 3_600_000, "networkThreads": threads, "flushDiskType": flush}
+    async with congreve.serve(tmp_path, **settings) as node:
+        for times in node.broker._paths.put_times:
+            times.slow_ns = 0
+        async with Producer(node.address, group="p") as producer:
+            for _ in range(2):  # a handler creates the topic and stores the first one
+                sent = await producer.send(Message(topic="T", body=b"x"))
+        await eventually(lambda: any("request SEND" in line for line in lines_of(caplog)))
+        async with PullConsumer(node.address, group="c") as consumer:
+            for _ in range(3):  # the event loop answers the first one
+                assert (await consumer.pull(sent.queue, sent.queue_offset)).messages
+        await eventually(lambda: any("request PULL" in line for line in lines_of(caplog)))
+    line = next(line for line in lines_of(caplog) if "request SEND" in line)
+    assert re.fullmatch(
+        r"slow request SEND_MESSAGE_V2 from 127\.0\.0\.1:\d+ took \d+ ms: \d+ ms behind other"
+        r" connections, \d+ ms of work, \d+ ms for new files, \d+ ms until it was on disk,"
+        r" \d+ ms until a slave had it; 1 requests with 1 messages came together, \d+ more chunks"
+        r" were slow",
+        line,
+    )
+
+
+async def test_a_pull_that_waits_for_the_disk_is_logged_but_not_one_that_polls(caplog):
+    slow = SlowRequests(0.5)
+    for polls, begun_ns in ((False, time.monotonic_ns()), (True, 0), (False, 0)):
+        held = SimpleNamespace(polls=polls, begun_ns=begun_ns, connection=FakeConnection())
+        slow.note_pull(held)
+    (line,) = lines_of(caplog)
+    assert "PULL_MESSAGE" in line and line.endswith("ms to read old messages from disk")

@@ -1,9 +1,10 @@
 """congreve top against a broker, and its rates."""
 
+import msgspec
 import pytest
 
 from congreve.byte_size import readable_size
-from congreve.console.top import Group, Screens, Topic, Varz
+from congreve.console.top import Group, Readings, Topic, Varz, screen
 from congreve.node import serve
 
 from .conftest import congreve
@@ -37,8 +38,8 @@ def text_of(screen: object) -> str:
 def test_rates_are_those_since_the_last_screen() -> None:
     answers = iter([varz(0, 0, 9), varz(500, 100, 7), varz(500, 100, 7, "the disk is full")])
     times = iter([0.0, 5.0, 10.0])
-    screens = Screens(lambda: next(answers), 10, lambda: next(times))
-    first, second = text_of(screens.next()), text_of(screens.next())
+    readings = Readings(lambda: next(answers), 10, lambda: next(times))
+    first, second = text_of(screen(readings.next())), text_of(screen(readings.next()))
     assert "100 messages/s in" in first and "ready" in first and "(25%)" in first
     assert first.splitlines()[5].split() == ["T", "100", "100.0", "KiB/s", "500"]
     assert first.splitlines()[-1].split() == ["G[red]", "T", "7", "1.5", "s", "20", "0"]
@@ -53,6 +54,16 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
             producer.send(Message(topic="orders", body=b"x"))
         url = f"http://127.0.0.1:{node.broker.config.metrics_port}"
         shown = congreve("top", "--once", "--url", url, "--interval", "0.2")
+        figures = congreve("top", "--json", "--url", url, "--interval", "0.2")
+    assert figures.returncode == 0, figures.stderr
+    found = msgspec.json.decode(figures.stdout)
+    assert (found["trouble"], found["lag"], found["role"]) == (None, 0, "ASYNC_MASTER")
+    assert {
+        "topic": "orders",
+        "messagesPerSecond": 0.0,
+        "bytesPerSecond": 0.0,
+        "stored": 1,
+    } in found["topics"]
     assert shown.returncode == 0, shown.stderr
     assert "ready" in shown.stdout and "orders" in shown.stdout
     gone = congreve("top", "--once", "--url", url)

@@ -11,7 +11,7 @@ from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metrics.message_counts import MessageCounts
+from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.transaction.transactions import Transactions
@@ -85,7 +85,7 @@ class TransactionBench:
             transactions=self.transactions.service,
             clock=self.clock,
             take_back=AsyncMock(),
-            counts=MessageCounts(),
+            counts=lambda _: TopicCounts(),
         )
         self.handlers = answer_errors(
             {**sends.handlers(), **self.transactions.processor(group_commit).handlers()}

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from congreve.broker.metrics.put_times cimport PutTimes
+from congreve.broker.metrics.put_times cimport PutTimes, Stages
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
 from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
@@ -39,8 +39,8 @@ cdef class LanePulls:
                     const Header *header) noexcept nogil
     # Sends the answers.
     cdef void flush(self, Lane lane, LaneConnection *connection) noexcept nogil
-    # Counts the pulls of a chunk that came at `begun_ns`.
-    cdef void count_answers(self, int64_t begun_ns) noexcept nogil
+    # Counts the pulls of a chunk.
+    cdef void count_answers(self, LaneConnection *connection, const Stages *stages) noexcept nogil
     # Checks pulls that waited, and unmaps segments that the log has deleted. Returns how long the
     # lane may sleep, in ms.
     cdef int turn_ended(self, Lane lane) noexcept nogil

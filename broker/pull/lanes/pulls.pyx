@@ -8,7 +8,12 @@ cimport cython
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from congreve.broker.metrics.put_times cimport RPC_PULL, RPC_WAITED_PULL
+from congreve.broker.metrics.put_times cimport (
+    RPC_PULL,
+    RPC_WAITED_PULL,
+    Answered,
+    clear_answered,
+)
 from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
 from congreve.broker.pull.validated_pull cimport (
@@ -225,10 +230,16 @@ cdef class LanePulls:
         if self.answers.size > KEPT_BYTES:
             release(&self.answers)
 
-    cdef void count_answers(self, int64_t begun_ns) noexcept nogil:
-        if self.answered_now:
-            self.times.add_requests(<int> RPC_PULL, monotonic_ns() - begun_ns, self.answered_now)
-            self.answered_now = 0
+    cdef void count_answers(self, LaneConnection *connection, const Stages *stages) noexcept nogil:
+        cdef Answered answered
+        if not self.answered_now:
+            return
+        clear_answered(&answered)
+        answered.requests[<int> RPC_PULL] = self.answered_now
+        self.answered_now = 0
+        if self.times.add(stages, &answered):
+            self.times.note_slow(stages, &answered, connection.address, connection.address_length,
+                                 connection.port)
 
     # Pulls that wait.
 
@@ -270,8 +281,8 @@ cdef class LanePulls:
         if not connection.choked:
             if waiting.deadline_ms > lane.now_ms and self.serve_again(lane, connection, waiting):
                 return
-            if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size, 0,
-                                 False):
+            if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size,
+                                 <int32_t> (lane.now_ms - waiting.begun_ms), False):
                 self.polling.take_out(waiting)
                 free_pull(waiting)
                 return

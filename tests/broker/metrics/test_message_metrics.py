@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import congreve
-from congreve.broker.metrics.message_counts import TYPES, Histogram
+from congreve.broker.config import BrokerConfig
+from congreve.broker.metrics.figures import Figures, TopicFigures
+from congreve.broker.metrics.message_counts import SIZE_BOUNDS, TYPES, TopicCounts
+from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.client import Message, Producer, PullConsumer, TransactionProducer, TransactionState
 
@@ -15,15 +18,42 @@ from .scrapes import Series, of, scrape
 
 MS = 1_000_000
 MINUTE_MS = 60_000
+WAIT_S = 0.2
 
 
 def test_a_histogram_counts_values_on_a_bound_below_it() -> None:
-    histogram = Histogram((10, 20))
-    for value in (0, 10, 11, 20, 21, 99):
-        histogram.count(value)
-    histogram.count(15, 3)
-    assert histogram.counts == [2, 5, 2]
-    assert histogram.sum == 0 + 10 + 11 + 20 + 21 + 99 + 45
+    counts = TopicCounts()
+    for size in (0, 1 << 10, (1 << 10) + 1, 1 << 22, (1 << 22) + 1):
+        counts.count_sent("fifo", 1, size)
+    counts.count_sent("fifo", 3, 3 * 2_000)
+    assert counts.sizes["fifo"] == ([2, 4, 0, 0, 0, 1, 1], 2 * 1025 - 1 + 2 * (1 << 22) + 1 + 6_000)
+    assert counts.sizes["normal"] == ([0] * (len(SIZE_BOUNDS) + 1), 0)
+    for seconds in (5, 6, 100_000):
+        counts.count_commit(seconds)
+    assert counts.commits == ([1, 1, 0, 0, 0, 0, 1], 100_011)
+    counts.count_delay(60)
+    assert counts.delays == ([1, 0, 0, 0, 0, 0, 0], 60)
+    counts.count_rollback()
+    assert counts.rollbacks == 1
+
+
+def test_topics_without_a_row_are_counted_together() -> None:
+    counts = {name: TopicCounts() for name in "ABC"}
+    for number, each in enumerate(counts.values()):
+        each.count_sent("normal", number + 1, 100 * (number + 1))
+        each.count_rollback()
+    figures = Figures([TopicFigures("A"), TopicFigures("other")], [], 3, folded=2)
+    families = NativeNames(BrokerConfig()).of_messages(figures, counts)
+    found = {each.name: dict(each.samples) for each in families if each is not None}
+    node = 'cluster="DefaultCluster",node_type="broker",node_id="' + BrokerConfig().broker_name
+    for topic, messages, rollbacks in (("A", 1, 1), ("other", 5, 2)):
+        labels = f'{{{node}",topic="{topic}"'
+        sizes = found["rocketmq_message_size"]
+        assert sizes[f'_count{labels},message_type="normal"}}'] == messages
+        assert sizes[f'_sum{labels},message_type="normal"}}'] == 100 * messages
+        assert found["rocketmq_rollback_messages_total"][labels + "}"] == rollbacks
+    assert len(sizes) == 2 * (len(SIZE_BOUNDS) + 3)
+    assert not found["rocketmq_commit_messages_total"]
 
 
 def test_times_of_requests_are_in_rocketmqs_buckets() -> None:
@@ -44,9 +74,9 @@ def sizes(series: Series) -> dict[str, int]:
     }
 
 
-def requests(series: Series, code: str, *, waited: bool = False) -> int:
+def requests(series: Series, code: str, *, waited: bool = False, answered: str = "success") -> int:
     labels = {"request_code": code, "is_long_polling": str(waited).lower()}
-    return int(of(series, "rocketmq_rpc_latency_count", response_code="success", **labels))
+    return int(of(series, "rocketmq_rpc_latency_count", response_code=answered, **labels))
 
 
 @pytest.mark.parametrize("threads", [0, 1])
@@ -70,8 +100,10 @@ async def test_what_is_sent_and_ended_is_counted(tmp_path: Path, threads: int) -
     # One-way requests, such as the ends of transactions, have no answer.
     assert requests(series, "send_message_v2") == 5 + 1 + 2
     assert requests(series, "send_batch_message") == 1
-    # The first pull of a group waits until the group is on disk, and is not counted.
     assert requests(series, "pull_message") >= 2
+    assert requests(series, "pull_message", waited=True, answered="pull_not_found") == 1
+    waited = {"is_long_polling": "true", "response_code": "pull_not_found"}
+    assert of(series, "rocketmq_rpc_latency_sum", **waited) >= WAIT_S * 1000
     assert requests(series, "get_max_offset") >= 1
 
 
@@ -101,10 +133,12 @@ async def produce(namesrv: str) -> None:
 
 
 async def read(namesrv: str) -> None:
-    """Pull three times from a queue with messages."""
+    """Pull three times from a queue with messages, then once from its end."""
     async with PullConsumer(namesrv, group="readers") as consumer:
         for queue in await consumer.queues("T"):
             if await consumer.max_offset(queue):
                 for _ in range(3):
                     assert (await consumer.pull(queue, 0)).messages
+                end = await consumer.max_offset(queue)
+                assert not (await consumer.pull(queue, end, wait_s=WAIT_S)).messages
                 return

@@ -3,7 +3,7 @@
 import time
 
 from congreve.broker.metrics.put_latency import PUT_TIMES, PutLatency
-from congreve.broker.metrics.put_times import BOUNDS_US, PutTimes
+from congreve.broker.metrics.put_times import BOUNDS_US, PutTimes, requests_of
 
 MS = 1_000_000
 
@@ -36,3 +36,39 @@ def test_quantiles_are_upper_bounds_of_buckets():
     assert latency.quantile_ms(0.999) == latency.max_ms >= 20_000
     assert latency.sum_s >= 98 * 0.03 + 1.5 + 20
     assert counted().quantile_ms(0.99) == counted().max_ms == 0
+
+
+def test_a_slow_chunk_is_noted_with_the_place_of_its_time() -> None:
+    times, now = PutTimes(), time.monotonic_ns()
+    peer = bytes([10, 0, 0, 7]) + (4711).to_bytes(4, "big")
+    noted = {"appended_ns": now - 95 * MS, "durable_ns": now - 30 * MS, "peer": peer}
+    times.count(now - 100 * MS, 4, requests_of(310), **noted)
+    assert times.take_slow() is None
+    times.slow_ns = 200 * MS
+    times.count(now - 100 * MS, 4, requests_of(310), **noted)
+    assert times.take_slow() is None
+    times.slow_ns = 100 * MS
+    for _ in range(3):
+        times.count(now - 100 * MS, 4, requests_of(310), **noted)
+    chunk = times.take_slow()
+    assert chunk is not None
+    assert chunk.requests == {"SEND_MESSAGE_V2": 1}
+    assert (chunk.messages, chunk.address, chunk.port) == (4, peer[:4], 4711)
+    assert (chunk.queued_ns, chunk.worked_ns, chunk.files_ns) == (0, 5 * MS, 0)
+    assert chunk.disk_ns == 65 * MS
+    assert chunk.slave_ns >= 30 * MS
+    assert chunk.whole_ns >= 100 * MS
+    assert chunk.missed == 2
+    assert times.take_slow() is None
+    assert sum(times.counts) == 5 * 4
+
+
+def test_the_place_of_a_chunk_that_did_not_wait_is_its_work() -> None:
+    times = PutTimes()
+    times.slow_ns = 0
+    times.count(time.monotonic_ns() - 9 * MS, 1, requests_of(37), peer=bytes(16) + bytes(4))
+    chunk = times.take_slow()
+    assert chunk is not None
+    assert chunk.worked_ns >= 9 * MS
+    assert chunk.disk_ns == chunk.slave_ns == 0
+    assert len(chunk.address) == 16

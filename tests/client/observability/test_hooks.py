@@ -20,13 +20,12 @@ from congreve.client import (
     Message,
     MessageQueue,
     Producer,
-    PushConsumer,
     ReceivedMessage,
     ReconsumeLaterError,
     SendContext,
     SendHook,
 )
-from congreve.client.errors import BrokerError, ClientError, ClientStateError
+from congreve.client.errors import BrokerError, ClientError
 from congreve.client.observability.metrics import PrometheusHook
 from congreve.client.observability.telemetry import (
     OpenTelemetryConsumeHook,
@@ -237,9 +236,23 @@ async def test_a_message_that_a_hook_forbids_is_redelivered() -> None:
     assert came == []
 
 
-def test_hooks_without_a_listener_are_refused() -> None:
-    with pytest.raises(ClientStateError, match="listener"):
-        PushConsumer("127.0.0.1:1", group="cg", topics={"T": "*"}, hooks=[Calls()])
+async def test_hooks_see_the_work_of_an_iteration() -> None:
+    seen = list[ConsumeContext]()
+
+    class Notes(ConsumeHook):
+        def after_consume(self, context: ConsumeContext) -> None:
+            seen.append(context)
+
+    group = Group()
+    group.records[0] = [record(0, b"x"), record(1, b"y")]
+    async with member(group, hooks=[Notes()]) as consumer:
+        messages = aiter(consumer)
+        for _ in range(2):
+            await anext(messages)
+        await messages.aclose()
+    assert [context.outcome for context in seen] == [ConsumeOutcome.SUCCESS, None]
+    assert all(context.in_iteration for context in seen)
+    assert [context.messages[0].body for context in seen] == [b"x", b"y"]
 
 
 @pytest.mark.parametrize("in_threads", [False, True])

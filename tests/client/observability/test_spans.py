@@ -1,7 +1,10 @@
 """Spans of producers and consumers, by OpenTelemetry's conventions for messaging."""
 
 import asyncio
+import re
+from typing import Any
 
+import numpy
 import pytest
 from harness.eventually import eventually
 from harness.fake_cluster import FakeCluster, record, refused, stored
@@ -14,10 +17,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from congreve.client import (
     ConsumeFrom,
+    ConsumeHook,
     LitePullConsumer,
     Message,
+    MessageQueue,
     Producer,
+    PullConsumer,
     ReceivedMessage,
+    SendHook,
     SyncProducer,
 )
 from congreve.client.errors import BrokerError
@@ -224,3 +231,110 @@ async def test_a_poll_is_a_span_with_links_to_the_senders(spans: Spans) -> None:
     assert span.kind is SpanKind.CLIENT
     assert [link.context.span_id for link in span.links] == [PARENT, PARENT]
     assert attributes(span)["batch.message_count"] == 2
+
+
+async def test_a_batchs_send_is_linked_to_the_creates_of_its_messages(spans: Spans) -> None:
+    async with FakeCluster("a") as cluster:
+        cluster.brokers["a"].answers[320] = stored
+        hooks = [SendSpans(spans.provider)]
+        async with Producer(cluster.address, group="pg", hooks=hooks) as producer:
+            await producer.send_batch([Message(topic="T", body=b"%d" % n) for n in range(3)])
+            await producer.send_many("T", [b"x", b"y"])
+    batch, many = spans.named("send T")
+    creates = [span.context.span_id for span in spans.named("create T")]
+    assert [link.context.span_id for link in batch.links] == creates[:3]
+    assert [link.context.span_id for link in many.links] == creates[3:]
+    assert len(creates) == 4
+
+
+@pytest.mark.parametrize("as_column", [False, True])
+async def test_each_message_of_send_many_has_a_span_on_request(
+    spans: Spans, as_column: bool
+) -> None:
+    bodies: Any = [b"%04d" % n for n in range(100)]
+    if as_column:
+        bodies = numpy.frombuffer(b"".join(bodies), numpy.uint8).reshape(100, 4)
+    async with FakeCluster("a") as cluster:
+        cluster.brokers["a"].answers[320] = stored
+        hooks = [SendSpans(spans.provider, each_of_many=True)]
+        async with Producer(cluster.address, group="pg", hooks=hooks) as producer:
+            await producer.send_many("T", bodies, tags="t", batch_bytes=4096, in_flight=1)
+        sent = b"".join(request.body for request in cluster.brokers["a"].asked(320))
+    creates = [f"{span.context.span_id:016x}" for span in spans.named("create T")]
+    assert re.findall(rb"traceparent\x0100-\w{32}-(\w{16})-", sent) == [
+        create.encode() for create in creates
+    ]
+    assert len(creates) == 100
+    assert all(b"\x00\x04%04d" % number in sent for number in range(100))
+    links = [link.context.span_id for span in spans.named("send T") for link in span.links]
+    assert [f"{each:016x}" for each in links] == creates
+    assert len(spans.named("send T")) > 1
+
+
+async def test_a_hook_may_forbid_a_message_of_send_many() -> None:
+    class Forbids(SendHook):
+        each_of_many = True
+
+        def prepare(self, message: Message) -> Message:
+            if message.body == b"bad":
+                raise PermissionError("not this one")
+            return message
+
+    async with FakeCluster("a") as cluster:
+        cluster.brokers["a"].answers[320] = stored
+        async with Producer(cluster.address, group="pg", hooks=[Forbids()]) as producer:
+            with pytest.raises(PermissionError, match="not this one"):
+                await producer.send_many("T", [b"good", b"bad"])
+
+
+async def test_a_pull_that_finds_messages_is_a_span(spans: Spans) -> None:
+    group = Group()
+    group.records[0] = [from_sender(0), from_sender(1)]
+    async with (
+        cluster_of(group) as cluster,
+        PullConsumer(cluster.address, group="cg", hooks=[ConsumeSpans(spans.provider)]) as consumer,
+    ):
+        queue = MessageQueue(topic="T", broker_name="a", queue_id=0)
+        assert len((await consumer.pull(queue, 0)).messages) == 2
+    span = spans.one("receive T")
+    assert [link.context.span_id for link in span.links] == [PARENT, PARENT]
+    assert attributes(span)["consumer.group.name"] == "cg"
+
+
+async def test_the_work_on_a_message_of_an_iteration_is_a_span(spans: Spans) -> None:
+    group = Group()
+    group.records[0] = [from_sender(0), from_sender(1)]
+    inside = []
+    async with member(group, hooks=[ConsumeSpans(spans.provider)]) as consumer:
+        async for message in consumer:
+            inside.append(trace.get_current_span().get_span_context().is_valid)
+            ended = len(spans.named("process T"))
+            assert ended == message.queue_offset
+            if message.queue_offset == 1:
+                break
+    first = spans.named("process T")[0]
+    assert first.parent is not None
+    assert (first.context.trace_id, first.parent.span_id) == (TRACE, PARENT)
+    assert first.kind is SpanKind.CONSUMER
+    # The program may leave the loop without notice, so the span is not current in it.
+    assert inside == [False, False]
+
+
+async def test_hooks_start_and_stop_with_their_consumer() -> None:
+    calls = list[str]()
+
+    class Notes(ConsumeHook):
+        async def start(self) -> None:
+            calls.append("start")
+
+        async def stop(self) -> None:
+            calls.append("stop")
+
+    group = Group()
+    async with cluster_of(group) as cluster:
+        for kind in (PullConsumer, LitePullConsumer):
+            async with kind(cluster.address, group="cg", hooks=[Notes()]) as consumer:
+                assert calls == ["start"]
+            await consumer.stop()
+            assert calls == ["start", "stop"]
+            calls.clear()

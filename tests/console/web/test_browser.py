@@ -93,6 +93,32 @@ def test_a_table_is_shown_with_its_lag_and_dead_letters(browser: Chrome, address
     assert not browser_log(browser)
 
 
+def test_the_keyboard_reaches_each_action_of_each_page(browser: Chrome, address: str) -> None:
+    """Elements are focused in the order in which they are shown, and none is left out."""
+    for name, path in PAGES.items():
+        browser.get(address + path)
+        browser.execute_script("document.querySelectorAll('details').forEach(it => it.open = true)")
+        missed = browser.execute_script(
+            """
+            const all = [...document.querySelectorAll(
+                'a[href], button, input:not([type=hidden]), select, textarea, summary')];
+            return all.filter(it => {
+                if (it.disabled) return false;
+                it.focus();
+                return document.activeElement !== it || it.tabIndex !== 0;
+            }).map(it => it.outerHTML);
+            """
+        )
+        assert not missed, (name, missed)
+    browser.get(f"{address}/groups")
+    actions = browser.find_elements(By.CSS_SELECTOR, "a[href], button, input:not([type=hidden])")
+    reached = []
+    for _ in actions:
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(browser.switch_to.active_element)
+    assert reached == actions
+
+
 def test_the_overview_follows_the_broker(
     browser: Chrome, address: str, node: congreve.Node
 ) -> None:

@@ -23,7 +23,13 @@ from congreve.console.web.live import event
 from congreve.console.web.pages import url, window
 from congreve.console.web.security import host_name
 from congreve.console.web.snapshot import Lag, Snapshot, combine, parse_lags
-from congreve.console.web.trouble import DISK_BAD, LAG_MESSAGES, as_bytes, find_trouble
+from congreve.console.web.trouble import (
+    DISK_BAD,
+    LAG_MESSAGES,
+    SLAVE_BEHIND_BYTES,
+    as_bytes,
+    find_trouble,
+)
 from congreve.console.web.views.timers import BARS_MAX, HOUR_MS, _of_figures, histogram
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages.bodies import (
@@ -192,6 +198,7 @@ def snapshot(*lags: Lag) -> Snapshot:
         ({"remainHowManyDataToFlush": "65.0 MB"}, "not on disk yet", False),
         ({"sendThreadPoolQueueHeadWaitTimeMills": "1500"}, "wait for 1 s", True),
         ({"putLatency99": "900.0"}, "take 900 ms or more", False),
+        ({"brokerRole": "SYNC_MASTER", "haSlaves": "none"}, "no send gets SEND_OK", True),
     ],
 )
 def test_each_problem_of_a_broker_is_reported(
@@ -200,6 +207,20 @@ def test_each_problem_of_a_broker_is_reported(
     (trouble,) = find_trouble([status(**figures)], None, NOW_MS)
     assert said in trouble.text
     assert trouble.urgent is urgent
+
+
+def test_slaves_that_are_behind_or_follow_no_master_are_reported() -> None:
+    def slave(**figures: str) -> BrokerStatus:
+        return BrokerStatus(Broker("c", "b", 1, "127.0.0.1:10912"), figures)
+
+    master = status(commitLogMaxOffset=str(SLAVE_BEHIND_BYTES + 2_000), brokerRole="SYNC_MASTER")
+    near, far = slave(commitLogMaxOffset="2000"), slave(commitLogMaxOffset="1999")
+    lost = slave(haMaster="none (the master refuses the connection)")
+    assert find_trouble([master, near], None, NOW_MS) == []
+    (trouble,) = find_trouble([far, master], None, NOW_MS)
+    assert trouble.text == "Slave 1 of broker b (127.0.0.1:10912) is 64.0 MiB behind its master."
+    (trouble,) = find_trouble([master, lost], None, NOW_MS)
+    assert trouble.text.endswith("follows no master: the master refuses the connection.")
 
 
 def test_a_healthy_cluster_has_no_findings() -> None:
