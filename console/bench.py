@@ -17,6 +17,7 @@ from congreve.console.loadgen.generator import (
     run,
 )
 from congreve.console.report import cluster_options, connection, output_option, show
+from congreve.console.tune.picture import FORMATS
 from congreve.errors import CongreveError
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
@@ -108,6 +109,8 @@ def _check_libraries(hdr: Path | None, png: Path | None) -> None:
     for path, module in ((hdr, "hdrh"), (png, "matplotlib")):
         if path is not None and importlib.util.find_spec(module) is None:
             raise BenchError(f"{path} cannot be written: install the extra congreve[bench]")
+        if module == "matplotlib" and path is not None and path.suffix.lower() not in FORMATS:
+            raise BenchError(f"{path} cannot be drawn: its name must end with .png, .svg or .pdf")
         if path is not None and not path.absolute().parent.is_dir():
             raise BenchError(f"{path} cannot be written: the folder {path.parent} does not exist")
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import click
 
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
+from congreve.client.errors import RouteNotFoundError
 from congreve.console.ask import Time, ask, shown_time
 from congreve.console.report import cluster_options, output_option, show
+from congreve.errors import CongreveError
 
+T = TypeVar("T")
 Rows = list[dict[str, Any]]
 BODY_SHOWN = 60
 
@@ -56,7 +60,7 @@ def count(group: str, namesrv: str, output: str) -> None:
             for row in found.rows
         ], title
 
-    rows, title = ask(namesrv, question)
+    rows, title = _ask(namesrv, group, question)
     show(rows, output, title)
 
 
@@ -88,7 +92,7 @@ def list_letters(
             for letter in letters
         ]
 
-    show(ask(namesrv, question), output)
+    show(_ask(namesrv, group, question), output)
 
 
 @dlq.command(help="Send a group's dead letters again, each once.")
@@ -117,7 +121,7 @@ def resend(
             group, to_group=to_group, rate=rate, begin_ms=begin, end_ms=end
         )
 
-    report = ask(namesrv, question)
+    report = _ask(namesrv, group, question)
     totals = {
         "sent": report.sent,
         "sent before": report.already_sent,
@@ -131,3 +135,11 @@ def resend(
         click.echo("no answer for those in doubt: the next resend looks for them", err=True)
     if report.failures or report.in_doubt:
         context.exit(1)
+
+
+def _ask(namesrv: str, group: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """ask() about a group. Raises CongreveError if the group never had dead letters."""
+    try:
+        return ask(namesrv, question)
+    except RouteNotFoundError as error:
+        raise CongreveError(f"group {group} has no dead letters: {error}") from error

@@ -45,6 +45,7 @@ def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
 
     async def question(admin: AdminClient) -> Rows:
+        await _check_known(admin, name)
         return [
             {
                 "topic": row.topic,
@@ -69,6 +70,7 @@ def members(name: str, namesrv: str, output: str) -> None:
     """Print the clients of a group (mqadmin: consumerConnection)."""
 
     async def question(admin: AdminClient) -> Rows:
+        await _check_known(admin, name)
         return [
             {
                 "client": row.client_id,
@@ -135,7 +137,14 @@ def delete(name: str, with_offsets: bool, namesrv: str, output: str) -> None:
     """Delete a group (mqadmin: deleteSubGroup)."""
 
     async def question(admin: AdminClient) -> Rows:
+        await _check_known(admin, name)
         brokers = await admin.groups.delete(name, with_offsets=with_offsets)
         return [{"group": name, "deleted on": broker} for broker in brokers]
 
     show(ask(namesrv, question), output)
+
+
+async def _check_known(admin: AdminClient, name: str) -> None:
+    """Raises CongreveError if no broker has settings or offsets of the group."""
+    if name not in await admin.groups.names() and not await admin.groups.lag(name):
+        raise CongreveError(f"no broker knows a group {name}: `congreve group list` shows all")

@@ -111,17 +111,21 @@ def tls_file_option(command: F) -> F:
 
 
 def show(rows: Sequence[dict[str, Any]], output: str, title: str | None = None) -> None:
-    """Print rows that all have the same keys; the keys are the column heads."""
+    """Print rows that all have the same keys; the keys are the column heads. A table without rows
+    is the word `none`."""
     if output == "json":
         import msgspec
 
         click.echo(msgspec.json.encode(rows).decode())
         return
+    if not rows:
+        click.echo("none" if title is None else f"{title}: none")
+        return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
-    for name in rows[0] if rows else ["nothing"]:
+    for name in rows[0]:
         table.add_column(name)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))

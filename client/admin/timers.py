@@ -1,7 +1,7 @@
 """Delayed messages: listed, counted by hour, taken back (RocketMQ 5: DefaultMQProducer)."""
 
 from congreve.client.admin.brokers import Brokers
-from congreve.client.errors import InvalidSettingError
+from congreve.client.errors import BrokerError, InvalidSettingError
 from congreve.client.message import SendResult
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.errors import RecordError
@@ -11,7 +11,8 @@ from congreve.remoting.messages.bodies import (
     DelayedCounts,
     DelayedMessages,
 )
-from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     DelayedMessagesRequestHeader,
     RecallMessageRequestHeader,
@@ -35,7 +36,7 @@ class TimerAdmin:
         """How many messages are due in each hour, by delay level; level 0 are those with a
         delivery time. Times are in ms since 1970."""
         fields = DelayedMessagesRequestHeader(begin_ms=begin_ms, end_ms=end_ms).fields()
-        answers = await self._brokers.ask_masters(RequestCode.COUNT_DELAYED_MESSAGES, fields)
+        answers = await self._ask(RequestCode.COUNT_DELAYED_MESSAGES, fields)
         totals: dict[tuple[int, int], int] = {}
         is_complete = True
         for answer in answers.values():
@@ -62,9 +63,7 @@ class TimerAdmin:
         header = DelayedMessagesRequestHeader(
             begin_ms=begin_ms, end_ms=end_ms, count=count, topic=topic
         )
-        answers = await self._brokers.ask_masters(
-            RequestCode.LIST_DELAYED_MESSAGES, header.fields()
-        )
+        answers = await self._ask(RequestCode.LIST_DELAYED_MESSAGES, header.fields())
         bodies = [DelayedMessages.decode(answer.body) for answer in answers.values()]
         messages = sorted(
             (message for body in bodies for message in body.messages),
@@ -72,6 +71,15 @@ class TimerAdmin:
         )
         is_complete = len(messages) <= count and all(body.is_complete for body in bodies)
         return DelayedMessages(messages=messages[:count], is_complete=is_complete)
+
+    async def _ask(self, code: RequestCode, fields: dict[str, str]) -> dict[str, RemotingCommand]:
+        try:
+            return await self._brokers.ask_masters(code, fields)
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            remark = "only brokers of Congreve list delayed messages"
+            raise BrokerError(error.code, remark, error.address) from error
 
     async def recall(self, handle: str) -> None:
         """Take a message back; after that it is never delivered. `handle` is the recall_handle of

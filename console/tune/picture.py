@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NO_MATPLOTLIB = "matplotlib is not installed (pip install congreve[bench])"
+FORMATS = (".png", ".svg", ".pdf")
 COLOURS = {"mmap": "#4477aa", "pool": "#ccbb44", "uring": "#228833", RAW: "#999999"}
 
 
@@ -27,6 +28,8 @@ def check_picture(png: Path) -> None:
         raise click.ClickException(f"cannot write {png}: it is a folder")
     if importlib.util.find_spec("matplotlib") is None:
         raise click.ClickException(f"cannot draw {png}: {NO_MATPLOTLIB}")
+    if png.suffix.lower() not in FORMATS:
+        raise click.ClickException(f"cannot draw {png}: its name must end with .png, .svg or .pdf")
 
 
 def draw(tuned: Tuned, path: Path) -> None:

@@ -1,11 +1,11 @@
 """Stand-ins for connections and the disk."""
 
 import asyncio
-from ipaddress import ip_address
 import gc
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import pytest

@@ -94,6 +94,28 @@ def test_delayed_messages_are_listed_and_recalled(namesrv: str) -> None:
     assert (again.returncode, "no delayed message" in again.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("group", "lag", "unknown"),
+        ("group", "members", "unknown"),
+        ("group", "delete", "unknown"),
+        ("dlq", "count", "unknown"),
+        ("dlq", "resend", "unknown"),
+    ],
+)
+def test_an_unknown_group_is_an_error_of_one_line(namesrv: str, arguments: tuple[str, ...]) -> None:
+    refused = congreve(*arguments, namesrv=namesrv)
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert len(refused.stderr.splitlines()) == 1 and "unknown" in refused.stderr
+
+
+def test_a_table_without_rows_is_a_word(namesrv: str) -> None:
+    run = congreve("timers", "list", "-t", "never-used", namesrv=namesrv)
+    assert (run.returncode, run.stdout) == (0, "none\n")
+
+
 @pytest.mark.parametrize("when", ["soon", "2026-13-01"])
 def test_an_invalid_time_is_refused(namesrv: str, when: str) -> None:
     refused = congreve("timers", "list", "--begin", when, namesrv=namesrv)

@@ -82,6 +82,16 @@ def test_a_picture_in_a_missing_folder_is_refused_before_the_measurement(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("command", ["tune", "bench"])
+def test_a_picture_of_an_unknown_kind_is_refused_in_one_line(tmp_path: Path, command: str) -> None:
+    folder = [str(tmp_path)] if command == "tune" else []
+    run = congreve(command, *folder, "--png", str(tmp_path / "a.picture"))
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1
+    assert "a.picture" in run.stderr and ".svg" in run.stderr
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_error_for_a_small_disk_is_one_line_and_no_file_is_left(
     small_disk: Callable[[int], Path],
 ) -> None:

@@ -77,6 +77,7 @@ class TransactionBench:
         )
         self.transactions.load()
         group_commit = GroupCommit(self.store.log.backend, self.config.store)
+        counts = TopicCounts()
         sends = SendMessageProcessor(
             config=self.config,
             metadata=metadata,
@@ -85,10 +86,13 @@ class TransactionBench:
             transactions=self.transactions.service,
             clock=self.clock,
             take_back=AsyncMock(),
-            counts=lambda _: TopicCounts(),
+            counts=lambda _: counts,
         )
         self.handlers = answer_errors(
-            {**sends.handlers(), **self.transactions.processor(group_commit).handlers()}
+            {
+                **sends.handlers(),
+                **self.transactions.processor(group_commit, lambda _: counts).handlers(),
+            }
         )
 
     def close(self) -> None:
