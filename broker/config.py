@@ -153,6 +153,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_allowed_addresses: str = "*"
     # Ours: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
     ha_login: bool = True
+    # Ours: the HA port has TLS only, with the certificates of broker/tls.py; at both ends.
+    ha_tls_enable: bool = False
+    # Ours: tls_server_need_client_auth of the HA port; empty: the same.
+    ha_tls_need_client_auth: str = ""
     # Ours: who decides the role: this file (classic), or an election (etcd, kubernetes;
     # broker/election).
     ha_mode: str = "classic"

@@ -4,8 +4,10 @@ import ssl
 
 from congreve.broker.config import BrokerConfig
 from congreve.remoting.tls.certificates import ServerCertificates, tls_context
+from congreve.remoting.tls.errors import TlsError
 from congreve.remoting.tls.settings import (
     ServerTls,
+    TlsMode,
     read_tls_file,
     server_tls,
 )
@@ -38,5 +40,25 @@ def server_certificates(config: BrokerConfig) -> ServerCertificates | None:
 def client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:
     """For the broker's own connections; None if `tlsEnable` is off. Raises TlsError."""
     if not config.tls_enable:
+        return None
+    return tls_context(config.tls_config_file)
+
+
+def ha_certificates(config: BrokerConfig) -> ServerCertificates | None:
+    """The certificates of a master's HA port; None if it has no TLS. Raises TlsError."""
+    if not config.ha_tls_enable:
+        return None
+    texts = {"tls.server.mode": TlsMode.ENFORCING.value}
+    if config.ha_tls_need_client_auth:
+        texts["tls.server.need.client.auth"] = config.ha_tls_need_client_auth
+    try:
+        return ServerCertificates(server_tls(texts, server_settings(config)))
+    except TlsError as error:
+        raise TlsError(f"haTlsEnable=true: {error}") from error
+
+
+def ha_client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:
+    """For a slave's connection to an HA port; None if that has no TLS. Raises TlsError."""
+    if not config.ha_tls_enable:
         return None
     return tls_context(config.tls_config_file)

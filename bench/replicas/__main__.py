@@ -1,9 +1,11 @@
 """``python -m replicas``: rates and latencies of our pair and of the Java pair, in turns.
 
     PYTHONPATH=bench:tests python -m replicas
+    PYTHONPATH=bench:tests python -m replicas --tls
 
 Each pair has a name server, a master and a slave in processes of their own. ASYNC_MASTER is sent to
-at full rate; with SYNC_MASTER every answer waits for the slave.
+at full rate; with SYNC_MASTER every answer waits for the slave. With --tls our pair runs with a
+plain and with an encrypted HA port, and the Java pair does not run.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness import servers
+from harness.certificates import Authority, ha_tls_settings
 from harness.replicas import Replicas, await_equal_logs
 
+TLS = "congreve, TLS"
 FOLLOWS_S = 10.0
 """A RocketMQ slave needs some seconds until it follows."""
 
@@ -43,10 +47,14 @@ WORK = (
 
 def measure(kind: str, work: Work, seconds: float, folder: Path) -> dict[str, float]:
     """One run of one pair: the figures of `congreve bench`."""
-    namesrv = servers.namesrv(kind, folder / "namesrv")
+    namesrv = servers.namesrv("java" if kind == "java" else "congreve", folder / "namesrv")
     namesrv.start()
     replicas = Replicas(namesrv, folder)
     settings = {"mappedFileSizeCommitLog": str(256 << 20), "haHousekeepingInterval": "20000"}
+    if kind == TLS:
+        authority = Authority(folder / "tls")
+        settings |= ha_tls_settings(authority, *authority.issue("broker"))
+        kind = "congreve"
     try:
         master = replicas.master(kind, **settings, brokerRole=work.role)
         slave = replicas.slave(kind, **settings)
@@ -70,10 +78,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--work", default="", help="only rows with this text in their names")
+    parser.add_argument("--tls", action="store_true", help="our pair without and with TLS")
     options = parser.parse_args()
+    kinds = ("congreve", TLS) if options.tls else ("congreve", "java")
     for turn in range(options.rounds):
         for work in [each for each in WORK if options.work in each.name]:
-            for kind in ("congreve", "java"):
+            for kind in kinds:
                 with tempfile.TemporaryDirectory() as folder:
                     found = measure(kind, work, options.seconds, Path(folder))
                 print(json.dumps({"round": turn, "work": work.name, "kind": kind, **found}))

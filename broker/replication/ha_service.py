@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import BrokerError
@@ -16,6 +17,9 @@ from congreve.broker.replication.state import SlaveState
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
+from congreve.remoting.tls.certificates import ServerCertificates
+from congreve.remoting.tls.errors import NotEncryptedError
+from congreve.remoting.tls.relay import Opened, RelayedSocket, TlsRelay
 from congreve.remoting.transport.event_fd import EventFd
 
 logger = logging.getLogger(__name__)
@@ -32,8 +36,9 @@ class HAService:
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
     crashed. A slave whose address `haAllowedAddresses` does not match, that reports nothing for
     haHousekeepingInterval or an offset that cannot be true, is cut. With `check_login` slaves log
-    in, unless haAllowedAddresses names addresses. `confirm` gets the offset that any slave has
-    confirmed; with None a subclass does that. (RocketMQ: HAService.)
+    in, unless haAllowedAddresses names addresses. With certificates in `settings` each connection
+    goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with None a
+    subclass does that. (RocketMQ: HAService.)
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class HAService:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for _new
         self._new: list[socket.socket] = []
+        self._relays: list[TlsRelay] = []
         self._wake: EventFd | None = None
         self._slaves: SlaveLoop | None = None
         self._stopping = False
@@ -97,6 +103,10 @@ class HAService:
             self._thread.join()
             self._thread = None
             self._wake.close()
+        for relay in self._relays:
+            relay.cut()
+            relay.join()
+        self._relays.clear()
 
     def slaves(self) -> list[SlaveState]:
         """The slaves that have begun to follow."""
@@ -121,16 +131,60 @@ class HAService:
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        certificates = self._settings.certificates
+        if certificates is None:
+            self._take(peer)
+        else:
+            self._encrypt(peer, address[0], certificates)
+
+    def _take(self, peer: socket.socket) -> None:
+        """Let the thread serve a connection."""
         with self._lock:
             self._new.append(peer)
         if self._slaves is None:
             self._slaves = self._start_thread()
         self._slaves.ask()
 
+    def _encrypt(self, peer: socket.socket, address: str, certificates: ServerCertificates) -> None:
+        assert self._loop is not None
+        try:
+            tls = certificates.context.wrap_socket(
+                peer, server_side=True, do_handshake_on_connect=False
+            )
+        except OSError:  # it has gone again
+            peer.close()
+            return
+        opened = partial(self._opened, address, certificates)
+        relay = TlsRelay(
+            tls,
+            certificates.settings.handshake_timeout_s,
+            partial(self._loop.call_soon_threadsafe, opened),
+        )
+        self._relays = [each for each in self._relays if each.is_alive()]
+        self._relays.append(relay)
+        relay.start()
+
+    def _opened(self, address: str, certificates: ServerCertificates, result: Opened) -> None:
+        if isinstance(result, RelayedSocket):
+            if self._stopping:
+                result.close()
+            else:
+                self._take(result)
+        elif isinstance(result, NotEncryptedError):
+            self._refusals.warning(
+                "%s is refused on the HA port: it does not encrypt, but haTlsEnable=true here: set"
+                " it at the slave, too",
+                address,
+            )
+        elif isinstance(result, TimeoutError):
+            certificates.note_late_handshake(address)
+        else:
+            certificates.note_failed_handshake(address, result)
+
     @property
     def _is_full(self) -> bool:
         with self._lock:
-            waiting = len(self._new)
+            waiting = len(self._new) + sum(each.shakes_hands for each in self._relays)
         return self._slaves is not None and (waiting + len(self._slaves.slaves) >= CONNECTIONS_MAX)
 
     def _start_thread(self) -> SlaveLoop:

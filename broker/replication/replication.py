@@ -37,6 +37,7 @@ class Replication:
 
     `arrived` gets queues with watchers whose entries came from a master. `sign` gets each request
     to a master first, `ssl` encrypts them, with `login` slaves log in.
+    Raises TlsError for a certificate of the HA port that cannot be used.
     (RocketMQ: HAService, SlaveSynchronize of BrokerController.)
     """
 
@@ -50,6 +51,7 @@ class Replication:
         login: HaLogin | None = None,
     ) -> None:
         self._config = config
+        self._settings = replication_settings(config)
         self._managers = managers
         self._store = store = managers.store
         self._arrived = arrived
@@ -71,6 +73,7 @@ class Replication:
         self._synchronize: Periodic | None = None
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
+        self._following: asyncio.Task[None] | None = None  # a changed certificate
 
     @property
     def ha_address(self) -> str:
@@ -94,12 +97,13 @@ class Replication:
 
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
-        settings = replication_settings(self._config)
+        settings, loop = self._settings, asyncio.get_running_loop()
         if not self._config.is_slave:
             self._service = self._new_service(settings)
             self._listen(self._service)
+            if settings.certificates is not None:
+                self._following = loop.create_task(settings.certificates.keep_following())
             return
-        loop = asyncio.get_running_loop()
 
         def arrived(queues: set[ConsumeQueue]) -> None:
             loop.call_soon_threadsafe(self._notify, queues)
@@ -128,6 +132,8 @@ class Replication:
 
     async def stop(self) -> None:
         """Stop both roles; idempotent."""
+        if self._following is not None:
+            self._following.cancel()
         if self._service is not None:
             self._service.stop()
         if self._synchronize is not None:

@@ -1,26 +1,38 @@
 """The settings of replication in the form that its threads read."""
 
+import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.tls import ha_certificates, ha_client_ssl
+from congreve.remoting.tls.certificates import ServerCertificates
 
 
 class ReplicationSettings(NamedTuple):
-    """Settings of both ends of the HA port; they do not change while a broker runs."""
+    """Settings of both ends of the HA port; they do not change while a broker runs.
+
+    `certificates` are a master's, None without TLS. `client_ssl` is for each connection of a slave.
+    """
 
     sync_flush: bool
     transfer_batch_bytes: int
     heartbeat_s: float
     silence_s: float
     allowed_addresses: str
+    certificates: ServerCertificates | None = None
+    client_ssl: Callable[[], ssl.SSLContext | None] = lambda: None
 
 
 def replication_settings(config: BrokerConfig) -> ReplicationSettings:
-    """The broker's settings for both ends of the HA port."""
+    """The broker's settings for both ends of the HA port. Raises TlsError."""
     return ReplicationSettings(
         sync_flush=config.store.sync_flush,
         transfer_batch_bytes=config.ha_transfer_batch_size,
         heartbeat_s=config.ha_send_heartbeat_interval / 1000,
         silence_s=config.ha_housekeeping_interval / 1000,
         allowed_addresses=config.ha_allowed_addresses,
+        certificates=None if config.is_slave else ha_certificates(config),
+        client_ssl=partial(ha_client_ssl, config),
     )

@@ -15,6 +15,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.limited_log import LimitedLog
+from congreve.remoting.tls.relay import TlsRelay, connect_relay
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class Slave:
         login: Callable[[], bytes] = bytes,
     ) -> None:
         self._store = store
+        self._client_ssl = settings.client_ssl
+        self._relay: TlsRelay | None = None
         self._find_master = find_master
         self._client = client
         self._follower = self._new_follower(settings, arrived, login)
@@ -102,7 +105,7 @@ class Slave:
                 if master is not None:
                     await self._follow(master)
             except (CongreveError, OSError) as error:
-                self.trouble = f"{master.ha if master else ''}: {error}"
+                self.trouble = f"{master.ha if master else ''}: {self._why(error)}"
                 self._log.warning("this slave does not follow its master at %s", self.trouble)
             finally:
                 self.following = None
@@ -112,6 +115,11 @@ class Slave:
             except TimeoutError:
                 continue
             self._known.clear()
+
+    def _why(self, error: Exception) -> str:
+        """The error, and that of TLS below it."""
+        below = None if self._relay is None else self._relay.error
+        return str(error) if below is None else f"{error} (TLS: {below})"
 
     async def _follow(self, master: MasterAddress) -> None:
         start = await self._start_at(MasterRequests(self._client, master.broker))
@@ -143,6 +151,22 @@ class Slave:
         return mine
 
     async def _connect(self, address: str) -> socket.socket:
+        """A connection to the HA port: its plain end, if that port has TLS."""
+        self._relay = None
+        context = await asyncio.to_thread(self._client_ssl)
+        peer = await self._connect_plain(address)
+        if context is None:
+            return peer
+        host = address.rpartition(":")[0].strip("[]")
+        try:
+            self._relay, plain = await connect_relay(context, peer, host, CONNECT_S)
+        except OSError as error:
+            raise ReplicationError(
+                f"the TLS handshake failed: {error}; the master must have haTlsEnable=true, too"
+            ) from error
+        return plain
+
+    async def _connect_plain(self, address: str) -> socket.socket:
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_S):

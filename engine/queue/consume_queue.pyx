@@ -1,7 +1,7 @@
 """Consume queues: for each queue of a topic, the positions of its messages in the log."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_entries cimport QueueEntries
@@ -181,12 +181,13 @@ cdef class ConsumeQueue(QueueEntries):
 
     def start_at(self, int64_t offset):
         """Let an empty queue begin at `offset`, with Java's filler entries in front of it."""
-        cdef int64_t base = offset * CQ_ENTRY - offset * CQ_ENTRY % self.file_size
-        if self.max_offset != 0 or self.on_disk.bases:
+        cdef int64_t base, last = (INT64_MAX - self.file_size) // CQ_ENTRY
+        if self.max_offset != 0 or self.on_disk.bases or not 0 <= offset <= last:
             raise StoreFormatError(
-                f"queue {self.queue_id} of {self.topic} cannot start at {offset}: "
-                f"it holds entries up to {self.max_offset}"
+                f"queue {self.queue_id} of {self.topic} cannot start at {offset}: it holds entries "
+                f"up to {self.max_offset}, and no file can have one after {last}"
             )
+        base = offset * CQ_ENTRY - offset * CQ_ENTRY % self.file_size
         self.max_offset = self.flushed = base // CQ_ENTRY
         self._fill_to(offset)
         self.min_offset = offset

@@ -13,6 +13,8 @@ from congreve.remoting.tls.errors import TlsError
 T = TypeVar("T", bound=msgspec.Struct)
 
 DEFAULT_FILE = "/etc/rocketmq/tls.properties"
+TLS_HANDSHAKE = 0x16
+"""The first byte of every connection with TLS."""
 FILE_MAX = 1 << 20
 """Most bytes of a tls.properties."""
 

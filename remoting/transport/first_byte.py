@@ -7,12 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from congreve.remoting.tls.certificates import ServerCertificates
+from congreve.remoting.tls.settings import TLS_HANDSHAKE
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
-TLS_HANDSHAKE = 0x16
-"""The first byte of every connection with TLS."""
 ACCEPTS_A_TURN = 64
 
 

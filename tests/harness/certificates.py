@@ -51,5 +51,20 @@ class Authority:
         return certificate, key
 
 
+def ha_tls_settings(authority: Authority, certificate: Path, key: Path) -> dict[str, str]:
+    """Settings of a broker whose HA port wants certificates; its other ports do not."""
+    file = authority.folder / "tls.properties"
+    file.write_text(
+        f"tls.server.certPath={certificate}\ntls.server.keyPath={key}\n"
+        f"tls.server.trustCertPath={authority.path}\ntls.client.trustCertPath={authority.path}\n"
+        f"tls.client.certPath={certificate}\ntls.client.keyPath={key}\n"
+    )
+    return {
+        "tlsConfigFile": str(file),
+        "haTlsEnable": "true",
+        "haTlsNeedClientAuth": "require",
+    }
+
+
 def _openssl(*arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)

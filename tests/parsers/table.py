@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bodies, console, files, messages, replication, settings, wire
+from . import bodies, console, files, messages, replication, settings, streams, wire
 from .parser import Parser
 
 SEED_NUMBER = 2026
@@ -13,6 +13,7 @@ PARSERS: list[Parser] = [
     *settings.parsers(),
     *files.parsers(),
     *replication.parsers(),
+    *streams.parsers(),
     *console.parsers(),
     *bodies.parsers(),
 ]
@@ -32,7 +33,6 @@ ELSEWHERE: dict[str, str] = {
     "broker/accounts/access_control.py": _HANDS_ON,
     "broker/delay/recalls.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
-    "broker/replication/slave_connection.pyx": "tests/broker/replication/test_slave_connection.py",
     "broker/replication/slave_synchronize.py": _HANDS_ON,
     "lake/upkeep.py": _NO_PARSER,
     "remoting/tls/openssl.py": "reads answers of OpenSSL",
@@ -42,11 +42,9 @@ ELSEWHERE: dict[str, str] = {
     "broker/election/json_http.py": _COORDINATOR,
     "broker/election/kubernetes.py": _COORDINATOR,
     "broker/pull/pull_quota.py": _HANDS_ON,
-    "broker/replication/log_follower.pyx": "reads two numbers; tests/engine has the log",
     "client/admin/resent.py": _NO_PARSER,
     "console/loadgen/generator.py": "reads what its own program prints",
     "console/tune/command.py": _HANDS_ON,
-    "engine/replication/log_receiver.pyx": _BYTES_OF_STORE,
     "lake/export.py": _HANDS_ON,
     "lake/table.py": _NO_PARSER,
     "lake/bodies/body_schema.py": _NO_PARSER,

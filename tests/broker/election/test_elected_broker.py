@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from harness.certificates import Authority, ha_tls_settings
 from harness.elected import ElectedGroup
 from harness.etcd import Etcd
 from harness.eventually import eventually
@@ -81,6 +82,24 @@ async def test_a_member_takes_over_with_every_acknowledged_message(
             assert await group.master() == 1
             assert acknowledged <= set(bodies(group.broker(1)))
             acknowledged |= await send(producer, 90, 5)
+
+
+async def test_members_copy_the_log_over_tls(tmp_path: Path, etcd: Etcd) -> None:
+    authority = Authority(tmp_path / "tls")
+    tls = ha_tls_settings(authority, *authority.issue("member"))
+    async with ElectedGroup(tmp_path, etcd, **tls) as group:
+        await group.start(1)
+        await group.start(2)
+        assert await group.master() == 1
+        await group.start(3, haTlsEnable="false")
+        await eventually(lambda: group.in_sync() == {1, 2})
+        async with Producer(group.name_server.address, group="p") as producer:
+            acknowledged = await send(producer, 0, 20)
+            assert group.in_sync() == {1, 2}
+            await group.stop(3)
+            await group.stop(1)
+            assert await group.master() == 2
+            assert acknowledged <= set(bodies(group.broker(2)))
 
 
 async def test_an_operator_chooses_the_master(

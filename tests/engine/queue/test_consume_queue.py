@@ -78,6 +78,15 @@ def test_an_impossible_queue_offset_is_refused(tmp_path):
         queue.append(1_000_000, 30, 10, 0)
 
 
+@pytest.mark.parametrize("offset", [0x1B << 56, (1 << 63) - 1, (1 << 63) // 20])
+def test_a_queue_does_not_begin_at_an_offset_that_no_file_can_have(offset, tmp_path):
+    """Of a damaged record or a lying master: its place in bytes was beyond 64 bits."""
+    queue = make(tmp_path)
+    with pytest.raises(StoreFormatError, match="no file can have"):
+        queue.append(offset, 30, 10, 0)
+    assert (queue.max, queue.files) == (0, [])
+
+
 def test_a_zero_filled_last_file_gives_no_phantom_entry(tmp_path):
     filled(tmp_path, 4).close()
     (tmp_path / "T/0/00000000000000000080").write_bytes(bytes(80))
