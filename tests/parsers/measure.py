@@ -84,15 +84,19 @@ class _Mallinfo(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_size_t) for name in _names)
 
 
-try:
-    _mallinfo = ctypes.CDLL(None).mallinfo2
+_library = ctypes.CDLL(None)
+_mallinfo = getattr(_library, "mallinfo2", None)  # of the GNU library
+if _mallinfo is not None:
     _mallinfo.restype = _Mallinfo
-except AttributeError:  # not the GNU library
-    _mallinfo = None
+_of_sanitizer = getattr(_library, "__sanitizer_get_current_allocated_bytes", None)
+if _of_sanitizer is not None:
+    _of_sanitizer.restype = ctypes.c_size_t
 
 
 def allocated() -> int:
     """Bytes that malloc has given out; 0 where the C library does not say."""
+    if _of_sanitizer is not None:
+        return int(_of_sanitizer())
     if _mallinfo is None:
         return 0
     found = _mallinfo()
