@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
 
+from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
@@ -13,13 +13,9 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
-from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
-    ConsumeStats,
-    ConsumeStatsList,
     GroupList,
     MessageQueue,
-    OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
     QueueTimeSpan,
@@ -39,7 +35,6 @@ from congreve.remoting.messages.headers import (
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
-from congreve.steps import freed
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +61,6 @@ class GroupAdminProcessor:
         self._consumers = consumers
         self._offsets = metadata.offsets
         self._store = store
-        self._stats = stats
         self._clock = clock
         self._pieces = pieces
         all_groups, all_offsets = metadata.groups.body(), metadata.offsets.body()
@@ -75,6 +69,18 @@ class GroupAdminProcessor:
         )
         self._all_offsets = EncodedUntilChanged(
             pieces, lambda: metadata.offsets.changes, lambda: all_offsets
+        )
+        self._consume_stats = GroupConsumeStats(
+            config=config, metadata=metadata, consumers=consumers, store=store, stats=stats
+        )
+        self._all_consume_stats = BrokerConsumeStats(
+            self._consume_stats,
+            config=config,
+            metadata=metadata,
+            consumers=consumers,
+            store=store,
+            stats=stats,
+            pieces=pieces,
         )
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -152,7 +158,8 @@ class GroupAdminProcessor:
         group = header.consumer_group
         named = (header.topic or "").strip()
         topics = [named] if named else self._offsets.topics_of(group)
-        stats = await self._pieces.run(self._consume_stats(group, topics, write_queues=False))
+        steps = self._consume_stats.steps(group, topics, write_queues=False)
+        stats = await self._pieces.run(steps)
         body = await self._pieces.run(stats.encode_steps())
         return request.reply(ResponseCode.SUCCESS, body=body)
 
@@ -161,59 +168,8 @@ class GroupAdminProcessor:
     ) -> RemotingCommand:
         """Offsets and lag of all groups."""
         only_ordered = GetConsumeStatsInBrokerHeader.read(request).is_order
-        body = await self._pieces.run(self._broker_consume_stats(only_ordered))
+        body = await self._all_consume_stats.get(only_ordered=only_ordered)
         return request.reply(ResponseCode.SUCCESS, body=body)
-
-    def _broker_consume_stats(self, only_ordered: bool) -> Generator[None, None, bytes]:
-        listed: list[Any] = []
-        lag = 0
-        for group in list(self._groups.table):
-            of_group = []
-            for topic in self._offsets.topics_of(group):
-                if only_ordered and not self._topics.is_order_topic(topic):
-                    continue
-                of_topic = yield from self._consume_stats(group, [topic], write_queues=True)
-                lag += _lag(of_topic)
-                of_group.append((yield from of_topic.encode_steps()).decode())
-            # As text: a hundred thousand objects take long to create and to free.
-            listed.append({group: fastjson.Written(f"[{','.join(of_group)}]")})
-            yield
-        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
-        stats = ConsumeStatsList(broker_addr=address, consume_stats_list=listed, total_diff=lag)
-        body = yield from stats.encode_steps()
-        yield from freed(listed)
-        return body
-
-    def _consume_stats(
-        self, group: str, topics: Iterable[str], *, write_queues: bool
-    ) -> Generator[None, None, ConsumeStats]:
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
-        online = self._consumers.groups.get(group)
-        for topic in topics:
-            config = self._topics.get(topic)
-            left = online is not None and online.subscriptions and topic not in online.subscriptions
-            if config is None or left:
-                yield
-                continue
-            queues = config.write_queue_nums if write_queues else config.read_queue_nums
-            for queue_id in range(queues):
-                queue = MessageQueue(
-                    topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
-                )
-                table[queue] = self._progress(group, topic, queue_id)
-                yield
-            tps += self._stats.group_get_tps(group, topic)
-        return ConsumeStats(consume_tps=tps, offset_table=table)
-
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        consumed = max(self._offsets.query(group, topic, queue_id), 0)
-        consumed_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed else 0
-        return OffsetWrapper(
-            broker_offset=max(self._store.max_offset(topic, queue_id), 0),
-            consumer_offset=consumed,
-            last_timestamp=max(consumed_time, 0),
-        )
 
     def query_topic_groups(
         self, request: RemotingCommand, connection: Connection
@@ -312,7 +268,3 @@ class GroupAdminProcessor:
                 slowest[queue_id] = NOTHING_TO_CORRECT
             yield
         return slowest
-
-
-def _lag(stats: ConsumeStats) -> int:
-    return sum(o.broker_offset - o.consumer_offset for o in stats.offset_table.values())

@@ -54,6 +54,7 @@ class ConsumerOffsetManager:
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
         self._sources: list[Callable[[], Iterable[Commit]]] = []
+        self._listeners: list[Callable[[str], object]] = []
         self._changes = 0
         self._dirty = False
         self._texts = EntryTexts(self._entry_text)
@@ -64,6 +65,10 @@ class ConsumerOffsetManager:
         """Collect another thread's commits before each use; `source` returns those since its last
         call."""
         self._sources.append(source)
+
+    def listen(self, listener: Callable[[str], object]) -> None:
+        """Call `listener` with each `topic@group` whose offsets change, after load()."""
+        self._listeners.append(listener)
 
     @property
     def changes(self) -> int:
@@ -206,6 +211,11 @@ class ConsumerOffsetManager:
         self._collect()
         return dict(self.table.get(topic + _SEPARATOR + group, {}))
 
+    def topics(self) -> list[str]:
+        """Topics on which any group has offsets."""
+        self._collect()
+        return list(self._groups)
+
     def topics_of(self, group: str) -> list[str]:
         """Topics on which `group` has offsets (whichTopicByConsumer)."""
         self._collect()
@@ -274,6 +284,8 @@ class ConsumerOffsetManager:
         self._changes += 1
         self._dirty = True
         self._texts.changed(key)
+        for listener in self._listeners:
+            listener(key)
 
     def _entry_text(self, key: str) -> str | None:
         queues = self.table.get(key)

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,3 +32,7 @@ class QueueEntries:
     def offset_at_time(self, timestamp: int, store_time_of: Callable[[int, int], int]) -> int: ...
     def stored(self, start: int, stop: int) -> memoryview | None: ...
     def first_after(self, physical_offset: int) -> int: ...
+
+def moved_topics(
+    topics: Iterable[tuple[str, Mapping[int, QueueEntries]]], ends: dict[str, bytes]
+) -> list[str]: ...

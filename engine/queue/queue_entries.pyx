@@ -1,5 +1,6 @@
 """The entries of a consume queue, as readers see them."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from bisect import bisect_right
@@ -14,6 +15,29 @@ from congreve.records.cursor cimport load_i32, load_i64
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
+
+
+def moved_topics(topics, dict ends):
+    """The topics whose queues begin or end elsewhere than `ends` says, which is brought up to date.
+
+    `topics` has pairs of a name and its queues by id; `ends` the first and the next offset of each
+    queue of a topic as packed int64, in the order of its queues.
+    """
+    cdef QueueEntries queue
+    cdef dict queues
+    cdef bytes now
+    cdef int64_t *at
+    moved = []
+    for topic, queues in topics:
+        now = PyBytes_FromStringAndSize(NULL, 2 * sizeof(int64_t) * len(queues))
+        at = <int64_t *> PyBytes_AS_STRING(now)
+        for queue in queues.values():
+            at[0], at[1] = queue.min_offset, load_acquire(&queue.max_offset)
+            at += 2
+        if ends.get(topic) != now:
+            ends[topic] = now
+            moved.append(topic)
+    return moved
 
 
 cdef class QueueEntries:

@@ -5,18 +5,21 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue, forget_entries
+from congreve.engine.queue.queue_entries import moved_topics
 from congreve.engine.queue.queue_files import MappingBudget, MappingCache
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import LIGHT_PREFIX
 
 #: With this many dirty queues, one sync of the file system is quicker than a sync of each file.
 GROUP_SYNC_AT = 64
+
+_TOPICS_AT_ONCE = 512
 
 _FILE_NAME = re.compile(r"[0-9]{20}")
 
@@ -81,6 +84,21 @@ class QueueTable:
         """A topic's queues in order of their ids."""
         queues = self._topics.get(topic, {})
         return [queues[queue_id] for queue_id in sorted(queues)]
+
+    def moved_steps(
+        self, topics: Sequence[str], ends: dict[str, bytes]
+    ) -> Generator[None, None, list[str]]:
+        """Those of these topics whose queues have moved since the last call with `ends`, in steps.
+
+        A queue moves when it gets or loses entries, or is created or removed. `ends` is empty at
+        the first call.
+        """
+        moved: list[str] = []
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            names = topics[start : start + _TOPICS_AT_ONCE]
+            moved += moved_topics([(name, self._topics.get(name, {})) for name in names], ends)
+            yield
+        return moved
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         """Iterate over all queues, while other threads may add and remove some."""

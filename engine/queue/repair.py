@@ -52,6 +52,8 @@ class QueueRepair:
         self.parking = parking
         self._unchecked: dict[tuple[ConsumeQueue, int], tuple[int, int, int]] = {}
         self._checking = threading.Lock()
+        self.rewritten = 0
+        """How often entries were rewritten since the start."""
 
     def leads(self, queue: ConsumeQueue, offset: int) -> bool:
         """Whether an entry is valid."""
@@ -150,6 +152,7 @@ class QueueRepair:
         changed = int(np.count_nonzero(entries != before))
         if changed:
             queue.rewrite(low, entries)
+            self.rewritten += 1
             logger.warning(
                 "entries %d to %d of queue %d of %s were damaged: rebuilt from the log",
                 *(low, high - 1, queue.queue_id, queue.topic),

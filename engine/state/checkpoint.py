@@ -191,7 +191,8 @@ class Checkpointer:
         Call it also before queues are `removed`, so that their records are not dispatched again.
         """
         newest = newest_of(self._queues if removed is None else removed)
-        if newest is not None and newest.max_physical_offset > 0:
+        # The last record of a queue with entries may have expired, after newer queues were removed.
+        if newest is not None and newest.max_physical_offset > 0 and newest.min < newest.max:
             physical_offset, size, _ = newest[newest.max - 1]
             self._newest = max(self._newest, (physical_offset, size))
         return self._newest

@@ -10,7 +10,7 @@ answer of 4.9.4 has such an object, so ``$ref`` is a name like any other.
 
 import heapq
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import chain, islice
@@ -135,8 +135,30 @@ def object_steps(before: str, entries: Iterable[str], after: str) -> Generator[N
     return written.getvalue()
 
 
+def list_steps(
+    before: bytes, items: Iterable[Sequence[bytes]], after: bytes
+) -> Generator[None, None, bytes]:
+    """A list of these texts, each in pieces, between two texts, in steps.
+
+    Raises BodyError if the text grows longer than a frame may be.
+    """
+    written = BytesIO()
+    separator = before
+    for item in items:
+        written.write(separator)
+        _write_bytes(written, b"".join(item))
+        separator = b","
+        yield
+    _write_bytes(written, (before if separator is before else b"") + after)
+    return written.getvalue()
+
+
 def _write(written: BytesIO, parts: Iterable[str]) -> None:
-    written.write("".join(parts).encode())
+    _write_bytes(written, "".join(parts).encode())
+
+
+def _write_bytes(written: BytesIO, data: bytes) -> None:
+    written.write(data)
     if written.tell() > _WRITTEN_MAX:
         raise BodyError(f"an answer of more than {_WRITTEN_MAX} bytes fits into no frame")
 
@@ -151,6 +173,9 @@ def dumps_pretty(value: Any) -> str:
 def _compact(value: Any, parts: list[str]) -> None:
     if type(value) is int:  # by far the most of what is written
         parts.append(str(value))
+        return
+    if isinstance(value, msgspec.Struct) and (fields := _flat(type(value))) is not None:
+        parts.append(_flat_text(value, fields))
         return
     value = _members(value)
     if isinstance(value, Mapping):
@@ -173,8 +198,8 @@ def _compact(value: Any, parts: list[str]) -> None:
 
 def _compact_steps(value: Any, parts: list[str]) -> Generator[None, None, None]:
     """_compact() for what may be large; structs of scalars are written as a whole."""
-    if isinstance(value, msgspec.Struct) and not _has_containers(type(value)):
-        _compact(value, parts)
+    if isinstance(value, msgspec.Struct) and (fields := _flat(type(value))) is not None:
+        parts.append(_flat_text(value, fields))
         yield
         return
     if isinstance(value, Written):
@@ -227,8 +252,20 @@ def _taken(run: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 @cache
-def _has_containers(struct: type[msgspec.Struct]) -> bool:
-    return not all(_is_scalar(kind) for kind in get_type_hints(struct).values())
+def _flat(struct: type[msgspec.Struct]) -> list[tuple[str, str]] | None:
+    """How each field of a struct without containers begins, and its name here; else None."""
+    if not all(_is_scalar(kind) for kind in get_type_hints(struct).values()):
+        return None
+    return [(f"{_quoted(wire)}:", name) for wire, name in _names(struct)]
+
+
+def _flat_text(value: msgspec.Struct, fields: list[tuple[str, str]]) -> str:
+    members = []
+    for begin, name in fields:
+        item = getattr(value, name)
+        if item is not None:
+            members.append(begin + (str(item) if type(item) is int else _scalar(item)))
+    return f"{{{','.join(members)}}}"
 
 
 def _is_scalar(kind: Any) -> bool:

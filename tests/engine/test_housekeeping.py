@@ -48,6 +48,26 @@ def test_a_checkpoint_covers_only_durable_bytes(tmp_path: Path) -> None:
         assert int.from_bytes(times[:8], "big") == int.from_bytes(times[8:16], "big") == START
 
 
+def test_a_checkpoint_is_written_when_all_queues_have_expired(tmp_path: Path) -> None:
+    """The newest record is of a queue that was removed."""
+    clock = ManualClock(START)
+    with MessageStore(config_of(tmp_path, message_index_enable=False), clock=clock) as store:
+        keeper: Housekeeping = store._housekeeping
+        keeper.stop()
+        fill(store, 50)
+        for _ in range(50):
+            store.put(Record(topic="U", body=bytes(100)))
+        store.remove_topic("U")
+        clock.advance(100 * HOUR)
+        while store.min_offset("T", 0) < store.max_offset("T", 0):
+            keeper._retention.request_manually()
+            assert keeper.clean() > 0
+        assert keeper.checkpoint()
+        known = QueueCheckpointFile(str(tmp_path / "congreve")).load()
+        assert known is not None
+        assert known.log_end == store.log.max_offset
+
+
 def test_a_checkpoint_is_written_after_its_interval_and_only_after_a_change(tmp_path: Path) -> None:
     seconds = 0.0
     with MessageStore(config_of(tmp_path)) as store:

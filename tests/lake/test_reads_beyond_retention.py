@@ -65,7 +65,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def consumer(node: Node) -> Iterator[SyncPullConsumer]:
-    with SyncPullConsumer(node.address, group="readers") as consumer:
+    with SyncPullConsumer(node.address, group="readers", timeout_s=60) as consumer:
         yield consumer
 
 
@@ -111,7 +111,7 @@ def test_messages_are_found_by_key_and_by_id(node: Node, consumer: SyncPullConsu
     first = consumer.pull(consumer.queues(stores.TOPIC)[0], 0, 1).messages[0]
 
     async def ask() -> None:
-        async with AdminClient(node.address) as admin:
+        async with AdminClient(node.address, timeout_s=60) as admin:
             lookup = MessageLookup(admin)
             for number in (0, 5, MESSAGES - 1):
                 found = await lookup.by_key(stores.TOPIC, f"key-{number}")
