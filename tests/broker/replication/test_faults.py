@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from broker.replication.test_sync_master import follows, have_equal_logs, log_of, send
 from harness.eventually import eventually
 from harness.pairs import broker_config, running_pair
@@ -178,17 +179,23 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
                 await eventually(lambda: bool(master.replication.state().slaves))
 
 
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_a_slave_whose_disk_is_full_continues_when_there_is_space(
-    tmp_path: Path, small_disk: Callable[[int], Path]
+    tmp_path: Path, small_disk: Callable[[int], Path], flush: str
 ) -> None:
     disk = small_disk(2 << 20)
+    role = {"brokerRole": "SLAVE", "brokerId": "1", "flushDiskType": flush}
     async with running_pair(tmp_path, with_slave=False) as pair:
-        config = broker_config(disk / "store", pair.name_server, brokerRole="SLAVE", brokerId="1")
+        config = broker_config(disk / "store", pair.name_server, **role)
         async with Broker(config) as slave:
             for number in range(500):
                 pair.master.store.put(Record(topic="T", body=bytes(9000), queue_id=number % 2))
             await eventually(lambda: "No space left" in slave.replication.state().trouble)
             assert log_of(pair.master).startswith(log_of(slave))
+            if flush == "SYNC_FLUSH":
+                reported = [each.acknowledged for each in pair.master.replication.state().slaves]
+                durable = slave.store.backend.durable_offset
+                assert all(each <= durable for each in reported)
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
             await eventually(have_equal_logs(pair._replace(slave=slave)))
             assert sum(slave.store.max_offset("T", queue) for queue in range(2)) == 500
