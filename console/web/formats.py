@@ -74,6 +74,12 @@ def moment(time_ms: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03} UTC"
 
 
+def minute(time_ms: int) -> str:
+    """A time in UTC, to the minute; a dash as for moment()."""
+    text = moment(time_ms)
+    return f"{text[:16]} UTC" if text.endswith("UTC") else text
+
+
 def permission(perm: int) -> str:
     """What a topic's permission allows."""
     allowed = [name for bit, name in ((4, "read"), (2, "write")) if perm & bit]

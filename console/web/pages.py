@@ -147,6 +147,7 @@ class Pages:
             size=formats.size,
             duration=formats.duration,
             age=formats.age,
+            minute=formats.minute,
             moment=formats.moment,
             part=formats.path_part,
             permission=formats.permission,

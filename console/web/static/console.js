@@ -7,6 +7,18 @@
   const ROWS_MAX = 300;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // The last minutes, also before the first sample.
+  function span(_, low, high) {
+    const end = high ?? Date.now() / 1000;
+    return [Math.min(low ?? end, end - SPAN_S), end];
+  }
+
+  // Times are in UTC, as on all pages.
+  function clock(seconds) {
+    const text = new Date(seconds * 1000).toISOString().slice(11, 19);
+    return text.endsWith(":00") ? text.slice(0, 5) : text;
+  }
+
   function chart(box) {
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
       ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
@@ -14,9 +26,9 @@
       label, stroke: colour(index ? "--warn" : "--accent"), width: 1.5, points: { show: false },
     }))];
     const plot = new uPlot({
-      width: box.clientWidth, height: 150, series, axes: [axis, { ...axis, size: 60 }],
+      width: box.clientWidth, height: 150, series, axes: [{ ...axis, values: (_, times) => times.map(clock) }, { ...axis, size: 60 }],
       legend: { live: false },
-      scales: { x: { range: (_, low, high) => [Math.min(low, high - SPAN_S), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+      scales: { x: { range: span }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
     }, [[], [], []], box);
     new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 150 })).observe(box);
     const load = async () => {
@@ -36,6 +48,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-series]").forEach(chart);
+    // On a phone the menu is one line that scrolls.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     document.querySelectorAll("[data-pause]").forEach((button) => {
       const target = document.querySelector(button.dataset.pause);
       button.hidden = false;

@@ -80,6 +80,12 @@ def test_every_page_works_on_large_and_small_screens(browser: Chrome, address: s
                 "return [document.documentElement.scrollWidth, window.innerWidth]"
             )
             assert shown[0] <= shown[1], (name, shown)
+            hidden = browser.execute_script(
+                "return [...document.querySelectorAll('nav [aria-current]')].filter(it => {"
+                " const at = it.getBoundingClientRect();"
+                " return at.left < 0 || at.right > window.innerWidth; }).length"
+            )
+            assert not hidden, f"{name}: its place in the menu is out of sight"
             assert not browser_log(browser), name
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -71,7 +71,9 @@ def test_every_duration_has_a_text(seconds: float) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_time_has_a_text(time_ms: int) -> None:
-    assert formats.moment(time_ms)
+    moment, minute = formats.moment(time_ms), formats.minute(time_ms)
+    assert moment
+    assert minute == moment == "–" or moment.startswith(minute.removesuffix(" UTC") + ":")
     assert formats.age(time_ms)
 
 
