@@ -31,13 +31,14 @@ class Family(msgspec.Struct):
     """A metric with all its series: pairs of labels (as label_text() gives them) and value.
 
     A counter's name ends with `_total`. The labels of a histogram's series begin with the suffix
-    of the name, such as ``_bucket{le="1"}``.
+    of the name, such as ``_bucket{le="1"}``. `blocks` are lines of further series.
     """
 
     name: str
     kind: Kind
     help: str
     samples: list[tuple[str, float]]
+    blocks: list[str] = []
 
 
 Families = Generator[Family | None, None, None]
@@ -70,6 +71,23 @@ def histogram(
     ]
     labels = label_text(constant)
     return [*samples, ("_sum" + labels, total), ("_count" + labels, samples[-1][1])]
+
+
+def histogram_template(name: str, bounds: Sequence[float]) -> str:
+    """The lines of a histogram, for histogram_block()."""
+    ends = [*(f"{bound:g}" for bound in bounds), "+Inf"]
+    buckets = "".join(f'{name}_bucket{{%s,le="{end}"}} %d\n' for end in ends)
+    return f"{buckets}{name}_sum{{%s}} %d\n{name}_count{{%s}} %d\n"
+
+
+def histogram_block(template: str, labels: str, counts: Sequence[int], total: int) -> str:
+    """The lines of one histogram; `labels` have no braces. A tenth of the work of histogram()."""
+    values: list[object] = []
+    upto = 0
+    for count in counts:
+        upto += count
+        values += (labels, upto)
+    return template % (*values, labels, total, labels, upto)
 
 
 def is_open_metrics(accept: str) -> bool:
@@ -105,6 +123,9 @@ def text_steps(
             if len(lines) >= LINES_OF_CHUNK:
                 chunks.append("".join(lines).encode())
                 lines.clear()
+            yield
+        for block in family.blocks:
+            lines.append(block)
             yield
     if open_metrics:
         lines.append("# EOF\n")

@@ -31,8 +31,14 @@ cdef inline void count(Histogram *histogram, const int64_t *bounds, int64_t valu
     add_relaxed(&histogram.sum, value * times)
 
 
-cdef tuple counted(const Histogram *histogram):
-    """The values in each bucket, and their sum."""
+cdef object counted(const Histogram *histogram):
+    """The values in each bucket, and their sum; None without a value."""
+    cdef int64_t values = 0
+    cdef int i
+    for i in range(BUCKETS_OF_SIZES):
+        values += load_acquire(&histogram.buckets[i])
+    if not values:
+        return None
     counts = [load_acquire(&histogram.buckets[i]) for i in range(BUCKETS_OF_SIZES)]
     return counts, load_acquire(&histogram.sum)
 
@@ -74,17 +80,24 @@ cdef class TopicCounts:
 
     @property
     def sizes(self):
-        """Records by size in SIZE_BOUNDS and above, and their bytes, for each type in TYPES."""
-        return {kind: counted(&self.size_histograms[i]) for i, kind in enumerate(TYPES)}
+        """Records by size in SIZE_BOUNDS and above, and their bytes, for types with a message."""
+        found = {}
+        for i, kind in enumerate(TYPES):
+            counts = counted(&self.size_histograms[i])
+            if counts is not None:
+                found[kind] = counts
+        return found
 
     @property
     def delays(self):
-        """Timed messages by their delay in DELAY_BOUNDS_S and above, and its sum in seconds."""
+        """Timed messages by their delay in DELAY_BOUNDS_S and above, and its sum in seconds; None
+        without one."""
         return counted(&self.delay_histogram)
 
     @property
     def commits(self):
-        """Committed half messages by their age in COMMIT_BOUNDS_S and above, and its sum."""
+        """Committed half messages by their age in COMMIT_BOUNDS_S and above, and its sum; None
+        without one."""
         return counted(&self.commit_histogram)
 
     @property

@@ -5,7 +5,7 @@ messages counts since its topic was created, all others since the broker started
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from congreve.broker.config import BrokerConfig
@@ -17,6 +17,8 @@ from congreve.broker.metrics.exposition import (
     Kind,
     escaped,
     histogram,
+    histogram_block,
+    histogram_template,
     label_text,
     labelled,
 )
@@ -46,8 +48,18 @@ COMPILED = (
 )
 """The requests that PutTimes counts, and whether they have waited for messages."""
 REMOTING = "remoting"
+MESSAGE_HISTOGRAMS = (
+    ("message_size", "Bytes of stored records"),
+    ("finish_message_latency", "Seconds from half messages to commits"),
+    ("delay_message_latency", "Seconds of delay of timed messages"),
+)
+SIZES = histogram_template("rocketmq_message_size", SIZE_BOUNDS)
+COMMITS = histogram_template("rocketmq_finish_message_latency", COMMIT_BOUNDS_S)
+DELAYS = histogram_template("rocketmq_delay_message_latency", DELAY_BOUNDS_S)
+TIMES = ("commits", "delays")
 
 Sample = tuple[str, float]
+Counted = tuple[list[int], int]
 
 
 class NativeNames:
@@ -119,11 +131,9 @@ class NativeNames:
 
     def of_messages(self, figures: Figures, counts: Mapping[str, TopicCounts]) -> Families:
         """What topics got by type, and ends of transactions; the rest of `counts` is `other`."""
-        sizes: list[Sample] = []
+        blocks: dict[str, list[str]] = {name: [] for name, _ in MESSAGE_HISTOGRAMS}
         ended: dict[str, list[Sample]] = {"commit": [], "rollback": []}
-        finished: list[Sample] = []
-        delays: list[Sample] = []
-        kept = {row.topic for row in figures.topics}
+        kept = {row.topic for row in figures.topics} if figures.folded else set()
         for row in figures.topics:
             found = [counts[row.topic]] if row.topic in counts else []
             if row.topic == OTHER and figures.folded:
@@ -131,33 +141,25 @@ class NativeNames:
             yield None
             if not found:
                 continue
-            topic = self._text(topic=row.topic)
-            for kind in TYPES:
-                size, total = _merged(each.sizes[kind] for each in found)
-                if any(size):
-                    labels = f'{topic},message_type="{kind}"'
-                    sizes += histogram(labels, SIZE_BOUNDS, size, total)
-            for to, bounds, (values, total) in (
-                (finished, COMMIT_BOUNDS_S, _merged(each.commits for each in found)),
-                (delays, DELAY_BOUNDS_S, _merged(each.delays for each in found)),
-            ):
-                if any(values):
-                    to.extend(histogram(topic, bounds, values, total))
-            commits = sum(sum(each.commits[0]) for each in found)
+            topic = f'{self._node},topic="{escaped(row.topic)}"'
+            for kind, size in _sizes(found).items():
+                block = histogram_block(SIZES, f'{topic},message_type="{kind}"', *size)
+                blocks["message_size"].append(block)
+            commits, delays = (_merged([getattr(each, of) for each in found]) for of in TIMES)
+            if commits:
+                blocks["finish_message_latency"].append(histogram_block(COMMITS, topic, *commits))
+                ended["commit"].append((f"{{{topic}}}", sum(commits[0])))
+            if delays:
+                blocks["delay_message_latency"].append(histogram_block(DELAYS, topic, *delays))
             rollbacks = sum(each.rollbacks for each in found)
-            for name, count in (("commit", commits), ("rollback", rollbacks)):
-                if count:
-                    ended[name].append((f"{{{topic}}}", count))
-        yield Family("rocketmq_message_size", HISTOGRAM, "Bytes of stored records", sizes)
+            if rollbacks:
+                ended["rollback"].append((f"{{{topic}}}", rollbacks))
+        for name, text in MESSAGE_HISTOGRAMS:
+            yield Family(f"rocketmq_{name}", HISTOGRAM, text, [], blocks[name])
         for name, text in (("commit", "Committed"), ("rollback", "Rolled back")):
             yield Family(
                 f"rocketmq_{name}_messages_total", COUNTER, f"{text} transactions", ended[name]
             )
-        for name, text, samples in (
-            ("finish_message", "Seconds from half messages to commits", finished),
-            ("delay_message", "Seconds of delay of timed messages", delays),
-        ):
-            yield Family(f"rocketmq_{name}_latency", HISTOGRAM, text, samples)
 
     def of_requests(
         self, times: Sequence[PutTimes], handled: Mapping[RpcKind, RpcTime]
@@ -257,10 +259,22 @@ def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
     return Family(name, GAUGE, text, [(labels, float(count)) for labels, count in counts.items()])
 
 
-def _merged(found: Iterable[tuple[list[int], int]]) -> tuple[list[int], float]:
-    """One histogram of several: counts by bucket, and the sum."""
-    counts, sums = zip(*found, strict=True)
-    return [sum(bucket) for bucket in zip(*counts, strict=True)], float(sum(sums))
+def _sizes(found: Sequence[TopicCounts]) -> dict[str, Counted]:
+    """The sizes of all topics together, by type."""
+    if len(found) == 1:
+        return found[0].sizes
+    sizes = [each.sizes for each in found]
+    merged = {kind: _merged([each.get(kind) for each in sizes]) for kind in TYPES}
+    return {kind: size for kind, size in merged.items() if size is not None}
+
+
+def _merged(found: Sequence[Counted | None]) -> Counted | None:
+    """One histogram of those that have values: counts by bucket, and the sum."""
+    present = [each for each in found if each is not None]
+    if len(present) <= 1:
+        return present[0] if present else None
+    counts, sums = zip(*present, strict=True)
+    return [sum(bucket) for bucket in zip(*counts, strict=True)], sum(sums)
 
 
 def _name(codes: type[IntEnum], code: int) -> str:

@@ -84,7 +84,7 @@ class EndTransactionProcessor:
         if put is None:
             raise _ended_before(half)
         answer = self._answer(request, connection, put)
-        counts = self._counts(half.properties[properties.REAL_TOPIC])
+        counts = self._counts(half.properties.get(properties.REAL_TOPIC, half.topic))
         if commits:
             counts.count_commit(max(self._clock.now() - half.born_timestamp, 0) // 1000)
         else:

@@ -31,6 +31,11 @@ async def scrape(port: int, *, open_metrics: bool = False) -> Series:
     accept = OPEN_METRICS if open_metrics else ""
     status, text = await get(port, "/metrics", accept)
     assert status == 200, text
+    return parsed(text, open_metrics=open_metrics)
+
+
+def parsed(text: str, *, open_metrics: bool = False) -> Series:
+    """All series of a text."""
     found: Series = {}
     for family in (parse_open if open_metrics else parse_plain)(text):
         for sample in family.samples:

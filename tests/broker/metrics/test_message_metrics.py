@@ -8,13 +8,15 @@ import pytest
 
 import congreve
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metrics.exposition import text_steps
 from congreve.broker.metrics.figures import Figures, TopicFigures
 from congreve.broker.metrics.message_counts import SIZE_BOUNDS, TYPES, TopicCounts
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.client import Message, Producer, PullConsumer, TransactionProducer, TransactionState
+from congreve.steps import at_once
 
-from .scrapes import Series, of, scrape
+from .scrapes import Series, of, parsed, scrape
 
 MS = 1_000_000
 MINUTE_MS = 60_000
@@ -27,7 +29,8 @@ def test_a_histogram_counts_values_on_a_bound_below_it() -> None:
         counts.count_sent("fifo", 1, size)
     counts.count_sent("fifo", 3, 3 * 2_000)
     assert counts.sizes["fifo"] == ([2, 4, 0, 0, 0, 1, 1], 2 * 1025 - 1 + 2 * (1 << 22) + 1 + 6_000)
-    assert counts.sizes["normal"] == ([0] * (len(SIZE_BOUNDS) + 1), 0)
+    assert counts.sizes.keys() == {"fifo"}
+    assert counts.commits is counts.delays is None
     for seconds in (5, 6, 100_000):
         counts.count_commit(seconds)
     assert counts.commits == ([1, 1, 0, 0, 0, 0, 1], 100_011)
@@ -44,16 +47,14 @@ def test_topics_without_a_row_are_counted_together() -> None:
         each.count_rollback()
     figures = Figures([TopicFigures("A"), TopicFigures("other")], [], 3, folded=2)
     families = NativeNames(BrokerConfig()).of_messages(figures, counts)
-    found = {each.name: dict(each.samples) for each in families if each is not None}
-    node = 'cluster="DefaultCluster",node_type="broker",node_id="' + BrokerConfig().broker_name
+    series = parsed(b"".join(at_once(text_steps(families, open_metrics=False))).decode())
     for topic, messages, rollbacks in (("A", 1, 1), ("other", 5, 2)):
-        labels = f'{{{node}",topic="{topic}"'
-        sizes = found["rocketmq_message_size"]
-        assert sizes[f'_count{labels},message_type="normal"}}'] == messages
-        assert sizes[f'_sum{labels},message_type="normal"}}'] == 100 * messages
-        assert found["rocketmq_rollback_messages_total"][labels + "}"] == rollbacks
-    assert len(sizes) == 2 * (len(SIZE_BOUNDS) + 3)
-    assert not found["rocketmq_commit_messages_total"]
+        labels = {"topic": topic, "message_type": "normal"}
+        assert of(series, "rocketmq_message_size_count", **labels) == messages
+        assert of(series, "rocketmq_message_size_bucket", le="1024", **labels) == messages
+        assert of(series, "rocketmq_message_size_sum", **labels) == 100 * messages
+        assert of(series, "rocketmq_rollback_messages_total", topic=topic) == rollbacks
+    assert len(series) == 2 * (len(SIZE_BOUNDS) + 3) + 2
 
 
 def test_times_of_requests_are_in_rocketmqs_buckets() -> None:
