@@ -18,8 +18,8 @@ NICENESS = 10
 def follow_command(config: BrokerConfig) -> list[str]:
     """The command line of `congreve lake follow` for a broker's settings."""
     store = config.store
-    # Half of the lag for the pause between exports, a quarter each for the broker's checkpoint
-    # and the export.
+    # A third of the lag from one export to the next, a quarter for the broker's checkpoint, the rest
+    # for the export.
     options = {
         "--store": store.root_dir,
         "--commit-log": store.other_commit_log_dir,
@@ -28,7 +28,7 @@ def follow_command(config: BrokerConfig) -> list[str]:
         "--broker-name": config.broker_name,
         "--partition": config.lake_partition,
         "--commit-bytes": str(config.lake_commit_bytes),
-        "--lag": str(config.lake_lag_millis / 2000),
+        "--lag": f"{config.lake_lag_millis / 3000:.3f}",
     }
     repeated = {
         "--topic": config.lake_topics,

@@ -1,6 +1,6 @@
-"""``PYTHONPATH=bench:tests python -m lakespeed.lag [--rate N] [--lag-ms N]``: the time from the
-storage of a message to its visibility in the table, while a broker with `lakeTopics` gets `--rate`
-messages of 128 bytes in each second.
+"""``PYTHONPATH=bench:tests python -m lakespeed.lag``: the time from the storage of a message to its
+visibility in the table, while a broker with `lakeTopics` gets `--rate` messages of 128 bytes in
+each second. The result is added to `results/lake-lag.json`.
 
 The lag of a commit is that of its oldest message: the time of the snapshot less the least store
 time of the files that it added.
@@ -9,6 +9,8 @@ time of the files that it added.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import statistics
 import tempfile
 import time
@@ -25,13 +27,17 @@ from congreve.console.loadgen.generator import Load
 from congreve.lake.table import open_catalog
 from lakespeed.following import READY_S, config_of, create_load_topic
 
+RESULT = Path(__file__).parents[1] / "results" / "lake-lag.json"
 
-async def run(folder: Path, rate: int, seconds: int, lag_ms: int) -> float:
+
+async def run(folder: Path, rate: int, seconds: int, lag_ms: int, nice: int | None) -> float:
     """Send, and wait until the table has all messages; returns the rate that was reached."""
     load = Load(warmup=0.0, count=rate)
     async with Broker(config_of(folder, load.topic, lag_ms)) as broker:
         await asyncio.to_thread(create_load_topic, broker.address, load.queues)
         await asyncio.sleep(READY_S)
+        if nice is not None:
+            os.setpriority(os.PRIO_PROCESS, broker._lake.pid, nice)
         begun = time.monotonic()
         for number in range(seconds):
             await asyncio.to_thread(generator.run, broker.port, load)
@@ -69,10 +75,12 @@ def lags(table: Table) -> Iterator[tuple[float, int]]:
 @click.option("--rate", default=100_000, show_default=True, help="Messages a second.")
 @click.option("--seconds", default=60, show_default=True)
 @click.option("--lag-ms", default=10_000, show_default=True, help="lakeLagMillis.")
-def main(rate: int, seconds: int, lag_ms: int) -> None:
-    """Print the lags of all commits."""
+@click.option("--nice", type=int, help="Of the exporter, for a machine with other work.")
+@click.option("--result", type=click.Path(path_type=Path), default=RESULT)
+def main(rate: int, seconds: int, lag_ms: int, nice: int | None, result: Path) -> None:
+    """Print the lags of all commits, and add them to the result."""
     with tempfile.TemporaryDirectory() as folder:
-        reached = asyncio.run(run(Path(folder), rate, seconds, lag_ms))
+        reached = asyncio.run(run(Path(folder), rate, seconds, lag_ms, nice))
         found = list(lags(table_of(Path(folder))))
     for lag, rows in found:
         click.echo(f"{rows:12,} rows, the oldest {lag:6.1f} s before its commit")
@@ -81,6 +89,14 @@ def main(rate: int, seconds: int, lag_ms: int) -> None:
         f"{reached:,.0f} msg/s, lakeLagMillis={lag_ms}: median {statistics.median(times):.1f} s, "
         f"longest {max(times):.1f} s, {len(times)} commits, {sum(n for _, n in found):,} rows"
     )
+    known = json.loads(result.read_text()) if result.exists() else []
+    known.append(
+        {
+            **{"lakeLagMillis": lag_ms, "rate": round(reached), "load": os.getloadavg()[0]},
+            **{"nice": nice, "commits": [[round(lag, 1), rows] for lag, rows in found]},
+        }
+    )
+    result.write_text(json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
     command = follow_command(config)
     options = list(pairwise(command))
     assert ("--topic", "orders") in options and ("--topic", "bills") in options
-    assert ("--property", "a=b") in options and ("--lag", "5.0") in options
+    assert ("--property", "a=b") in options and ("--lag", "3.333") in options
     assert ("--broker-name", "b") in options and "--catalog" not in command
     assert ("--body", "bills=json:/etc/bill=1.avsc") in options and "--drop-bodies" in command
 
