@@ -18,8 +18,8 @@ NICENESS = 10
 def follow_command(config: BrokerConfig) -> list[str]:
     """The command line of `congreve lake follow` for a broker's settings."""
     store = config.store
-    # A third of the lag from one export to the next, a quarter for the broker's checkpoint, the rest
-    # for the export.
+    # A third of the lag from one export to the next, a quarter for the broker's checkpoint, the
+    # rest for the export.
     options = {
         "--store": store.root_dir,
         "--commit-log": store.other_commit_log_dir,
