@@ -27,7 +27,8 @@ class AutoSwitchConnection(SlaveConnection):
     """Sends one slave the epochs, then the log, with the epoch of each part.
 
     The first report says where the slave goes on, and counts only for a slave that lost its log:
-    it gets nothing before it has left the in-sync set. (RocketMQ: AutoSwitchHAConnection.)
+    it gets nothing before it has left the in-sync set. A learner, as RocketMQ 5 calls it, gets the
+    log and never enters the set. (RocketMQ: AutoSwitchHAConnection.)
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class AutoSwitchConnection(SlaveConnection):
         self._epochs = epochs
         self._received = bytearray()
         self._greeted = False
+        self._learns = False
 
     def read(self, now: float) -> bool:
         """Read frames; False when the slave has closed the connection.
@@ -87,7 +89,9 @@ class AutoSwitchConnection(SlaveConnection):
                     " each member a brokerId of its own"
                 )
             self.member = frame.member
-            self._fence.connected(frame.member, self)
+            self._learns = frame.learner
+            if not self._learns:
+                self._fence.connected(frame.member, self)
             handshake = MasterHandshake(self.log.max_offset, self._epochs.newest, self._epochs)
             self.put(handshake.encode())
             return
@@ -95,11 +99,12 @@ class AutoSwitchConnection(SlaveConnection):
             raise ReplicationError(f"slave {self.address} reports before its handshake")
         count = self._fence.reported if self.started else self._fence.begun
         self.take_report(frame.offset)
-        count(self.member, self, frame.offset)
+        if not self._learns:
+            count(self.member, self, frame.offset)
 
     def send(self, end: int, now: float) -> bool:
         """Send what the socket takes of the log before `end`, as soon as the slave may have it."""
-        if not self.started or self.member is None or not self._fence.admits(self.member):
+        if not self.started or self.member is None or not self._is_admitted(self.member):
             return super().send(self.next, now)
         if not self._greeted:
             if self.is_blocked and super().send(self.next, now):
@@ -109,6 +114,9 @@ class AutoSwitchConnection(SlaveConnection):
             self._greeted = True  # the slave learns the epoch even if there is nothing to send
             self.put(self.header(0))
         return super().send(end, now)
+
+    def _is_admitted(self, member: int) -> bool:
+        return self._learns or self._fence.admits(member)
 
     def send_heartbeat(self, now: float) -> None:
         """Send a header without bytes."""
@@ -135,7 +143,7 @@ class AutoSwitchConnection(SlaveConnection):
 
     def close(self) -> None:
         """Close the socket; the slave is not connected any more."""
-        if self.member is not None:
+        if self.member is not None and not self._learns:
             self._fence.disconnected(self.member, self)
         super().close()
 

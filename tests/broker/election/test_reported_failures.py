@@ -156,6 +156,33 @@ def test_10956_an_unknown_peer_on_the_port_is_disconnected(
     assert fence.term.required == {1}
 
 
+@pytest.mark.parametrize("learner", [False, True])
+def test_a_learner_gets_the_log_and_never_enters_the_set(
+    store: MessageStore, learner: bool
+) -> None:
+    """RocketMQ 5: asyncLearner."""
+    confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
+    lease = MasterLease(1000, 1)
+    lease.renewed(lease.now())
+    fence = Fence(term(1), lease, store.log, confirm, lease.now)
+    fence.open()
+    end = store.log.max_offset
+    with slave_and_master(store, fence, Epochs((Epoch(4, 0),))) as (slave, connection):
+        slave.sendall(SlaveHandshake(2, learner=learner).encode() + Report(0).encode())
+        while not connection.started:
+            wait_readable(connection)
+            connection.read(0.0)
+        while connection.next < end:
+            connection.send(end, 0.0)
+        slave.sendall(Report(end).encode())
+        while connection.acknowledged < end:
+            wait_readable(connection)
+            connection.read(0.0)
+        fence.proposal()  # messages begin to wait for a slave first
+        fence.proposal()
+        assert fence.proposal() == (None if learner else {1, 2})
+
+
 async def test_7689_9689_9804_7923_the_new_master_continues_the_data_of_the_old_one(
     tmp_path: Path, etcd: Etcd
 ) -> None:
