@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -185,28 +186,33 @@ class ArchivedPulls:
         ends: tuple[int, int],
     ) -> ArchivedMessages:
         most = min(max(count, 1), self._config.max_transfer_count_on_message_in_memory)
-        scanned_most = most if wanted.lets_all_pass else SCANNED_MAX
-        places, scanned = _matching(part, offset - part.first, wanted, scanned_most)
-        begins = np.where(places > 0, part.ends[places - 1], 0)
-        sizes = np.cumsum(part.ends[places] - begins)
         most_bytes = self._config.max_transfer_bytes_on_message_in_memory
-        fit = int(np.searchsorted(sizes, most_bytes, side="right"))
-        taken = min(max(fit, 1), most, len(places))
-        if taken < len(places):
-            scanned = int(places[taken - 1]) + 1
-        status = GetStatus.FOUND if taken else GetStatus.NO_MATCHED_MESSAGE
-        first = self._first_offsets.get(queue, part.first)
-        body = _joined(part, begins[:taken], part.ends[places[:taken]])
+        choose = _first if wanted.lets_all_pass else partial(_matching, wanted)
+        body, taken, scanned = choose(part, offset - part.first, most, most_bytes)
         return ArchivedMessages(
-            status, part.first + scanned, first, ends[1], taken, len(body), buffers=[body]
+            GetStatus.FOUND if taken else GetStatus.NO_MATCHED_MESSAGE,
+            next_offset=part.first + scanned,
+            min_offset=self._first_offsets.get(queue, part.first),
+            max_offset=ends[1],
+            count=taken,
+            size=len(body),
+            buffers=[body],
         )
 
 
+def _first(part: StoredRows, place: int, most: int, most_bytes: int) -> tuple[bytes, int, int]:
+    """The messages from `place` on: their records, their number, and where the next one is."""
+    begin = int(part.ends[place - 1]) if place else 0
+    ends = part.ends[place : place + most]
+    taken = max(int(ends.searchsorted(begin + most_bytes, side="right")), 1)
+    return part.records[begin : int(ends[taken - 1])], taken, place + taken
+
+
 def _matching(
-    part: StoredRows, place: int, wanted: MessageFilter, most: int
-) -> tuple[npt.NDArray[np.int64], int]:
-    """The places of messages that pass a filter among `most` ones, and where the scan ended."""
-    stop = min(len(part.ends), place + most)
+    wanted: MessageFilter, part: StoredRows, place: int, most: int, most_bytes: int
+) -> tuple[bytes, int, int]:
+    """Messages that pass a filter, as _first() has them; without any, where the scan ended."""
+    stop = min(len(part.ends), place + SCANNED_MAX)
     places = np.arange(place, stop)
     if wanted.tag_codes is not None:
         codes = np.fromiter(wanted.tag_codes, np.int64)
@@ -217,7 +223,12 @@ def _matching(
         columns.add_records(memoryview(part.records)[begin : int(part.ends[stop - 1])])
         offsets = np.frombuffer(memoryview(columns.take()["queueOffset"].values), np.int64)
         places = np.intersect1d(places, offsets - part.first)
-    return places, stop
+    begins = np.where(places > 0, part.ends[places - 1], 0)
+    sizes = np.cumsum(part.ends[places] - begins)
+    fit = int(np.searchsorted(sizes, most_bytes, side="right"))
+    taken = min(max(fit, 1), most, len(places))
+    scanned = int(places[taken - 1]) + 1 if taken < len(places) else stop
+    return _joined(part, begins[:taken], part.ends[places[:taken]]), taken, scanned
 
 
 def _joined(
