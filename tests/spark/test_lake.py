@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+import congreve
+from congreve.client.admin import AdminClient
+from congreve.client.message import MessageQueue
 from congreve.engine.clock import ManualClock
 from congreve.engine.store import MessageStore
 from congreve.lake.bodies.body_schema import load_schema
@@ -142,6 +147,33 @@ def test_a_stream_goes_from_the_table_to_the_live_messages(
         return found(spark.read.parquet(str(tmp_path / "rows")))
 
     assert run() == expected(range(ALL)) == run()
+
+
+def test_live_messages_come_from_a_broker_too(
+    spark: Any, places: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(places["storePath"], tmp_path / "store")
+    sizes = {"mappedFileSizeCommitLog": 64 << 10, "mappedFileSizeConsumeQueue": 20 * 64}
+    with congreve.serve(
+        tmp_path, brokerName="broker-a", fileReservedTime=1_000_000, **sizes
+    ) as node:
+
+        async def create_topic() -> None:
+            async with AdminClient(node.address) as admin:
+                await admin.create_topic("T", queues=4)
+
+        asyncio.run(create_topic())
+        options = {"nameServer": node.address, "lake": places["lake"], "topic": "T"}
+        assert planned(options) == expected(range(ALL))
+        with node.producer("writers") as producer:
+            for number in range(ALL, ALL + 8):
+                queue = MessageQueue("T", "broker-a", number % 4)
+                message = congreve.Message(topic="T", body=b"body %d" % number * 9, tags="new")
+                producer.send(message, queue=queue)
+        assert found(read(spark, options)) == expected(range(ALL + 8))
+        assert found(union(spark, options)) == expected(range(ALL + 8))
+        assert planned({**options, "tags": "Tag3"}) == expected(range(3, ALL, 10))
+        assert planned({**options, "tags": "new"}) == expected(range(ALL, ALL + 8))
 
 
 def test_a_union_reads_the_table_with_sparks_own_reader(spark: Any, places: dict[str, str]) -> None:
