@@ -221,6 +221,8 @@ class Housekeeping:
                     break
                 logger.info("deleting the log's segment at %d", base_offset)
                 self._follows = False  # even if the removal fails half-way
+                if self._tables is not None:
+                    self._tables.begin_at(base_offset + self._log.segment_size)
                 self._log.delete_oldest()
                 removed += 1
             if not self._follows:

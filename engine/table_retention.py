@@ -43,6 +43,16 @@ class TableRetention:
         self.exported_to = exported
         self.only_exported_to = min(exported, others)
 
+    def begin_at(self, place: int) -> None:
+        """Let the queues of these topics begin at a place of the log, before what is older goes.
+
+        A pull below a queue's beginning reads the table. If the queue still began at messages that
+        are gone, the pull would skip them.
+        """
+        for queue in self._queues:
+            if queue.topic in self._topics:
+                queue.correct_min_offset(place)
+
 
 def _end(ends: EndOffsets, queue: ConsumeQueue) -> int:
     return ends.get(queue.topic, {}).get(queue.queue_id, 0)

@@ -67,6 +67,29 @@ def test_messages_that_tables_have_expire_after_their_own_time(tmp_path: Path) -
         assert store.max_offset("T", 0) == 200
 
 
+def test_a_queue_begins_behind_messages_before_they_are_removed(tmp_path: Path) -> None:
+    class Log:
+        """The store's log; the first offset of a queue is noted at each removal."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store.log, name)
+
+        def delete_oldest(self) -> None:
+            store.log.delete_oldest()
+            queue = store.queues.get("T", 0)
+            assert queue[queue.min][0] >= store.log.min_offset
+            removed.append(queue.min)
+
+    removed: list[int] = []
+    with open_store(tmp_path) as store:
+        fill(store)
+        export(store, 200)
+        later(store, 2)
+        store._housekeeping._log = Log()  # type: ignore[assignment]
+        assert clean(store) == len(removed) > 1
+        assert removed == sorted(set(removed))
+
+
 def test_messages_of_other_topics_stay_for_their_time(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fill(store, count=60)
