@@ -14,7 +14,7 @@ _NAMES = {Codec.ZSTD: "zstd", Codec.SNAPPY: "snappy", Codec.LZ4_RAW: "lz4"}
 
 
 class ArrowParquetFile:
-    """Writes one file, as ParquetFile does, for all types of Arrow; it takes twice the time."""
+    """Writes one file, as ParquetFile does, for all types of Arrow; it takes longer."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: ColumnOptions) -> None:
         """The metadata of the fields of `schema` has their ids."""
