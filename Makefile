@@ -114,12 +114,12 @@ test-crash: $(VENV)/.dev
 test-others: $(VENV)/.dev
 	$(BIN)/pytest $(OTHERS)
 
-# What to run before each commit: lint, and the tests that start no JVM and kill nothing.
-# Two halves of about the same length at once, and lint.
+# What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
+# generated examples. Two halves of about the same length at once, and lint.
 check:
 	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint check-broker check-others
 
-QUICK := -m "not interop and not crash and not slow"
+QUICK := --quick -m "not interop and not crash and not slow"
 check-broker: $(VENV)/.dev
 	$(BIN)/pytest $(QUICK) $(BROKER)
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 # No deadline for an example: a busy machine must not fail a test.
 settings.register_profile("congreve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("congreve")
+settings.register_profile("quick", settings.get_profile("congreve"), max_examples=20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +28,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=50,
         help="How often a crash test kills (default: 50; `make soak` asks for more).",
     )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="Fewer generated examples and repetitions: for `make check`.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("quick" if config.getoption("--quick") else "congreve")
+
+
+@pytest.fixture(scope="session")
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether this run is `make check`: tests of many inputs or rounds take a part of them."""
+    found: bool = request.config.getoption("--quick")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.watchdog import Watchdog
 
+from .big_broker import BigBroker, big_broker
+
 HELD_S = 0.05
 
 
@@ -136,6 +138,13 @@ def turn() -> Callable[[], object]:
             await asyncio.sleep(0)
 
     return turns
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigBroker]:
+    """A big broker for the tests of one module."""
+    with big_broker(tmp_path_factory.mktemp("big")) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -1,37 +1,30 @@
 """How long one request may hold the event loop of a big broker: every request code.
 
-10,000 topics of 8 queues, 1,000 groups with offsets, one of them with 1,000 members. The tests
-measure the CPU time of the loop's thread within one callback, as the median of several rounds, so
-that they pass on a busy machine.
+The tests measure the CPU time of the loop's thread within one callback, as the median of several
+rounds, so that they pass on a busy machine.
 """
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.group.clients import ClientChannel
-from congreve.engine.config import StoreConfig
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
     ConsumerData,
     SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
 )
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 
-from .tool import local_config
+from .big_broker import BigBroker, Member
 
-TOPICS, QUEUES, GROUPS, MEMBERS = 10_000, 8, 1_000, 1_000
-TOPICS_OF_GROUP = 10
+T = TypeVar("T")
+
 LIMIT_S = 0.005
 ROUNDS = 5
 
@@ -189,92 +182,6 @@ REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
 }
 
 
-class Member:
-    """The connection of a client that answers at once."""
-
-    closed = False
-    reading_paused = False
-    is_writable = True
-
-    def __init__(self, port: int) -> None:
-        self.peer = ("127.0.0.1", port)
-
-    def send(self, command: RemotingCommand) -> None:
-        command.encode()
-
-    def oneway(self, command: RemotingCommand) -> None:
-        command.encode()
-
-    def write(self, data: bytes) -> None:
-        pass
-
-    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        return command.reply(0, body=b"{}")
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def fill(broker: Broker) -> None:
-    """The state of a broker in a big cluster, written into the tables without requests."""
-    managers = broker.managers
-    for number in range(TOPICS):
-        managers.metadata.topics._set(
-            TopicConfig(topic_name=f"T-{number}", read_queue_nums=QUEUES, write_queue_nums=QUEUES)
-        )
-        for queue_id in range(QUEUES):
-            broker.store.queues.get(f"T-{number}", queue_id)
-    managers.metadata.topics._set(
-        TopicConfig(topic_name="Wide", read_queue_nums=4_096, write_queue_nums=4_096)
-    )
-    for number in range(GROUPS):
-        group = f"G-{number}"
-        managers.metadata.groups._set(SubscriptionGroupConfig(group_name=group))
-        topics = range(1_000) if number == 0 else range(number, number + TOPICS_OF_GROUP)
-        for topic in topics:
-            for queue_id in range(QUEUES):
-                managers.metadata.offsets.commit(group, f"T-{topic}", queue_id, 0)
-        managers.metadata.offsets.commit(group, "T-50", 0, 0)
-    managers.metadata.topics.version_changed()
-    data = ConsumerData(
-        group_name="G-0",
-        consume_type="CONSUME_PASSIVELY",
-        message_model="CLUSTERING",
-        consume_from_where="CONSUME_FROM_LAST_OFFSET",
-        subscription_data_set=[SubscriptionData(topic="T-50", sub_string="*")],
-    )
-    for number in range(MEMBERS):
-        client = ClientChannel(Member(number), f"c-{number}", "JAVA", 401)
-        managers.members.consumers.register(data, client, notify=False)
-        managers.members.producers.register("P-0", client)
-
-
-@asynccontextmanager
-async def big_broker(root: Path) -> AsyncIterator[Broker]:
-    config = local_config(
-        broker_name="b",
-        enable_property_filter=True,
-        store=StoreConfig(
-            root_dir=str(root),
-            flush_disk_type="ASYNC_FLUSH",
-            mapped_file_size_commit_log=16 << 20,
-            max_hash_slot_num=1000,
-            max_index_num=4000,
-        ),
-    )
-    async with Broker(config) as broker:
-        fill(broker)
-        await broker.managers.metadata.topics.file.settled()
-        gc.collect()
-        gc.disable()  # a pause of the collector must not count for a request
-        try:
-            yield broker
-        finally:
-            gc.enable()
-    del broker
-    gc.collect()  # so that the next test does not collect this one's objects
-
-
 async def ask(broker: Broker, code: int) -> int | None:
     fields, body, _ = REQUESTS[code]
     texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
@@ -285,89 +192,95 @@ async def ask(broker: Broker, code: int) -> int | None:
     return None if answer is None else answer.code
 
 
-async def test_no_request_blocks_the_loop_of_a_large_broker_for_5_ms(
-    tmp_path: Path, callback_times: Any
-) -> None:
-    wrong: dict[str, object] = {}
-    async with big_broker(tmp_path) as broker:
-        codes = broker._servers[0].handlers.keys()
-        assert codes == REQUESTS.keys(), "each request code needs a line in REQUESTS"
-        with callback_times.measured():
-            for code in codes:
-                name, longest = RequestCode(code).name, []
-                for _ in range(ROUNDS):
-                    callback_times.reset()
-                    answered = await ask(broker, code)
-                    await asyncio.sleep(0)
-                    longest.append(callback_times.longest_s)
-                    wanted = REQUESTS[code][2]
-                    if wanted is not None and answered != wanted:
-                        wrong[f"{name} answered"] = answered
-                if median(longest) > LIMIT_S:
-                    wrong[name] = f"{median(longest) * 1000:.1f} ms in {callback_times.place}"
-    assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
+async def hold_s(
+    callback_times: Any, work: Callable[[], Coroutine[Any, Any, T]]
+) -> tuple[float, T]:
+    """The longest callback in the median of several rounds, and the result of the last round.
 
-
-async def longest_of_rounds(
-    callback_times: Any, work: Callable[[], Any]
-) -> tuple[list[float], Any]:
-    """The longest callback of each round in seconds, and the result of the last round."""
-    longest = []
+    It ends when most rounds are within the limit: then the median is, too.
+    """
+    longest: list[float] = []
     with callback_times.measured():
         for _ in range(ROUNDS):
             callback_times.reset()
             result = await asyncio.create_task(work())
+            await asyncio.sleep(0)
             longest.append(callback_times.longest_s)
-    return longest, result
+            if sum(each < LIMIT_S for each in longest) > ROUNDS // 2:
+                break
+    return median(longest), result
+
+
+def test_no_request_blocks_the_loop_of_a_large_broker_for_5_ms(
+    big: BigBroker, callback_times: Any
+) -> None:
+    wrong: dict[str, object] = {}
+    codes = big.broker._servers[0].handlers.keys()
+    assert codes == REQUESTS.keys(), "each request code needs a line in REQUESTS"
+    for code in codes:
+        name = RequestCode(code).name
+        wanted = REQUESTS[code][2]
+
+        async def answered(code: int = code, name: str = name, wanted: int | None = wanted) -> None:
+            found = await ask(big.broker, code)
+            if wanted is not None and found != wanted:
+                wrong[f"{name} answered"] = found
+
+        held_s, _ = big.run(hold_s(callback_times, answered))
+        if held_s >= LIMIT_S:
+            wrong[name] = f"{held_s * 1000:.1f} ms in {callback_times.place}"
+    assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
 
 
 @pytest.mark.parametrize("job", ["_housekeep", "_sample"])
-async def test_no_periodic_job_blocks_the_loop_of_a_large_broker_for_5_ms(
-    tmp_path: Path, callback_times: Any, job: str
+def test_no_periodic_job_blocks_the_loop_of_a_large_broker_for_5_ms(
+    big: BigBroker, callback_times: Any, job: str
 ) -> None:
-    async with big_broker(tmp_path) as broker:
-        longest, _ = await longest_of_rounds(callback_times, getattr(broker, job))
-    assert median(longest) < LIMIT_S, callback_times.place
+    held_s, _ = big.run(hold_s(callback_times, getattr(big.broker, job)))
+    assert held_s < LIMIT_S, callback_times.place
 
 
-async def test_joins_and_leaves_of_a_thousand_members_block_the_loop_for_less_than_5_ms(
-    tmp_path: Path, callback_times: Any
+def test_joins_and_leaves_of_a_thousand_members_block_the_loop_for_less_than_5_ms(
+    big: BigBroker, callback_times: Any
 ) -> None:
-    async with big_broker(tmp_path) as broker:
-        consumers = broker.managers.members.consumers
-        joining = [Member(50_000 + number) for number in range(500)]
-        data = ConsumerData(
-            group_name="G-0",
-            consume_type="CONSUME_PASSIVELY",
-            message_model="CLUSTERING",
-            consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscription_data_set=[SubscriptionData(topic="T-50", sub_string="*")],
-        )
-        longest = []
-        with callback_times.measured():
-            for member in joining:
-                callback_times.reset()
-                consumers.register(data, ClientChannel(member, "new", "JAVA", 401), notify=True)
-                await asyncio.sleep(0)
-                longest.append(callback_times.longest_s)
-            for member in joining:
-                callback_times.reset()
-                broker._connection_closed(member)
-                await asyncio.sleep(0)
-                longest.append(callback_times.longest_s)
-            while broker.managers.members._closed:
-                await asyncio.sleep(0.01)
-        assert len(consumers.groups["G-0"].channels) == MEMBERS
+    broker = big.broker
+    consumers = broker.managers.members.consumers
+    members = len(consumers.groups["G-0"].channels)
+    joining = [Member(50_000 + number) for number in range(500)]
+    data = ConsumerData(
+        group_name="G-0",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=[SubscriptionData(topic="T-50", sub_string="*")],
+    )
+    longest = []
+
+    async def join_and_leave() -> None:
+        for member in joining:
+            callback_times.reset()
+            consumers.register(data, ClientChannel(member, "new", "JAVA", 401), notify=True)
+            await asyncio.sleep(0)
+            longest.append(callback_times.longest_s)
+        for member in joining:
+            callback_times.reset()
+            broker._connection_closed(member)
+            await asyncio.sleep(0)
+            longest.append(callback_times.longest_s)
+        while broker.managers.members._closed:
+            await asyncio.sleep(0.01)
+
+    with callback_times.measured():
+        big.run(join_and_leave())
+    assert len(consumers.groups["G-0"].channels) == members
     assert sorted(longest)[-len(longest) // 100] < LIMIT_S, callback_times.place
 
 
 @pytest.mark.parametrize("page", ["_metrics", "_varz", "_readyz"])
-async def test_no_scrape_blocks_the_loop_of_a_large_broker_for_5_ms(
-    tmp_path: Path, callback_times: Any, page: str
+def test_no_scrape_blocks_the_loop_of_a_large_broker_for_5_ms(
+    big: BigBroker, callback_times: Any, page: str
 ) -> None:
-    async with big_broker(tmp_path) as broker:
-        longest, answer = await longest_of_rounds(
-            callback_times, lambda: getattr(broker._metrics, page)("")
-        )
-        assert sum(map(len, answer.body)) > 0
-    assert median(longest) < LIMIT_S, callback_times.place
+    scrape = getattr(big.broker._metrics, page)
+    held_s, answer = big.run(hold_s(callback_times, lambda: scrape("")))
+    assert sum(map(len, answer.body)) > 0
+    assert held_s < LIMIT_S, callback_times.place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-TIMEOUT_S = 90
+from tests.console.commands import TIMEOUT_S, command_forks
 
 
 class Daemon:
@@ -36,15 +36,8 @@ def congreve(
     *arguments: str, stdin: str = "", namesrv: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "congreve", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env={**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {})},
-    )
+    environment = {**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {})}
+    return command_forks().run(arguments, stdin, environment)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def test_tune_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
-    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--dry-run")
+    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "1", "--dry-run")
     assert run.returncode == 0, run.stderr
     assert "flushDiskType=SYNC_FLUSH: ioBackend=" in run.stdout
     assert "flushDiskType=ASYNC_FLUSH: ioBackend=mmap, a killed process" in run.stdout

@@ -88,7 +88,7 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
     return request
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.lists(accounts, min_size=1, max_size=3), st.lists(requests(), min_size=1, max_size=4))
 def test_compiled_code_and_the_gate_allow_the_same_requests(
     made: list[Account], asked: list[RemotingCommand]

@@ -31,7 +31,7 @@ from congreve.remoting.transport.client import RemotingClient
 from .test_fastpath import CREATE, HELD_PULL, LONG, SHORT, Ports, batch_body, config_of
 
 NOW_MS = 1_700_000_000_000
-EXAMPLES = 100
+EXAMPLES = settings.default.max_examples
 SEND, SEND_SHORT, SEND_BATCH, PULL, END = 10, 310, 320, 11, 37
 # Fields of a record that differ between equal sends: its offsets, and the sender's port.
 OWN_FIELDS = ((20, 36), (52, 56))

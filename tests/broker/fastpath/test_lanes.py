@@ -224,7 +224,9 @@ def test_pulls_find_messages_of_lanes_and_waiting_pulls_wake(tmp_path: Path) -> 
                 assert decode_record(answer.body).body == b"%d" % offset
 
 
-def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(tmp_path: Path) -> None:
+def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(
+    tmp_path: Path, quick: bool
+) -> None:
     """A lane must not read a queue that the event loop has removed."""
     fields = {
         "consumerGroup": "G",
@@ -263,7 +265,7 @@ def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(tmp_pat
             thread.start()
         try:
             with Wire(broker.address) as wire:
-                for generation in range(60):
+                for generation in range(10 if quick else 60):
                     for topic in ("T0", "T1"):
                         create(broker, topic)
                         for number in range(10):

@@ -32,7 +32,7 @@ BURSTS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 8), st.booleans())
 
 
 @pytest.mark.parametrize("lanes", [0, 1])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5, deadline=None)
 @given(groups=GROUPS, bursts=BURSTS)
 def test_a_response_confirms_only_durable_messages(
     lanes: int, groups: dict[int, Fault], bursts: list[tuple[int, int, bool]]

@@ -18,6 +18,8 @@ from tests.console.conftest import congreve as command
 from tests.console.web.browser import browser_log, chromium, keep, phone, wait
 from tests.lake import bodies, stores
 
+pytestmark = pytest.mark.slow
+
 PAGES = {
     "overview": "/",
     "topics": "/topics",

@@ -4,17 +4,19 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from types import FrameType
 from typing import Any
+
+import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.metadata.state_writer import Changes
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 
-from .test_event_loop import COMMON, LIMIT_S, ROUNDS, Member, big_broker
+from ..big_broker import BigBroker, Member
+from ..test_event_loop import COMMON, LIMIT_S, ROUNDS
 
 CREATED, IN_FLIGHT, COMMITS = 30, 100, 2_000
 
@@ -56,59 +58,67 @@ async def asked(broker: Broker, code: int, **fields: object) -> None:
     assert answer.code == 0, answer.remark
 
 
-async def test_creating_topics_one_by_one_blocks_the_loop_for_less_than_5_ms(
-    tmp_path: Path, callback_times: Any
+def test_creating_topics_one_by_one_blocks_the_loop_for_less_than_5_ms(
+    big: BigBroker, callback_times: Any
 ) -> None:
     longest: list[float] = []
-    async with big_broker(tmp_path) as broker:
-        with callback_times.measured():
-            for number in range(CREATED):
-                callback_times.reset()
-                await asked(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic=f"New-{number}")
-                longest.append(callback_times.longest_s)
+
+    async def create() -> None:
+        for number in range(CREATED):
+            callback_times.reset()
+            await asked(big.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic=f"New-{number}")
+            longest.append(callback_times.longest_s)
+
+    with callback_times.measured():
+        big.run(create())
     assert median(longest) < LIMIT_S, callback_times.place
 
 
-async def test_a_hundred_commits_in_flight_block_the_loop_for_less_than_5_ms(
-    tmp_path: Path, callback_times: Any
+def test_a_hundred_commits_in_flight_block_the_loop_for_less_than_5_ms(
+    big: BigBroker, callback_times: Any
 ) -> None:
     longest: list[float] = []
-    async with big_broker(tmp_path) as broker:
-        with callback_times.measured():
-            for first in range(0, COMMITS, IN_FLIGHT):
-                callback_times.reset()
-                await asyncio.gather(
-                    *(
-                        asked(
-                            *(broker, RequestCode.UPDATE_CONSUMER_OFFSET),
-                            consumerGroup=f"G-{number % 1_000}",
-                            commitOffset=number,
-                        )
-                        for number in range(first, first + IN_FLIGHT)
+
+    async def commit() -> None:
+        for first in range(0, COMMITS, IN_FLIGHT):
+            callback_times.reset()
+            await asyncio.gather(
+                *(
+                    asked(
+                        *(big.broker, RequestCode.UPDATE_CONSUMER_OFFSET),
+                        consumerGroup=f"G-{number % 1_000}",
+                        commitOffset=number,
                     )
+                    for number in range(first, first + IN_FLIGHT)
                 )
-                longest.append(callback_times.longest_s)
+            )
+            longest.append(callback_times.longest_s)
+
+    with callback_times.measured():
+        big.run(commit())
     assert median(longest) < LIMIT_S, callback_times.place
 
 
-async def test_no_step_of_writing_state_holds_the_gil_for_5_ms(tmp_path: Path) -> None:
-    async with big_broker(tmp_path) as broker:
-        managers = broker.managers
-        found: dict[str, list[Steps]] = {file.path: [] for file in managers.files.all}
+def test_no_step_of_writing_state_holds_the_gil_for_5_ms(
+    big: BigBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managers = big.broker.managers
+    found: dict[str, list[Steps]] = {file.path: [] for file in managers.files.all}
 
-        def traced(file: Changes[Any]) -> Callable[[object], None]:
-            write = file._write
+    def traced(file: Changes[Any]) -> Callable[[object], None]:
+        write = file._write
 
-            def run(taken: object) -> None:
-                steps = Steps()
-                found[file.path].append(steps)
-                steps.run(write, taken)
+        def run(taken: object) -> None:
+            steps = Steps()
+            found[file.path].append(steps)
+            steps.run(write, taken)
 
-            return run
+        return run
 
+    async def change() -> None:
         for file in managers.files.all:
             await file.write()  # changed entries are encoded a few at a time
-            file._write = traced(file)
+            monkeypatch.setattr(file, "_write", traced(file))
         for number in range(ROUNDS):
             managers.metadata.topics.create_internal(f"New-{number}", 8)
             managers.metadata.groups.find(f"New-{number}")
@@ -117,6 +127,8 @@ async def test_no_step_of_writing_state_holds_the_gil_for_5_ms(tmp_path: Path) -
             managers.metadata.deleted_topics.end([f"Gone-{number}"], 1)
             for file in managers.files.all:
                 await file.write()
+
+    big.run(change())
     for path, writes in found.items():
         shortest = min(writes, key=lambda steps: steps.longest_s)
         assert len(writes) >= ROUNDS, path
