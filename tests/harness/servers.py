@@ -90,7 +90,8 @@ def free_port() -> int:
         with contextlib.ExitStack() as stack:
             try:
                 for each in (port, port - 2, port + 1):
-                    stack.enter_context(socket.socket()).bind((HOST, each))
+                    # At all addresses: machines of a pair listen at 127.0.0.2 and 127.0.0.3.
+                    stack.enter_context(socket.socket()).bind(("", each))
             except OSError:
                 continue
             return port
