@@ -209,7 +209,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     lake_drop_bodies: bool = False
     lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
     lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
-    # Retention knows the tables, and reads below the log's beginning come from them.
+    # Retention deletes segments that tables have, and reads below the log's beginning use the
+    # tables.
     lake_retention: bool = False
     # Memory for messages that were read from tables.
     lake_read_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 128 << 20
@@ -253,7 +254,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(str(error)) from error
         if self.listen_port and not VIP_DISTANCE < self.listen_port <= 65535:
             raise ConfigError(
-                f"listenPort={self.listen_port} is no port for a broker, which takes that - "
+                f"listenPort={self.listen_port} is not usable: a broker takes that - "
                 f"{VIP_DISTANCE} too; use {VIP_DISTANCE + 1} to 65535, or 0 for any free port"
             )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():

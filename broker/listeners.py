@@ -14,7 +14,7 @@ def advertised_addresses(listeners: str, advertised: str) -> dict[str, str]:
     """The address `host:port` for clients of each listener, by name.
 
     A listener that is not advertised has the address that it listens on. Raises ConfigError for
-    texts that are no listeners, and for an address that clients cannot connect to.
+    texts that are not listeners, and for an address that clients cannot connect to.
     """
     try:
         listening = parse_addresses(listeners)
@@ -23,7 +23,7 @@ def advertised_addresses(listeners: str, advertised: str) -> dict[str, str]:
         raise ConfigError(f"listeners or advertisedListeners: {error}") from error
     for name, address in found.items():
         if name not in listening:
-            raise ConfigError(f"advertisedListeners={name}={address}: {name} is none of listeners")
+            raise ConfigError(f"advertisedListeners={name}={address}: {name} is not in listeners")
         if host_port(address)[0] in _ANY:
             raise ConfigError(
                 f"listeners={name}={address}: clients cannot connect to it; give the address that "

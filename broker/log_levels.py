@@ -18,21 +18,23 @@ def parse_log_levels(text: str) -> dict[str, str]:
         name, equals, level = part.rpartition("=")
         name, level = (name.strip() if equals else ROOT), level.strip().upper()
         if level not in LEVELS:
-            raise ConfigError(f"logLevels={text!r}: {level} is no level; use {', '.join(LEVELS)}")
+            raise ConfigError(
+                f"logLevels={text!r}: {level} is not a level; use {', '.join(LEVELS)}"
+            )
         if name != ROOT and not name.startswith(ROOT + "."):
-            raise ConfigError(f"logLevels={text!r}: {name} is no logger of {ROOT}")
+            raise ConfigError(f"logLevels={text!r}: {name} is not a logger below {ROOT}")
         found[name] = level
     return found
 
 
 class LogLevels:
-    """Sets the levels of Congreve's loggers, and gives them back (RocketMQ: logback's scan)."""
+    """Sets the levels of Congreve's loggers, and restores them (RocketMQ: logback's scan)."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
 
     def apply(self, text: str) -> None:
-        """Set these levels (see parse_log_levels()), and give back those that are not named."""
+        """Set these levels (see parse_log_levels()), and restore those that are not named."""
         wanted = parse_log_levels(text)
         for name in self._before.keys() - wanted.keys():
             logging.getLogger(name).setLevel(self._before.pop(name))
@@ -42,5 +44,5 @@ class LogLevels:
             logger.setLevel(level)
 
     def give_back(self) -> None:
-        """Give back all levels."""
+        """Restore all levels."""
         self.apply("")

@@ -154,7 +154,7 @@ class MessagePaths:
     def lane_entry(
         self, protocol: FrameProtocol | None, kind: int, data: bytes, number: int
     ) -> None:
-        """Do what a lane asks the event loop for (lane_sends.pyx)."""
+        """Handle an entry that a lane passes to the event loop (lane_sends.pyx)."""
         if kind == ARRIVED_KIND:
             for queue in queues_of(data):
                 self._arrived(queue)
@@ -189,7 +189,7 @@ class MessagePaths:
         await self._managers.pieces.run(self.pulls.recheck_steps(access.refusal))
 
     def notify(self, queue: ConsumeQueue) -> None:
-        """Let pulls that wait for the queue, which has a new entry, look at it."""
+        """Wake the pulls that wait for this queue, which has a new entry."""
         watchers = take_watchers(queue)
         if watchers & WATCHER_OF_LOOP:
             self.pulls.long_polling.arrived(queue)

@@ -1,7 +1,7 @@
 """A crossed pair: this machine's master, and the slave of the other machine's master.
 
-The other machine has the same with the roles exchanged. When one of them dies, clients go on at the
-other's master, and read what the dead master had from its slave.
+The other machine has the same with the roles exchanged. When one of them dies, clients continue
+with the other's master, and read the dead master's messages from its slave.
 """
 
 import msgspec
@@ -60,7 +60,7 @@ def paired_slave(config: BrokerConfig) -> Broker | None:
             listen_port=config.listen_port + SLAVE_DISTANCE if config.listen_port else 0,
             ha_listen_port=-1,
             ha_master_address=f"{host}:{port + 1}",
-            # Consumers read here what a dead master had.
+            # Consumers read the messages of a dead master here.
             slave_read_enable=True,
             metrics_port=-1,
             listeners="",

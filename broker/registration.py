@@ -40,7 +40,8 @@ HEARD_TIMEOUT_S = 3.0
 
 
 class _NameServer:
-    """The changes that one name server does not know yet; `changed` None stands for all topics."""
+    """The changes that one name server has not received yet; `changed` None stands for all
+    topics."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -53,14 +54,14 @@ class _NameServer:
         self.order_topics: frozenset[str] | None = None
         self.failing = False
 
-    def note_heard(self, changes: int) -> None:
-        """The name server knows this many changes, or the registration failed."""
+    def note_registered(self, changes: int) -> None:
+        """The name server has received this many changes, or the registration failed."""
         self.heard = changes
         self.told.set()
         self.told = asyncio.Event()
 
-    async def has_heard(self) -> None:
-        """Return when the name server knows all changes so far, or when it fails."""
+    async def registered(self) -> None:
+        """Return when the name server has received all changes so far, or when it fails."""
         changes = self.changes
         while self.heard < changes and not self.failing:
             await self.told.wait()
@@ -71,7 +72,8 @@ class NameServerRegistration:
 
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
-    name server that starts knows none. No error reaches the broker. `sign` gets each request first,
+    name server that has just started has none. No error reaches the broker. `sign` gets each
+    request first,
     `ssl` encrypts the connections. `ha_address` returns where slaves connect; `note_master` gets
     the master's HA address and its address, which a name server answers to a slave.
     (RocketMQ: BrokerController.registerBrokerAll.)
@@ -111,7 +113,7 @@ class NameServerRegistration:
             ssl=self._ssl,
         )
         self._servers = [_NameServer(address) for address in self._config.name_servers]
-        delays = await asyncio.gather(*(self._tell(server) for server in self._servers))
+        delays = await asyncio.gather(*(self._register(server) for server in self._servers))
         self._tasks = [
             asyncio.create_task(self._keep_telling(server, delay))
             for server, delay in zip(self._servers, delays, strict=True)
@@ -123,7 +125,7 @@ class NameServerRegistration:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers:
-            server.note_heard(server.changes)
+            server.note_registered(server.changes)
         servers, self._servers, self._tasks = self._servers, [], []
         await asyncio.gather(*(self._unregister(server) for server in servers))
         if self._client is not None:
@@ -137,7 +139,7 @@ class NameServerRegistration:
         """
         try:
             async with asyncio.timeout(limit_s):
-                await asyncio.gather(*(server.has_heard() for server in self._servers))
+                await asyncio.gather(*(server.registered() for server in self._servers))
         except TimeoutError:
             logger.warning("a name server has not answered for %.0f s", limit_s)
 
@@ -162,10 +164,10 @@ class NameServerRegistration:
                 pass
             server.wanted.clear()
             changes = server.changes
-            delay = await self._tell(server)
-            server.note_heard(changes)
+            delay = await self._register(server)
+            server.note_registered(changes)
 
-    async def _tell(self, server: _NameServer) -> float:
+    async def _register(self, server: _NameServer) -> float:
         """Register at one name server; returns the seconds until the next registration."""
         try:
             await self._register(server)

@@ -1,1 +1,1 @@
-"""Accounts: who may do what, checked before a request's handler runs."""
+"""Accounts and their permissions, checked before a request's handler runs."""

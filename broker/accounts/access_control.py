@@ -33,10 +33,11 @@ from congreve.remoting.wire.hmac_sha1 import load_sha1
 class AccessControl:
     """Loads the accounts, follows their files, and checks requests.
 
-    It awaits `changed` when the accounts are others: what was allowed may not be any more.
+    It awaits `changed` after the accounts have changed, because allowed requests may be forbidden
+    now.
     `own_key` is the access key with which the broker signs its own requests; empty: it does not.
-    With a `replay_window_ms` each request passes once, and only so long after it was signed.
-    (RocketMQ: PlainAccessValidator.)
+    With a `replay_window_ms` each request passes only once, and only within that time after it was
+    signed. (RocketMQ: PlainAccessValidator.)
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class AccessControl:
 
     @property
     def accounts(self) -> Accounts:
-        """The accounts of the moment."""
+        """The current accounts."""
         return self._followed.now
 
     @property
@@ -78,11 +79,11 @@ class AccessControl:
         """Read the files before the broker serves. Raises ConfigError if no request could pass."""
         await self._followed.load()
         if self._own_key and self.own_account is None:
-            raise ConfigError(f"brokerAccessKey={self._own_key} is none of the accounts")
+            raise ConfigError(f"brokerAccessKey={self._own_key} is not an account of the files")
 
     @property
     def can_compile(self) -> bool:
-        """Whether compiled code can check requests: it knows no numbers of them."""
+        """Whether compiled code can check requests: it cannot check their numbers."""
         return self._sha1 is not None and self._replays is None
 
     def compile(self) -> None:
@@ -117,7 +118,8 @@ class AccessControl:
         self._sign_as(request.ext_fields.get(ACCESS_KEY, ""), request)
 
     async def follow(self) -> None:
-        """Read the files again if they have changed; what cannot be used is logged and ignored."""
+        """Read the files again if they have changed; a file that cannot be used is logged and
+        ignored."""
         await self._followed.follow()
 
     async def edit(self, change: Callable[[AccountFiles], None]) -> None:

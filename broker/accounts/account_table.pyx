@@ -1,6 +1,7 @@
 """The accounts for compiled code: whether an ordinary send or pull is signed and permitted.
 
-It only says yes where the gate would (`broker/accounts/gate.py`); all else is left to the gate.
+It accepts only requests that the gate (`broker/accounts/gate.py`) accepts, and leaves all others to
+the gate.
 """
 
 cimport cython
@@ -167,7 +168,7 @@ cdef inline void put(Sha1 sha1, Content *content, Slice value) noexcept nogil:
 
 @cython.final
 cdef class AccountTable:
-    """The accounts of the moment, which replace() changes while other threads check requests.
+    """The current accounts, which replace() changes while other threads check requests.
 
     (RocketMQ: PlainPermissionManager.)
     """
@@ -190,7 +191,7 @@ cdef class AccountTable:
         return sum(1 for i in range(self.capacity) if self.slots[i] != NULL)
 
     def replace(self, accounts):
-        """Take these accounts in place of the old ones."""
+        """Replace the accounts."""
         accounts = list(accounts)
         cdef Py_ssize_t capacity = capacity_for(len(accounts))
         cdef Key **slots = <Key **> PyMem_Calloc(capacity, sizeof(Key *))

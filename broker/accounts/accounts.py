@@ -50,7 +50,8 @@ class Need(NamedTuple):
 
 
 def topic_need(topic: str, perm: Perm) -> Need:
-    """What the use of a topic needs; who may consume with a group may use its retry topic."""
+    """What the use of a topic needs; an account that may consume with a group may use its retry
+    topic."""
     if topic.startswith(RETRY_PREFIX):
         return Need(Kind.GROUP, topic.removeprefix(RETRY_PREFIX), Perm.SUB)
     return Need(Kind.TOPIC, topic, perm)
@@ -76,11 +77,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_do_all(self) -> bool:
-        """Whether no permission is checked: an administrator without permissions of his own."""
+        """Whether no permission is checked: an administrator without permissions of its own."""
         return self.admin and not self.topics and not self.groups
 
     def lacks(self, needs: Iterable[Need], address: str = "") -> Need | None:
-        """The first need that the account does not meet in a request from this address."""
+        """The first permission that the account lacks for a request from this address."""
         if self.may_do_all or (address and self.white_addresses.matches(address)):
             return None
         return next((need for need in needs if not self._meets(need)), None)

@@ -42,7 +42,7 @@ class AddressPattern(msgspec.Struct, frozen=True):
             return cls(text, blocks=tuple(_block(one) for one in _alternatives(text)))
         except (ValueError, AddressValueError) as error:
             raise ConfigError(
-                f"{text!r} is no pattern of addresses: write 10.1.2.3, 10.1.2.*, 10.1.2.3-9, "
+                f"{text!r} is not a pattern of addresses: write 10.1.2.3, 10.1.2.*, 10.1.2.3-9, "
                 "10.1.2.{3,4}, the same of IPv6, or several with commas between"
             ) from error
 
@@ -65,7 +65,7 @@ class AddressPattern(msgspec.Struct, frozen=True):
 
 
 def _parts(address: str) -> tuple[int, ...]:
-    """The four or eight numbers of an address; that of IPv4 inside IPv6 has four."""
+    """The four or eight numbers of an address; an IPv4 address mapped to IPv6 has four."""
     found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped

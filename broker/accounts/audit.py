@@ -29,7 +29,7 @@ class AuditLog:
         connection: Connection,
         answer: RemotingCommand | None,
     ) -> None:
-        """Write one line; `who` is an access key, None for a white address or a stranger."""
+        """Write one line; `who` is an access key, None for a white address or an unknown sender."""
         line: dict[str, object] = {
             "time": self._clock.now(),
             "accessKey": who,

@@ -7,7 +7,7 @@ from congreve.remoting.messages.codes import ResponseCode
 class AccessDeniedError(RefusedError):
     """The sender is unknown, or lacks a permission (RocketMQ: AclException).
 
-    `access_key` is that of the signature, if the request has a right one.
+    `access_key` is that of the signature, if the signature is valid.
     """
 
     def __init__(self, text: str, access_key: str | None = None) -> None:

@@ -53,7 +53,7 @@ class AccountFiles:
         self._white: list[str] = []
 
     def stamp(self) -> Stamp:
-        """What changes when a file changes, appears or goes."""
+        """A value that changes when a file is changed, added or removed."""
         found = []
         for path in self._all_paths():
             try:
@@ -64,7 +64,8 @@ class AccountFiles:
         return tuple(found)
 
     def load(self) -> Accounts:
-        """Read all files. Raises ConfigError, and keeps what it has, if one cannot be used."""
+        """Read all files. Raises ConfigError, and keeps the loaded accounts, if one cannot be
+        used."""
         versions: dict[str, DataVersion] = {}
         configs: dict[str, PlainAccessConfig] = {}
         paths: dict[str, str] = {}
@@ -131,7 +132,7 @@ class AccountFiles:
         """
         path = path or self.default_path
         if path != self.default_path and path not in self.versions:
-            raise ConfigError(f"{path} is none of this broker's files with accounts")
+            raise ConfigError(f"{path} is not an account file of this broker")
         for pattern in patterns:
             AddressPattern.parse(pattern)
         tree = self._read(path)
@@ -174,7 +175,7 @@ class AccountFiles:
         if tree is None:
             return {}
         if not isinstance(tree, dict):
-            raise ConfigError(f"{path} is no mapping of keys to values")
+            raise ConfigError(f"{path} is not a mapping of keys to values")
         return tree
 
     def _write(self, path: str, tree: dict[str, Any]) -> None:
@@ -187,7 +188,7 @@ class AccountFiles:
         )
 
     def warn_of_readers(self) -> None:
-        """Log which files others than their owner may read."""
+        """Log the files that others than their owner may read."""
         for path in self._all_paths():
             mode = self._files.status(path).st_mode & 0o777
             if mode & ~SECRET_MODE:
@@ -211,7 +212,7 @@ def account_of(config: PlainAccessConfig) -> Account:
             name, equals, perm = (part.strip() for part in text.partition("="))
             if not equals or not name or "=" in perm:
                 raise ConfigError(
-                    f"accessKey={config.access_key}: {text!r} is no permission: write name=PUB|SUB"
+                    f"accessKey={config.access_key}: {text!r} is not a permission: use name=PUB|SUB"
                 )
             target = groups if name.startswith(RETRY_PREFIX) else table
             target[name.removeprefix(RETRY_PREFIX)] = _perm(perm)
@@ -233,7 +234,7 @@ def _perm(text: str) -> Perm:
 
 def _check_perm(text: str) -> None:
     if text.strip() not in PERM_TEXTS:
-        raise ConfigError(f"{text!r} is no permission: use {', '.join(PERM_TEXTS)}")
+        raise ConfigError(f"{text!r} is not a permission: use {', '.join(PERM_TEXTS)}")
 
 
 def _configs_of(tree: dict[str, Any], path: str) -> Iterable[PlainAccessConfig]:
@@ -261,7 +262,7 @@ def _fields_of(config: PlainAccessConfig) -> dict[str, object]:
 def _entries(tree: dict[str, Any], path: str) -> list[dict[str, Any]]:
     entries = tree.get(_ACCOUNTS) or []
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise ConfigError(f"{path}: {_ACCOUNTS} is no list of accounts")
+        raise ConfigError(f"{path}: {_ACCOUNTS} is not a list of accounts")
     return entries
 
 
@@ -278,7 +279,7 @@ def _text(entry: dict[str, Any], name: str) -> str | None:
 def _texts(tree: dict[str, Any], name: str, path: str) -> list[str]:
     values = tree.get(name) or []
     if not isinstance(values, list):
-        raise ConfigError(f"{path}: {name} is no list")
+        raise ConfigError(f"{path}: {name} is not a list")
     return [str(value) for value in values]
 
 

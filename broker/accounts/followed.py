@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class FollowedAccounts:
-    """Reads accounts from `files`; it awaits `changed` when they are others.
+    """Reads accounts from `files`; it awaits `changed` after they have changed.
 
     (RocketMQ: PlainPermissionManager.watch.)
     """
@@ -22,7 +22,7 @@ class FollowedAccounts:
     ) -> None:
         self.files = files
         self.now = Accounts()
-        """The accounts of the moment."""
+        """The current accounts."""
         self._changed = changed
         self._stamp: Stamp = ()
         self._turn = asyncio.Lock()
@@ -37,11 +37,12 @@ class FollowedAccounts:
                 "for example with `congreve user add`"
             )
         if any(pattern.everything for pattern in self.now.white_addresses):
-            logger.warning("globalWhiteRemoteAddresses has *: requests of everybody pass unchecked")
+            logger.warning("globalWhiteRemoteAddresses has *: all requests pass unchecked")
         await asyncio.to_thread(self.files.warn_of_readers)
 
     async def follow(self) -> None:
-        """Read the files again if they have changed; what cannot be used is logged and ignored."""
+        """Read the files again if they have changed; a file that cannot be used is logged and
+        ignored."""
         async with self._turn:
             stamp = await asyncio.to_thread(self.files.stamp)
             if stamp == self._stamp:

@@ -22,7 +22,7 @@ from congreve.remoting.transport.peer_log import PeerLog
 
 
 class Gate:
-    """Lets requests through to their handlers by the accounts of the moment.
+    """Passes requests to their handlers if the current accounts permit them.
 
     With `replays` a signed request passes only once.
     """
@@ -79,7 +79,7 @@ class Gate:
     ) -> RemotingCommand:
         self._peer_log.refused(connection, request.code, error)
         answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-        # Strangers must not fill the audit log; they are in the limited log above.
+        # Unknown senders must not fill the audit log; the rate-limited log above has them.
         if rule.admin and isinstance(error, AccessDeniedError) and error.access_key is not None:
             self._audit.note(error.access_key, request, connection, answer)
         return answer

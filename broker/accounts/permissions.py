@@ -204,7 +204,7 @@ def _message(find: FindRecord, field: str, perm: Perm) -> Source:
         text = request.ext_fields.get(field, "")
         record = find(int(text)) if _is_number(text) else None
         if record is None:
-            # The same answer whether it is no message or that of others.
+            # The same answer whether there is no message or one of another account.
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no message at {field} {text[:20]!r}")
         topic = record.topic
         if topic in PARKED or topic == TRANS_HALF_TOPIC:

@@ -28,7 +28,7 @@ class _Series:
         self.time = 0
 
     def is_new(self, number: int) -> bool:
-        """Whether the number was not seen before; it is from now on."""
+        """Whether the number was not seen before; records it as seen."""
         if number > self.highest:
             shift = min(number - self.highest, NUMBERS_KEPT)
             self.seen = (self.seen << shift | 1) & ((1 << NUMBERS_KEPT) - 1)
@@ -42,9 +42,10 @@ class _Series:
 
 
 class ReplayGuard:
-    """Lets each numbered request pass once, at most `window_ms` before or after it was signed.
+    """Accepts each numbered request once, at most `window_ms` before or after it was signed.
 
-    Requests from before its own start do not pass: it does not know which of them came then.
+    It refuses requests from before its own start, because it cannot know which of them were
+    accepted then.
     """
 
     def __init__(self, window_ms: int, clock: Clock) -> None:
@@ -54,7 +55,7 @@ class ReplayGuard:
         self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
 
     def check(self, access_key: str, request: RemotingCommand) -> None:
-        """Note a request whose signature is right. Raises AccessDeniedError for a copy of one."""
+        """Record a request with a valid signature. Raises AccessDeniedError for a copy of one."""
         numbered = Numbered.parse(request.ext_fields.get(ANTI_REPLAY, ""))
         if numbered is None:
             raise AccessDeniedError(

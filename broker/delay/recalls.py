@@ -2,7 +2,7 @@
 
 A recall is a record of its own in the log. The queue of these records is the journal: an answer
 waits until its record is durable like any message. `congreve/recalls.json` has the recalls whose
-messages are not past yet, and the queue offset of the first record that it lacks.
+delivery time has not passed yet, and the queue offset of the first record that it lacks.
 """
 
 import logging
@@ -118,7 +118,7 @@ class Recalls:
         self._next = queue.max
 
     def save(self) -> None:
-        """Write recalls.json soon, where it has changed, without those whose time is past."""
+        """Write recalls.json soon if it has changed, without recalls whose time has passed."""
         self._forget_past()
         if self._changed:
             self._writer.changed()
@@ -160,7 +160,7 @@ class Recalls:
     # --- recalls
 
     def put(self, parked: Parked, topic: str, message_id: str, host: Host) -> PutResult:
-        """Take a message back, and store that; the caller answers when the record is durable."""
+        """Recall a message, and store the recall; the caller answers when its record is durable."""
         record = Record(
             topic=RECALL_TOPIC,
             body=msgspec.json.encode(parked),

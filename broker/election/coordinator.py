@@ -38,7 +38,8 @@ class Master(msgspec.Struct, frozen=True, rename="camel"):
 class ElectRequest(msgspec.Struct, frozen=True, rename="camel"):
     """An operator asks for this member as master (RocketMQ: ElectMasterRequestHeader).
 
-    With `unclean` it may lack acknowledged messages, which are then lost. `by` is for people.
+    With `unclean` it may lack acknowledged messages, which are then lost. `by` is for the audit
+    log.
     """
 
     member: int
@@ -47,7 +48,7 @@ class ElectRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """What the coordination service knows about one group (RocketMQ: SyncStateInfo).
+    """The state of one group in the coordination service (RocketMQ: SyncStateInfo).
 
     `master` is None while no member holds a live lease. `epoch` is that of the last election, 0
     before the first one; only members of `in_sync` have all acknowledged messages. `guard` belongs
@@ -101,7 +102,7 @@ class Coordinator(Protocol):
         ...
 
     async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
-        """The first state that is not `seen`; after `limit_s` seconds, the state then."""
+        """The first state that is not `seen`; after `limit_s` seconds, the current state."""
         ...
 
     async def close(self) -> None:

@@ -73,7 +73,7 @@ class ElectedBroker(Lifecycle):
         coordinator: Coordinator | None = None,
         clock: Callable[[], float] = boot_time,
     ) -> None:
-        """Raises ConfigError for settings that do not fit to an election."""
+        """Raises ConfigError for settings that do not fit an election."""
         _check(config)
         self.config = config
         self.broker: Broker | None = None
@@ -141,7 +141,7 @@ class ElectedBroker(Lifecycle):
             try:
                 await self._coordinator.resign()
             except CoordinatorError as error:
-                logger.warning("the lease ends by itself: %s", error)
+                logger.warning("the lease expires by itself: %s", error)
         await self._coordinator.close()
 
     # --- the state
@@ -166,7 +166,7 @@ class ElectedBroker(Lifecycle):
             self._changed.set()
 
     async def _act(self) -> None:
-        """Do what each state asks for."""
+        """Take the step that each new state requires."""
         while True:
             try:
                 async with asyncio.timeout(RETRY_S):
@@ -301,7 +301,7 @@ class ElectedBroker(Lifecycle):
         try:
             await self._coordinator.resign()
         except CoordinatorError as error:
-            self._log.warning("the lease ends by itself: %s", error)
+            self._log.warning("the lease expires by itself: %s", error)
         self._state = None
 
     def _note_diverged(self, common_end: int) -> None:

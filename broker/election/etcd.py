@@ -159,7 +159,7 @@ class EtcdCoordinator:
         except TimeoutError:
             pass
         except CoordinatorError:
-            await asyncio.sleep(min(RETRY_S, limit_s))  # reads may go on without watches
+            await asyncio.sleep(min(RETRY_S, limit_s))  # reads work without watches
         return await self.read()
 
     async def close(self) -> None:
@@ -182,7 +182,7 @@ class EtcdCoordinator:
                 return
 
     async def _revoke(self, lease: str) -> None:
-        with suppress(CoordinatorError):  # it ends by itself
+        with suppress(CoordinatorError):  # it expires anyway
             await self._call("/v3/lease/revoke", {"ID": lease}, repeatable=True)
 
     async def _change(self, compare: list[dict[str, Any]], puts: list[dict[str, Any]]) -> int:

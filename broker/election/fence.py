@@ -60,14 +60,14 @@ class Fence:
     # --- slaves, on the thread of the HA port
 
     def connected(self, member: int, connection: object) -> None:
-        """A slave has connected; an older connection of it counts no more."""
+        """A slave has connected; its older connection no longer counts."""
         with self._lock:
             self._connections[member] = connection
             self.term.connected(member, self._now())
             self._publish()
 
     def begun(self, member: int, connection: object, offset: int) -> None:
-        """A slave goes on from `offset`."""
+        """A slave continues from `offset`."""
         with self._lock:
             if self._connections.get(member) is connection:
                 self.term.begun(member, offset)

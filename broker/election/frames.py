@@ -29,7 +29,7 @@ TRANSFER_HEADER = _TRANSFER.size
 
 
 class FrameError(BrokerError):
-    """The peer sent bytes that are no frame of AutoSwitch replication."""
+    """The peer sent bytes that are not a frame of AutoSwitch replication."""
 
 
 class SlaveHandshake(NamedTuple):

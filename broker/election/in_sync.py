@@ -1,4 +1,4 @@
-"""Which members have all acknowledged messages, as one master knows and decides it."""
+"""The members that have all acknowledged messages, as one master decides it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ JOIN_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class _Member:
-    """What the master knows about a slave's log; offsets are physical, times in seconds."""
+    """A slave's log as its master sees it; offsets are physical, times in seconds."""
 
     connected: bool = True
     offset: int = -1
@@ -90,12 +90,12 @@ class InSyncSet:
         return -1 if slave is None else slave.offset
 
     def connected(self, member: int, now: float) -> None:
-        """A slave has connected; its earlier reports count no more."""
+        """A slave has connected; its earlier reports no longer count."""
         self._joining.discard(member)
         self._slaves[member] = _Member(caught_up_at=now)
 
     def begun(self, member: int, offset: int) -> None:
-        """A slave goes on from `offset`; it counts from its next report on.
+        """A slave continues from `offset`; it counts from its next report on.
 
         By then it has learned the epoch of this term.
         """

@@ -31,7 +31,7 @@ class JsonHttp:
     """A client of one HTTP server; each request has its own connection.
 
     `url` is `http://host:port` or `https://host:port`. Raises ConfigError for another one.
-    `headers` returns what each request carries further, such as a token.
+    `headers` returns further headers of each request, such as a token.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JsonHttp:
     async def stream(
         self, method: str, path: str, body: object, timeout_s: float
     ) -> AsyncIterator[dict[str, Any]]:
-        """The JSON objects of an answer that goes on, one a line; it ends with the connection.
+        """The JSON objects of a streamed answer, one on each line; it ends with the connection.
 
         `timeout_s` is for the beginning of the answer. Raises CoordinatorError.
         """

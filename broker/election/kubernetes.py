@@ -26,7 +26,7 @@ _NOT_FOUND, _CONFLICT = 404, 409
 
 
 class _State(msgspec.Struct):
-    """The value of the annotation: what the Lease's own fields have no place for."""
+    """The value of the annotation: the state for which a Lease has no field."""
 
     epoch: int
     members: list[int]
@@ -37,7 +37,7 @@ class _State(msgspec.Struct):
 class KubernetesCoordinator:
     """One Lease object a group; each change replaces it at the resource version that was read.
 
-    Kubernetes ends no lease. A member takes it for ended when it has seen no renewal for the whole
+    Kubernetes ends no lease. A member considers it ended when it has seen no renewal for the whole
     duration by its own clock; two members may differ in this, which is safe: acknowledgements need
     every member of the in-sync set. (RocketMQ: the controller's Raft group.)
     """
@@ -196,5 +196,5 @@ def _decoded(lease: dict[str, Any]) -> _State:
 
 
 def _now() -> str:
-    """The time as a MicroTime; only people read it."""
+    """The time as a MicroTime; no program reads it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

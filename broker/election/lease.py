@@ -14,7 +14,7 @@ class MasterLease:
 
     The coordination service counts the lease from the moment at which a renewal arrives, this
     member from the moment at which it was sent, less a margin. So the member stops before the
-    lease can end. No wall clock is involved. (RocketMQ has no counterpart: a master there goes on
+    lease can end. No wall clock is involved. (RocketMQ has no counterpart: a master there acts
     until the controller's notification arrives.)
     """
 
@@ -42,7 +42,7 @@ class MasterLease:
 
     @property
     def left_s(self) -> float:
-        """For how many seconds the member may go on without a renewal."""
+        """Seconds for which the lease is valid without a renewal."""
         return max(self.deadline - self._clock(), 0.0)
 
     @property

@@ -33,7 +33,7 @@ class EpochFollower(LogFollower):
     """Receives the log and the epoch of each part (RocketMQ: AutoSwitchHAClient).
 
     The epochs are on disk before the first report that follows them: a member of the in-sync set
-    knows the epoch in which it entered.
+    has the epoch in which it entered.
     """
 
     header_size = TRANSFER_HEADER
@@ -181,7 +181,8 @@ class ElectedSlave(Slave):
             await asyncio.to_thread(self._follower.receiver.begin_at, begin)
 
     def _start_after(self, master: MasterHandshake) -> int:
-        """Where to go on. Raises ReplicationError if this log does not fit to the master's."""
+        """The offset to continue at. Raises ReplicationError if this log does not fit to the
+        master's."""
         mine, own_end = self._epochs.epochs, self._store.log.max_offset
         common = mine.common_end(own_end, master.epochs, master.log_end)
         if self._is_empty:

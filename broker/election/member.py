@@ -1,4 +1,4 @@
-"""What one member of a group does next, from what the coordination service knows."""
+"""The next step of one member of a group, from the state in the coordination service."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Release(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Serve nothing; `why` is for people."""
+    """Serve nothing; `why` is for the log."""
 
     why: str
 
@@ -86,7 +86,7 @@ class ElectionMember:
                 return Wait(_lost_state(state, known))
             return Follow(state.master)
         if self._is_asked_unclean(state):
-            # Members that are away may have later epochs than the coordination service knows.
+            # Unreachable members may have later epochs than the coordination service.
             newest = max(state.epoch, known.newest_epoch, known.claimed)
             return Elect(state, self._candidate(newest + UNCLEAN_EPOCHS))
         if state.epoch and self.member not in state.in_sync:
@@ -113,7 +113,8 @@ class ElectionMember:
         return request is not None and request.unclean and request.member == self.member
 
     def _lets_another_go_first(self, state: GroupState) -> bool:
-        """Whether the member that an operator wants has its turn, for the time of a lease."""
+        """Whether to wait for the member that an operator wants, at most for the time of a
+        lease."""
         if state.request is None or state.request.unclean or not self._is_to_leave(state):
             return False
         if state != self._seen_free:

@@ -1,4 +1,4 @@
-"""What an operator may ask of a group: another master, or one that lacks messages."""
+"""What an operator may request of a group: another master, or one that lacks messages."""
 
 import asyncio
 import time
@@ -62,7 +62,8 @@ class Operator:
         return await self._ask(state, ElectRequest(wanted, self._by))
 
     async def elect_unclean(self, member: int) -> Master:
-        """Let this member become the master, whatever its log lacks: that is lost for ever.
+        """Let this member become the master, although its log may lack messages, which are then
+        lost.
 
         The group must have been without a master for the time of a lease, in which a member of the
         in-sync set would have been elected. Raises OperatorError, CoordinatorError.

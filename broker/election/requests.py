@@ -1,4 +1,4 @@
-"""What operators' requests for a master leave in the audit log."""
+"""Lines of the audit log about operators' requests for a master."""
 
 import json
 import logging

@@ -26,7 +26,7 @@ READ_MAX = 64 << 10
 class AutoSwitchConnection(SlaveConnection):
     """Sends one slave the epochs, then the log, with the epoch of each part.
 
-    The first report says where the slave goes on, and counts only for a slave that lost its log:
+    The first report says where the slave continues, and counts only for a slave that lost its log:
     it gets nothing before it has left the in-sync set. A learner, as RocketMQ 5 calls it, gets the
     log and never enters the set. (RocketMQ: AutoSwitchHAConnection.)
     """

@@ -1,4 +1,4 @@
-"""What consumers tell about themselves: the rates that only they know."""
+"""The rates that consumers report about themselves."""
 
 import asyncio
 import logging

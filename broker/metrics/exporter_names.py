@@ -238,7 +238,8 @@ class ExporterNames:
         producers: Mapping[str, Sized],
         clients: list[ClientFigures],
     ) -> Families:
-        """Members of groups: addresses of consumers, counts of producers, what clients tell."""
+        """Members of groups: addresses of consumers, counts of producers, rates that clients
+        report."""
         counts: list[tuple[str, float]] = []
         for name, group in list(consumers.items()):
             found = [client.address for client in group.channels.values()]

@@ -60,7 +60,7 @@ class GroupFigures(msgspec.Struct):
     consumed: int = 0  # the sum of the committed offsets
     end: int = 0  # the sum of the ends of all queues
     lag: int = 0  # messages that the group may still get
-    lag_ms: int = 0  # since when the oldest of them is stored
+    lag_ms: int = 0  # the store time of the oldest of them
     messages: int = 0  # in answers to pulls since the start
     size: int = 0  # their bytes
     get_tps: float = 0.0
@@ -90,9 +90,9 @@ class Figures(msgspec.Struct):
 class FigureCollector:
     """Collects the figures of topics and groups; the event loop calls it.
 
-    The rows have room for `max_rows()` topics and groups together, of which topics take half at
-    most. The first ones in the broker's tables keep rows of their own, so that a series does not
-    come and go from one collection to the next.
+    There are rows for `max_rows()` topics and groups together, of which topics take half at most.
+    The first ones in the broker's tables keep rows of their own, so that a series does not come and
+    go from one collection to the next.
     """
 
     def __init__(

@@ -278,7 +278,7 @@ def _merged(found: Sequence[Counted | None]) -> Counted | None:
 
 
 def _name(codes: type[IntEnum], code: int) -> str:
-    """RocketMQ's name of a code in small letters; the number of one that it has not."""
+    """RocketMQ's name of a code in lower case; the number of a code that it does not have."""
     try:
         return codes(code).name.lower()
     except ValueError:

@@ -57,7 +57,7 @@ class OwnNames:
             yield _one(name, kind, text, int(value))
 
     def of_store(self, disk: tuple[int, int]) -> Iterator[Family]:
-        """Flushes, reads from disk, room; `disk` has the bytes in all and free."""
+        """Flushes, reads from disk, free space; `disk` has the bytes in all and free."""
         store, sync = self._store, self._store.backend
         for name, kind, text, value in (
             ("flush_groups_total", COUNTER, "Flushes that made messages durable", sync.flush_count),

@@ -4,7 +4,7 @@ cdef enum:
     BUCKETS = 20
     RPC_BUCKETS = 10
 
-# The requests that compiled code answers, as the metric rocketmq_rpc_latency tells them apart.
+# The requests that compiled code answers, as the metric rocketmq_rpc_latency distinguishes them.
 cdef enum Rpc:
     RPC_SEND
     RPC_SEND_V2

@@ -128,7 +128,7 @@ class MetricsService:
             await server.stop()
 
     def trouble(self) -> str | None:
-        """Why the broker takes no messages; None while it does."""
+        """Why the broker accepts no messages; None while it does."""
         return self._state or self._managers.store.trouble() or self._managers.trouble()
 
     async def _healthz(self, accept: str) -> Answer:

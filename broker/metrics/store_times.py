@@ -34,7 +34,7 @@ class StoreTimes:
         return known
 
     def end_round(self) -> None:
-        """Forget what this round did not ask for."""
+        """Drop the times that this round did not request."""
         self._times, self._kept = self._kept, {}
         self._reads = 0
 

@@ -1,6 +1,6 @@
 """Messages that retention has removed from the log, and the threads that read them.
 
-The broker knows this interface only; `congreve.lake` has tables behind it.
+The broker uses this interface only; `congreve.lake` implements it with tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAITING_MAX = 256
 
 
 class MessageArchive(Protocol):
-    """Messages by queue offset, time, key and place; one thread uses it.
+    """Messages by queue offset, time, key and physical offset; one thread uses it.
 
     Every method may wait for the disk or the network, and raises CongreveError or OSError.
     """
@@ -44,12 +44,12 @@ class MessageArchive(Protocol):
         """The first offset stored at or after a time, None if all messages are older."""
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The record that began at this place of the log."""
+        """The record that began at this physical offset."""
 
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, before_place: int
     ) -> list[bytes]:
-        """The newest records with a key, stored in [begin, end], before a place of the log."""
+        """The newest records with a key, stored in [begin, end], before a physical offset."""
 
 
 def checked_archive(

@@ -50,10 +50,10 @@ class ArchivedMessages:
 
 
 class ArchivedPulls:
-    """Answers pulls at offsets that the log of some topics has no more.
+    """Answers pulls at offsets that are no longer in the log.
 
-    Reads of a thread become parts of at most `memory_bytes` in all; the one that was used longest
-    ago goes first. Half-way through a part, the next one is read.
+    A thread reads parts of the archive, of at most `memory_bytes` in all; the least recently used
+    part is evicted first. Half-way through a part, the next one is read ahead.
     """
 
     def __init__(self, config: BrokerConfig, open_archive: Callable[[], MessageArchive]) -> None:
@@ -79,7 +79,7 @@ class ArchivedPulls:
     ) -> T | Awaitable[T]:
         """`answer` of the messages, at once if they are in memory; of `log` if there are none.
 
-        `log` is what the log said about the offset, which it has no more.
+        `log` is the log's result for the offset, which it no longer has.
         """
         queue = header.topic, header.queue_id
         ends = log.min_offset, log.max_offset
@@ -106,7 +106,7 @@ class ArchivedPulls:
         """
         for key, part in self._parts.items():
             if key[0] == queue and part.first <= offset < part.stop:
-                self._parts[key] = self._parts.pop(key)  # it was used last
+                self._parts[key] = self._parts.pop(key)  # now the most recently used
                 if 2 * offset >= part.first + part.stop and part.stop < ends[0]:
                     self._read_ahead(queue, part.stop)
                 return self._select(part, offset, count, wanted, queue, ends)

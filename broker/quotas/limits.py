@@ -95,7 +95,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 def check_defaults(texts: Mapping[str, str]) -> None:
-    """Raises ConfigError for the first text, by kind, that is no quota."""
+    """Raises ConfigError for the first text, by kind, that is not a quota."""
     for kind, text in texts.items():
         try:
             Limits.parse(text)

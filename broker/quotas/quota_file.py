@@ -38,7 +38,7 @@ class QuotaFile:
         self._files = files
 
     def stamp(self) -> Stamp:
-        """What changes when the file changes, appears or goes."""
+        """A value that changes when the file is changed, added or removed."""
         try:
             status = self._files.status(self.path)
         except OSError:
@@ -97,7 +97,7 @@ def parse_quotas(text: bytes) -> list[Quota]:
     if tree is None:
         return []
     if not isinstance(tree, dict):
-        raise ConfigError("no mapping of kinds to names")
+        raise ConfigError("not a mapping of kinds to names")
     return list(_quotas_of(tree))
 
 
@@ -107,7 +107,7 @@ def _quotas_of(tree: dict[str, Any]) -> Iterator[Quota]:
             raise ConfigError(f"{kind_text!r} has no quotas: use {', '.join(Kind)}")
         kind = Kind(kind_text)
         if not isinstance(names, dict):
-            raise ConfigError(f"{kind} is no mapping of names to limits")
+            raise ConfigError(f"{kind} is not a mapping of names to limits")
         for name, fields in names.items():
             text = str(name)
             if text != EVERY_NAME:

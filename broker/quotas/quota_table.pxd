@@ -47,7 +47,7 @@ cdef struct QuotaKind:
     bint in_use         # some name has a limit
     bint has_default
     double[LIMITS] default_rates
-    QuotaEntry crowd    # charged in place of a name for which there is no room
+    QuotaEntry crowd    # charged in place of names beyond `names_max`
     int64_t swept_ns
     int64_t[USES] limited   # the sum of all its names, those that were dropped included
 

@@ -171,7 +171,7 @@ cdef class QuotaTable:
 
     Requests are charged to accounts with `has_accounts` only: then something has checked their
     signatures. Each kind has at most `names_max` names: those beyond it share the buckets of one. A
-    rate of 0 is no limit. (RocketMQ: none; 5.x has ColdDataCgCtrService.)
+    rate of 0 means no limit. (RocketMQ: none; 5.x has ColdDataCgCtrService.)
     """
 
     def __cinit__(self, *, bint has_accounts=False, Py_ssize_t names_max=65_536):

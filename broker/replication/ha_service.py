@@ -34,11 +34,11 @@ class HAService:
 
     The thread starts with the first slave, so a broker without one only has a listening socket.
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
-    crashed. A slave whose address `haAllowedAddresses` does not match, that reports nothing for
-    haHousekeepingInterval or an offset that cannot be true, is cut. With `check_login` slaves log
-    in, unless haAllowedAddresses names addresses. With certificates in `settings` each connection
-    goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with None a
-    subclass does that. (RocketMQ: HAService.)
+    crashed. It disconnects a slave whose address `haAllowedAddresses` does not match, and one that
+    reports nothing for haHousekeepingInterval or an offset that cannot be true. With `check_login`
+    slaves log in, unless haAllowedAddresses names addresses. With certificates in `settings` each
+    connection goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with
+    None a subclass does that. (RocketMQ: HAService.)
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class HAService:
         )
 
     def _serve(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
-        """Do what the loop leaves to Python."""
+        """Handle what the compiled loop leaves to Python."""
         began, now = slave.started, self._now()
         try:
             there = slave.read(now)
@@ -262,7 +262,7 @@ class HAService:
         return self._store.log.max_offset
 
     def _look(self, slaves: SlaveLoop) -> None:
-        """Cut silent slaves, and send due heartbeats."""
+        """Disconnect silent slaves, and send due heartbeats."""
         now = self._now()
         for slave in list(slaves.slaves):
             if now - slave.read_at > self._settings.silence_s:

@@ -33,9 +33,9 @@ cdef class LogFollower:
     """Receives a master's log on the thread that calls follow(), mostly without the GIL.
 
     It reports what it has: with SYNC_FLUSH what is on its disk, else what is in its log. It calls
-    `arrived` with the watched queues that got entries, and sends what `login` returns first. A
-    master that is silent for haHousekeepingInterval is left (4.9.4's slave never notices one that
-    has died).
+    `arrived` with the watched queues that got entries, and sends what `login` returns first. It
+    disconnects from a master that is silent for haHousekeepingInterval (4.9.4's slave never notices
+    that its master has died).
 
     A subclass may have other headers and reports: header_size, take_header(), report_frame() and
     have(), which are called with the GIL.
@@ -163,7 +163,7 @@ cdef class LogFollower:
         if ready & 1:
             self.read_all()
             if self.sync_flush:
-                # A single write is quicker here than on another thread; several go on beside it.
+                # A single write is quicker here than on another thread; several continue beside it.
                 self.log.backend.write_here(self.log.max_offset)
         there = self.kept() if self.plain else self.ask_have()
         now = sockets.monotonic_ns()

@@ -19,7 +19,8 @@ from congreve.engine.clock import Clock
 TIME_TOLERANCE_MS = 60_000
 """How far the clocks of two brokers may be apart."""
 REMEMBERED_MAX = 10_000
-"""Logins that are remembered, so that none counts twice; a stranger's are not."""
+"""The most logins that are remembered, so that none is accepted twice; refused ones are not
+remembered."""
 
 
 class Login(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -37,7 +38,7 @@ class Login(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class HaLogin:
-    """Logs in as `own()`, and checks the logins of slaves by the accounts of the moment."""
+    """Logs in as `own()`, and checks the logins of slaves by the current accounts."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class HaLogin:
         if not hmac.compare_digest(expected.encode(), given) or account is None:
             raise ReplicationError(f"a login as {login.access_key[:64]!r} with a wrong signature")
         if not account.admin:
-            raise ReplicationError(f"{account.access_key} is no administrator")
+            raise ReplicationError(f"{account.access_key} is not an administrator")
         now = self._clock.now()
         if abs(now - login.time) > TIME_TOLERANCE_MS:
             raise ReplicationError(

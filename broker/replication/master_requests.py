@@ -48,7 +48,7 @@ class MasterRequests:
     async def check_same(self, store: MessageStore, last_record: int) -> None:
         """Compare this store's newest record with the master's at the same place.
 
-        RocketMQ does not: its slave goes on in the middle of another log. Raises ReplicationError
+        RocketMQ does not: its slave continues in the middle of another log. Raises ReplicationError
         if they differ.
         """
         mine = store.log.read(last_record)

@@ -180,8 +180,8 @@ class Replication:
         try:
             service.listen(config.bind_address, derived or config.ha_listen_port)
         except BrokerError as error:
-            # A broker without slaves needs no HA port, so it must not fail for one that it did not
-            # ask for.
+            # A broker without slaves needs no HA port, so it must not fail for a port that its
+            # settings do not name.
             if not derived or config.broker_role == "SYNC_MASTER":
                 raise
             logger.warning("no slave can follow this broker: %s", error)

@@ -38,9 +38,9 @@ class Slave:
     """Keeps a connection to the master that `find_master` names, None as long as there is none.
 
     Before it follows, it compares its newest message with the master's at that place: a RocketMQ
-    slave goes on in the middle of another log. A slave without a log begins where the master's log
-    begins (D24). A master that is refused is tried again, once a second.
-    (RocketMQ: HAService.HAClient.)
+    slave continues in the middle of another log. A slave without a log begins where the master's
+    log begins (D24). A master that is refused is tried again, once a second. (RocketMQ:
+    HAService.HAClient.)
     """
 
     def __init__(

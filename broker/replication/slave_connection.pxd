@@ -6,7 +6,7 @@ cdef enum:
     HEAD_ROOM = 16
     INPUT_SIZE = 4096
 
-# What a step without the GIL came to.
+# The result of a step without the GIL.
 cdef enum Outcome:
     DONE = 0
     MORE = 1        # other slaves get a turn first

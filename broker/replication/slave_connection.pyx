@@ -24,7 +24,7 @@ cdef enum:
 
 
 class ReplicationError(BrokerError):
-    """The other end of the HA port breaks the protocol, or its log does not fit to this one."""
+    """The other end of the HA port breaks the protocol, or its log does not match this one."""
 
 
 def is_login(bytes data):
@@ -36,10 +36,10 @@ cdef class SlaveConnection:
     """Sends one slave the log from where it asks for it, and reads its reports.
 
     Every report must be between the first offset of the log and what was sent, and none may go
-    back: the first one too, so that no stranger can confirm what it does not have (4.9.4 believes
-    the first eight bytes of anyone). A slave without a log gets all of it, not only the last file
-    (D24). With `check_login`, which raises ReplicationError, a login must come first. The socket
-    must not block; one thread uses the object.
+    back: the first one too, so that no unknown peer can confirm bytes that it does not have (4.9.4
+    accepts the first eight bytes of any peer). A slave without a log gets all of it, not only the
+    last file (D24). With `check_login`, which raises ReplicationError, a login must come first. The
+    socket must not block; one thread uses the object.
 
     read() and send() do everything; SlaveLoop does what is ordinary without the GIL. A subclass may
     replace them, room() and header(), for other frames. (RocketMQ: HAConnection.)
@@ -184,7 +184,7 @@ cdef class SlaveConnection:
         return 0
 
     cdef void forget_marks(self) noexcept nogil:
-        """Forget when confirmed frames were sent."""
+        """Drop the send times of confirmed frames."""
         while self.mark_count and self.marks[self.first_mark].end <= self.acknowledged:
             self.first_mark = (self.first_mark + 1) % MARKS_MAX
             self.mark_count -= 1
@@ -284,7 +284,7 @@ cdef class SlaveConnection:
         return HEADER.pack(self.next, size)
 
     def send_heartbeat(self, double now):
-        """Send a frame without bytes; a slave that hears nothing leaves its master."""
+        """Send a frame without bytes; a slave that receives nothing disconnects from its master."""
         if self.started and not self.is_blocked:
             self.put(self.header(0))
             self.send(self.next, now)
@@ -301,7 +301,7 @@ cdef class SlaveConnection:
         )
 
     def close(self):
-        """Close the socket, and let go of the log's segments."""
+        """Close the socket, and release the log's segments."""
         self.head_left = self.body_left = 0
         self.segment = None
         self.socket.close()

@@ -68,14 +68,14 @@ cdef class SlaveLoop:
             sockets.close_fd(self.epoll)
 
     def add(self, SlaveConnection slave not None):
-        """Serve this connection, too; there is room for CONNECTIONS_MAX."""
+        """Serve this connection, too; at most CONNECTIONS_MAX."""
         assert self.count < SLAVES_MAX
         self.slaves.append(slave)
         self.take_slaves()
         sockets.epoll_read(self.epoll, slave.fd, slave.fd)
 
     def remove(self, SlaveConnection slave not None):
-        """Serve it no more; call this before its socket is closed."""
+        """Stop serving it; call this before its socket is closed."""
         self.slaves.remove(slave)
         self.take_slaves()
         sockets.epoll_set(self.epoll, sockets.EPOLL_CTL_DEL, slave.fd, 0, 0)
@@ -107,7 +107,7 @@ cdef class SlaveLoop:
         return found
 
     cdef bint turn(self, double until) noexcept nogil:
-        """Wait for something, and do it; True if Python has something to do."""
+        """Wait for an event, and handle it; True if Python has something to do."""
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef uint64_t value
         cdef int i, id, found
@@ -209,7 +209,7 @@ cdef class SlaveLoop:
         return blocked
 
     def confirm_reports(self):
-        """Let sends go on that waited for what slaves have now."""
+        """Release the sends that waited for bytes that slaves have now."""
         self.confirm_all()
 
     cdef void confirm_all(self) noexcept nogil:

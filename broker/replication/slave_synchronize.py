@@ -48,9 +48,9 @@ class SlaveSynchronize:
 
     Topics and groups are replaced when their DataVersion differs; `remove_topic` removes the queues
     of a topic that the master has deleted before a physical offset. An offset is taken when the
-    master's has changed, or is ahead at the first time: a slave keeps what consumers have told it
-    while its master was away. Filters are not copied: consumers send them to every broker with
-    their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
+    master's has changed, or is ahead at the first time: a slave keeps the offsets that consumers
+    committed to it while its master was away. Filters are not copied: consumers send them to every
+    broker with their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
     """
 
     def __init__(

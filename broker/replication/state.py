@@ -18,7 +18,7 @@ class SlaveState(NamedTuple):
 
 
 class ElectionState(NamedTuple):
-    """What a member of an elected group knows (RocketMQ 5: EpochEntryCache, SyncStateSet).
+    """The election's state at a member (RocketMQ 5: EpochEntryCache, SyncStateSet).
 
     `epochs` are pairs of a number and the physical offset where it begins. A master also has the
     in-sync set, and for how long its lease lasts without a renewal.

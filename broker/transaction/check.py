@@ -43,8 +43,8 @@ HOUR_MS = 3_600_000
 class TransactionCheckService:
     """Runs one round every transactionCheckInterval; owned by one event loop.
 
-    The service counts for each half offset how often a producer was asked (D21): a message that is
-    too young, or has no connected producer, loses none of its transactionCheckMax checks.
+    The service counts for each half offset how often a producer got a check (D21): a message that
+    is too young, or has no connected producer, loses none of its transactionCheckMax checks.
     (RocketMQ: TransactionalMessageCheckService.)
     """
 

@@ -29,7 +29,7 @@ def settle_by_op_records(CommitLog log, ConsumeQueue queue, int64_t begin, HalfW
                          int64_t half_end):
     """Settle the half messages below `half_end` that op records from `begin` on name.
 
-    Returns how many op records were valid. It skips records that are missing or are no op records.
+    Returns how many op records were valid. It skips records that are missing or are not op records.
     Raises MemoryError when the window cannot grow.
     """
     cdef int64_t settled_tag = string_hash(0, b"d", 1)

@@ -73,7 +73,7 @@ async def test_damage_to_a_whole_queue_file_does_not_block_the_event_loop(
         await fill(broker, client, "T")
         fields = {**PULL, "queueOffset": "0"}
         await client.invoke(address, RemotingCommand(code=11, ext_fields=fields))
-        spoil(broker, "T")
+        damage(broker, "T")
         watch = asyncio.create_task(longest_turn())
         fields = {**PULL, "queueOffset": "100"}
         answer = await client.invoke(address, RemotingCommand(code=11, ext_fields=fields))
@@ -120,7 +120,7 @@ async def test_a_read_by_offset_in_a_damaged_queue_file_does_not_block_the_event
         client = RemotingClient()
         await fill(broker, client, topic)
         offset = str(broker.store.queues.get(topic, 0)[100][0])
-        spoil(broker, topic)
+        damage(broker, topic)
         watch = asyncio.create_task(longest_turn())
         fields = {key: value.replace("OFFSET", offset) for key, value in fields.items()}
         request = RemotingCommand(code=code, ext_fields=fields)
@@ -197,7 +197,7 @@ async def fill(broker: Broker, client: RemotingClient, topic: str) -> None:
             await asyncio.sleep(0)
 
 
-def spoil(broker: Broker, topic: str) -> None:
+def damage(broker: Broker, topic: str) -> None:
     with Path(broker.store.queues.get(topic, 0).files[0]).open("r+b") as file:
         file.write(b"\1" * 20 * MESSAGES)
 

@@ -28,7 +28,7 @@ PUBLIC = re.compile("ip[12]$|port$|^namesrvAddr|^ha.*Address", re.IGNORECASE)
 
 
 def wrong_texts(setting: Setting) -> list[str]:
-    """Texts that are no value of the setting."""
+    """Texts that are not a value of the setting."""
     if setting.range is not None:
         low, high = setting.range
         return [str(low - 1), str(high + 1), "x", "1.5", "", "9" * 40]

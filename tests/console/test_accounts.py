@@ -57,7 +57,7 @@ def test_an_account_is_created_changed_and_deleted(tmp_path: Path) -> None:
         (("user", "add", "existing"), "already"),
         (("user", "delete", "unknown-key"), "no account"),
         (("acl", "show", "unknown-key"), "no account"),
-        (("acl", "set", "existing", "-t", "T=WRITE"), "no permission"),
+        (("acl", "set", "existing", "-t", "T=WRITE"), "not a permission"),
     ],
 )
 def test_invalid_accounts_are_refused(

@@ -14,7 +14,8 @@ PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())[
     "setuptools"
 ]["package-dir"]
 FOLDERS = sorted({*PACKAGES.values(), "bench", "deploy", "docs", "examples", "tests"})
-SUFFIXES = {".py", ".pyx", ".pxd", ".c", ".h", ".md", ".toml", ".yml", ".service"}
+SOURCES = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".java", ".go", ".js", ".css", ".html"}
+SUFFIXES = SOURCES | {".md", ".toml", ".yml", ".yaml", ".service", ".sh"}
 
 #: A phrase, and what to write instead.
 PHRASES = {
@@ -34,7 +35,19 @@ PHRASES = {
     r"\bat hand\b": "current, buffered, loaded",
     r"\bwhere there (?:is|are) none\b": "if there is none",
     r"\bholds? (?:the two|them) equal\b": "compares the two",
-    r"\bsomebody\b": "name the caller, client or thread",
+    r"\b(?:some|any|every)body\b": "name the caller, client or thread",
+    r"\bnobody (?!here\b)[a-z]+\b": "no client, no thread",
+    r"\bof the moment\b": "current, at that time",
+    r"\b(?:ha[sd]|have) no more\b": "no longer has",
+    r"\bfor ever\b": "until it is cancelled, permanently",
+    r"\bgo(?:es)? on (?:in|without|at|with|from|until)\b": "continues",
+    r"\bkn[eo]ws? no\b": "has no, does not support",
+    r"\bsigns? of life\b": "heartbeat, keep-alive",
+    r"\bmends?\b": "repairs",
+    r"\bspoil(?:s|t|ed)?\b": "damages",
+    r"\bmoody\b": "failing, faulty",
+    r"(?<!there )\b(?:is|are|was|were) no (?:address|frame|list|logger|mapping|message"
+    r"|multiple|number|page|pattern|permission|quota|record)s?\b": "is not a …",
 }
 FOUND = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in PHRASES.items()}
 
@@ -71,6 +84,8 @@ def test_no_text_has_a_phrase_of_the_list() -> None:
         ("The older filter gives way to the new one.", 1),
         ("The file is made anew where there is none.", 2),
         ("A send that finds no buffer requests a flush.", 0),
+        ("Bytes that are no frame: it goes on with the accounts of the moment.", 3),
+        ("There is no message at this offset, and none of these are frames.", 0),
     ],
 )
 def test_the_check_finds_phrases(text: str, count: int) -> None:

@@ -77,7 +77,7 @@ def test_a_pattern_does_not_match_another_address(pattern: str, address: str) ->
     ],
 )
 def test_an_invalid_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(ConfigError, match="no pattern of addresses"):
+    with pytest.raises(ConfigError, match="not a pattern of addresses"):
         AddressPattern.parse(pattern)
 
 

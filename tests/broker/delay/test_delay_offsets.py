@@ -19,13 +19,13 @@ def test_a_file_with_a_flipped_bit_is_not_used() -> None:
     saved = fastjson.dumps_pretty(OFFSETS).encode()
     assert read(saved.decode()) == OFFSETS
     for at in range(8 * len(saved)):
-        spoilt = bytearray(saved)
-        spoilt[at // 8] ^= 1 << at % 8
+        damaged = bytearray(saved)
+        damaged[at // 8] ^= 1 << at % 8
         try:
-            said = read(spoilt.decode())
+            said = read(damaged.decode())
         except (ValueError, CongreveError):
             continue
-        assert said == OFFSETS, spoilt
+        assert said == OFFSETS, damaged
 
 
 def test_a_file_of_ours_without_its_checksum_is_not_used() -> None:

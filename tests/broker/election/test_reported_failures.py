@@ -127,7 +127,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.mark.parametrize(
-    "stranger",
+    "unknown_peer",
     [
         b"\x00" * 16,
         b"GET / HTTP/1.1\r\n\r\n",
@@ -138,7 +138,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
     ],
 )
 def test_10956_an_unknown_peer_on_the_port_is_disconnected(
-    store: MessageStore, stranger: bytes
+    store: MessageStore, unknown_peer: bytes
 ) -> None:
     confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
     lease = MasterLease(1000, 1)
@@ -147,7 +147,7 @@ def test_10956_an_unknown_peer_on_the_port_is_disconnected(
     fence.open()
     assert confirm.confirmed_offset == NO_LIMIT
     with slave_and_master(store, fence, Epochs((Epoch(4, 0),))) as (slave, connection):
-        slave.sendall(stranger)
+        slave.sendall(unknown_peer)
         wait_readable(connection)
         with pytest.raises(ReplicationError):
             while True:

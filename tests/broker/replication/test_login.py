@@ -62,7 +62,7 @@ def test_a_changed_login_is_refused(change: dict[str, object]) -> None:
 
 def test_repeated_foreign_and_invalid_logins_are_refused() -> None:
     master = login_of(ADMIN)
-    with pytest.raises(ReplicationError, match="no administrator"):
+    with pytest.raises(ReplicationError, match="not an administrator"):
         master.check(content(login_of(SERVICE).frame()))
     stranger = Account(access_key="stranger", secret_key="", admin=True)
     with pytest.raises(ReplicationError, match="wrong signature"):

@@ -44,7 +44,7 @@ def test_a_batch_is_refused_if_a_message_has_a_delay_or_a_transaction(
     bench, forbidden, place
 ) -> None:
     members = [(b"body", b"TAGS\x01a")] * 3
-    members[place] = (b"spoilt", b"TAGS\x01a\x02" + encode_properties(forbidden))
+    members[place] = (b"damaged", b"TAGS\x01a\x02" + encode_properties(forbidden))
     body = batch_body(*members)
     assert not is_ordinary(body)
     answer = refused(bench, body)
