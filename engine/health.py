@@ -87,7 +87,7 @@ class Health:
 
     @property
     def shortages(self) -> str:
-        """The present shortages of each part of the store; an empty text if there are none."""
+        """The current shortages of each part of the store; an empty text if there are none."""
         return "; ".join(f"{part}: {why}" for part, why in list(self._shortages.items()))
 
     @property

@@ -245,7 +245,8 @@ class Housekeeping:
             self._index.forget_pages()
 
     def _ages(self) -> Iterator[SegmentAge]:
-        """All segments that may go, oldest first: not the open one, and none that tables need.
+        """All segments that may be deleted, oldest first: not the open one, and none that tables
+        need.
 
         The time of a segment is that of the next segment's first record, which is easy to find and
         not older than its own last record.

@@ -1,6 +1,6 @@
 """Which segments of the log are deleted: expired ones, and on a full disk others too.
 
-Decisions only: nothing here touches a file or a clock.
+This module only decides; it uses no file and no clock.
 """
 
 import time

@@ -11,7 +11,7 @@ from congreve.io_backends.files.file_system import FileSystem
 
 
 class TableRetention:
-    """Places of the log up to which tables have its messages, as of the last refresh()."""
+    """Physical offsets up to which tables have the log's messages, as of the last refresh()."""
 
     def __init__(self, topics: Collection[str], queues: QueueTable, file: ExportedFile) -> None:
         """`topics` are those that tables get."""

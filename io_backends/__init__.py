@@ -1,1 +1,1 @@
-"""Where appended bytes live and how they become durable."""
+"""Where appended bytes are kept and how they become durable."""

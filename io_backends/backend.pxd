@@ -9,7 +9,7 @@ cdef class Segment:
     #   ready    the writer may write in [written, ready); extend() asks for more
     #   written  bytes appended; the one writer advances it after the bytes with publish(), other
     #            threads load it with published()
-    # The backend knows what is durable, in physical offsets.
+    # The backend has the durable offset, a physical one.
     cdef readonly str path
     """Path of the file."""
     cdef readonly int64_t base_offset
@@ -61,7 +61,7 @@ cdef class Backend:
     cdef void reached(self, int64_t position) noexcept nogil
 
     # For subclasses, with `lock` held: no byte before `offset` will be written; whether a mapped
-    # page was lost to SIGBUS, which then is the failure, and what became of a group.
+    # page was lost to SIGBUS, which then is the failure; and the outcome of a group.
     cdef void skip(self, int64_t offset) noexcept nogil
     cdef bint lost_page(self) noexcept nogil
     cdef void succeed(self, int64_t durable) noexcept nogil

@@ -1,4 +1,4 @@
-"""Limits of the system that a store keeps away from."""
+"""Limits of the system that a store must not reach."""
 
 from pathlib import Path
 

@@ -234,7 +234,7 @@ cdef int zero_tail(Mapping mapping, int fd, int64_t start) noexcept nogil:
         return 0
     # A ring whose process was killed may still be writing here past the page cache, and would
     # fail the sync of what is changed now. The file system waits for it before it allocates;
-    # whether there is room is not the question.
+    # whether there is free space does not matter here.
     fallocate(fd, FALLOC_FL_KEEP_SIZE, start, 1)
     memset(mapping.data + start, 0, aligned - start)
     if aligned < mapping.size and fallocate(

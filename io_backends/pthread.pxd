@@ -1,4 +1,4 @@
-# What background threads need of POSIX.
+# The POSIX functions that background threads use.
 from posix.time cimport clockid_t, timespec
 
 cdef extern from "<pthread.h>" nogil:

@@ -175,7 +175,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _sort_order_id(table: Table) -> int | None:
-    """The table's sort order if it is SORTED_BY: another program may have changed it."""
+    """The table's sort order if it is SORTED_BY; another program may have changed the table's."""
     order = table.sort_order()
     names = [table.schema().find_column_name(field.source_id) for field in order.fields]
     return order.order_id if tuple(names) == SORTED_BY else None

@@ -1,4 +1,4 @@
-"""Reads row groups of a table's data files, in processes that may know nothing of the catalog."""
+"""Reads row groups of a table's data files, in processes that may not use the catalog."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BrokerQueue = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """What a row group has of one queue: the least and the greatest values of its messages.
+    """The messages of one queue in a row group: the least and the greatest values.
 
     Offsets are [first, stop), times in ms and places in the log include both ends. There may be
     gaps in it, whose messages are in other row groups: each message is in one of them.

@@ -31,7 +31,7 @@ class Follower:
         upkeep_s: float = 3600.0,
         noted: ExportedFile | None = None,
     ) -> None:
-        """`noted` gets what the tables have, after each commit."""
+        """`noted` gets the end offsets of the tables, after each commit."""
         self._noted = noted
         self._exporters = exporters
         self._lag_s = lag_s
@@ -46,10 +46,10 @@ class Follower:
     def run(self) -> int:
         """Export until stop(); returns the number of rows that were committed.
 
-        It waits for stores without a checkpoint and for topics that do not exist yet. What fails
-        for one topic is logged and tried again in the next round; what fails for all of them in a
-        round is raised. A new follower continues where this one ended, as the tables have the
-        progress.
+        It waits for stores without a checkpoint and for topics that do not exist yet. An error of
+        one topic is logged, and the topic is tried again in the next round; if all topics fail in a
+        round, the error is raised. A new follower continues where this one ended, as the tables
+        have the progress.
         """
         committed = 0
         upkeep_at = time.monotonic() + self._upkeep_s
@@ -78,7 +78,7 @@ class Follower:
         return committed
 
     def _note(self, exporter: Exporter) -> None:
-        """Tell retention what the table has."""
+        """Report to retention the offsets up to which the table has messages."""
         if self._noted is None:
             return
         known = self._noted.load()

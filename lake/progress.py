@@ -1,4 +1,4 @@
-"""How far a table follows the queues of brokers: a property of each snapshot."""
+"""The offsets up to which a table has the queues of brokers: a property of each snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a table, and how far it is behind a store."""
+"""The content of a table, and how far it is behind a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of tables by offset, key, time and place: reads beyond retention."""
+"""The messages of tables by offset, key, time and physical offset: reads beyond retention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_READERS = 16
 
 
 class TableArchive:
-    """Messages of one broker that its log has no more, as the records that the log had.
+    """Messages of one broker that are no longer in its log, as the records that the log had.
 
     One thread uses it. It holds the rows of one row group while it searches, a decoded page of each
     column of the MOST_READERS queues that were read last, and an entry for each row group of the
@@ -83,7 +83,7 @@ class TableArchive:
         return self._read(topic, find)
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The record that began at this place of the log, None without any."""
+        """The record that began at this physical offset, None without any."""
 
         for topic in self._tables:
             found = self._read(topic, partial(self._at_place, topic, physical_offset))
@@ -103,7 +103,7 @@ class TableArchive:
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, before_place: int
     ) -> list[bytes]:
-        """The newest records with a key, stored in [begin, end] and before a place of the log.
+        """The newest records with a key, stored in [begin, end] and before a physical offset.
 
         A key is one of KEYS, or the unique key (RocketMQ: queryMessage). It reads the keys of all
         messages of that time, the newest row groups first, until it has found `max_count`.

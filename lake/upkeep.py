@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class UpkeepRules:
-    """What upkeep merges, and how long it keeps what nothing needs any more.
+    """Rules for merges, and for how long unused snapshots and files are kept.
 
     `merge_bytes` are bytes of columns before compression: files with less than half of it are
     merged up to it, in memory. Ages in seconds.
@@ -55,7 +55,7 @@ class UpkeepDone:
 
 
 class Upkeep:
-    """Keeps one table small and quick. Exporters and readers may use the table meanwhile.
+    """Merges and removes files of one table. Exporters and readers may use the table meanwhile.
 
     `clock` returns seconds since 1970. A kill at any moment leaves the table's rows as they were.
     """
@@ -76,8 +76,8 @@ class Upkeep:
     def merge(self) -> tuple[int, int]:
         """Merge small files of a partition; returns how many became how many.
 
-        One commit for each merged file. A merge whose commit loses against an exporter's is given
-        up, and the next call does it. Raises TableError.
+        One commit for each merged file. A merge whose commit conflicts with an exporter's is
+        abandoned, and the next call repeats it. Raises TableError.
         """
         merged = into = 0
         if not self._table.load():

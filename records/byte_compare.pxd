@@ -1,4 +1,4 @@
-# Comparison of bytes in a buffer with a text that the compiler knows: it folds the length.
+# Comparison of bytes in a buffer with a text constant, whose length the compiler folds.
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, strlen
 

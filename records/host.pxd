@@ -19,7 +19,7 @@ cdef inline uint8_t *put_host(uint8_t *at, const Host *host) noexcept nogil:
     return at + host.length + 4
 
 
-# ("10.0.0.7", 10911) as a Host; RecordError if the first is no address.
+# ("10.0.0.7", 10911) as a Host; RecordError if the first is not an address.
 cdef int fill_host(Host *host, tuple pair) except -1
 # The reverse, of a record's 8 or 20 bytes.
 cdef tuple to_host(const uint8_t *at, int32_t length)

@@ -66,8 +66,8 @@ cdef bint is_legal(const Message *message) noexcept nogil
 # Bytes that encode() will write.
 cdef int64_t encoded_size(const Message *message) noexcept nogil
 
-# Writes one record at `at` (encoded_size() bytes), its size last: in a file that was zero there
-# is no record before it is whole. The one writer of the record layout.
+# Writes one record at `at` (encoded_size() bytes), its size last: in a file of zeros
+# no reader finds it before it is complete. The one writer of the record layout.
 cdef void encode(uint8_t *at, const Message *message, int64_t size, int64_t queue_offset,
                  int64_t physical_offset, int64_t store_timestamp) noexcept nogil
 
@@ -82,7 +82,7 @@ cdef RecordCheck check(const uint8_t *at, int64_t available, int64_t physical_of
 cdef const uint8_t *find_property(const uint8_t *properties, int32_t length, const char *name,
                                   int32_t name_length, int32_t *value_length) noexcept nogil
 
-# The same of a record, for a name that the compiler knows.
+# The same of a record, for a constant name.
 cdef inline const uint8_t *property_of(const RecordView *view, const char *name,
                                        int32_t *value_length) noexcept nogil:
     return find_property(view.properties, view.properties_length, name, <int32_t> strlen(name),

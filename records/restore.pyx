@@ -145,8 +145,8 @@ def restored(record, int kind):
     It has its real topic and queue. It keeps its properties, as with the reference, but for a
     timed one, which loses DELAY, REAL_TOPIC, REAL_QID and TIMER_*, and has its parked record's
     physical offset + 1 as prepared offset. A committed one has the type COMMIT and its half's
-    offset. Raises RecordError for bytes that are no record, and for a record without a real topic
-    and queue.
+    offset. Raises RecordError for bytes that are not a record, and for a record without a real
+    topic and queue.
     """
     cdef uint8_t property_bytes[PROPERTIES_MAX]
     cdef RecordView view

@@ -17,7 +17,7 @@ cdef class IndexFile:
     cdef object files           # FileSystem
     cdef Mapping mapping
     cdef uint8_t *entries
-    cdef int32_t reserved       # entry numbers below it have room on disk
+    cdef int32_t reserved       # disk space is reserved for the entry numbers below it
 
     cdef reserve_head(self, int64_t head)
     cdef uint8_t *slot_of(self, int32_t key_hash) noexcept nogil

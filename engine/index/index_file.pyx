@@ -22,10 +22,10 @@ cdef enum:
     ENTRY_AT_SECONDS = 12
     ENTRY_AT_PREVIOUS = 16
 
-cdef int32_t STRETCH = 1 << 16          # entries whose room on disk is made at once
+cdef int32_t STRETCH = 1 << 16          # entries whose disk space is reserved at once
 cdef int64_t SECONDS_MAX = 0x7FFFFFFF
 # A chain runs from new to old, but clocks step back: this many entries in a row must be too old
-# before the rest is taken for older still (D4).
+# before the search of the chain ends (D4).
 cdef int32_t OLD_RUN_MAX = 1024
 # Entries of other keys and times that find() walks over before it lets its caller stop.
 cdef int32_t PASSED_MAX = 16_384

@@ -19,9 +19,9 @@ cdef enum:
 
 @cython.final
 cdef class AppendLock:
-    """Held by the one thread that appends to the log now (RocketMQ: CommitLog.putMessageLock).
+    """The lock of the thread that appends to the log (RocketMQ: CommitLog.putMessageLock).
 
-    ``with lock:`` holds it in Python code, which must be short: no message is taken meanwhile.
+    ``with lock:`` holds it in Python code, which must be short: no message is appended meanwhile.
     """
 
     def __cinit__(self):

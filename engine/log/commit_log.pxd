@@ -22,7 +22,7 @@ cdef enum AppendStatus:
 
 
 cdef class CommitLog:
-    # The log: segments in order, one writer. Offsets are born here and nowhere else.
+    # The log: segments in order, one writer. Only this class assigns physical offsets.
     cdef readonly str folder
     """The folder of the segment files."""
     cdef readonly int64_t segment_size
@@ -56,8 +56,8 @@ cdef class CommitLog:
                              Appended *appended) noexcept nogil
     # A whole batch body (docs/formats/record.md), all or nothing within one segment, also when the
     # process is killed meanwhile. `message` gives all but body, properties, flag and tags code.
-    # APPEND_QUEUE_ROOM asks for the disk's room for all of its entries, and for a later file;
-    # after it only a queue's next stretch is taken, with the GIL.
+    # APPEND_QUEUE_ROOM requests disk space for all of its entries, and for a later file; after it
+    # only the queue's next stretch is reserved, with the GIL.
     cdef AppendStatus append_batch(self, const Message *message, const uint8_t *batch,
                                    int32_t length, ConsumeQueue queue, int64_t now_ms,
                                    Appended *appended) noexcept nogil

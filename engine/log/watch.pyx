@@ -1,7 +1,8 @@
 """Watchers of a queue: readers that want one notice when the queue gets its next entry.
 
-Each watcher is one bit. A reader that finds nothing adds its bit. Who appends to a queue with
-watchers removes their bits and notifies them; a reader that waits again adds its bit again.
+Each watcher is one bit. A reader that finds nothing adds its bit. The thread that appends to a
+queue with watchers removes their bits and notifies them; a reader that waits again adds its bit
+again.
 """
 
 from libc.stdint cimport int64_t, uint64_t

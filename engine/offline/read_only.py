@@ -29,7 +29,7 @@ class NumberedFile(NamedTuple):
 class ReadOnlyFiles:
     """The read calls of `files`. Methods raise StoreError with the path and the reason.
 
-    What does not exist is no failure, unless the method says so: then it is a StoreFormatError.
+    A missing file is not a failure, unless the method says so: then it is a StoreFormatError.
     (RocketMQ has no counterpart.)
     """
 

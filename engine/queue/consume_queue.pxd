@@ -9,7 +9,7 @@ cdef class ConsumeQueue(QueueEntries):
     #   free_entries  entries that put() may still append before make_room() must be called
     #   next   where the next entry goes; NULL when free_entries is 0
     cdef int64_t free_entries
-    cdef int64_t reserved       # entries below have room on disk
+    cdef int64_t reserved       # disk space is reserved for the entries below
     cdef int64_t wanted         # entries that the next make_room() reserves, for a batch
     cdef uint8_t *next
     cdef readonly uint64_t watchers

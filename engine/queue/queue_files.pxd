@@ -37,7 +37,7 @@ cdef class QueueFiles:
     cdef MappingCache cache
     cdef bint folder_dirty          # files were added or removed since the last sync of the folder
 
-    # Lists the folder again, skipping (with a warning) files that are no queue files.
+    # Lists the folder again, skipping (with a warning) files that are not queue files.
     cdef list scan(self)
     # For reading; None when there is no such file.
     cdef Mapping mapped(self, int64_t base)

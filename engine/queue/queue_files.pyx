@@ -17,7 +17,7 @@ from congreve.io_backends.limits import max_map_count
 logger = logging.getLogger(__name__)
 
 # A quarter of the mappings that the system allows (vm.max_map_count), which the log, the index and
-# all else of the process share.
+# the rest of the process share.
 cdef int MAPPED_QUEUES_MAX = 16384
 cdef int MAPPED_QUEUES_MIN = 16
 

@@ -347,7 +347,7 @@ class Recovery:
     def _tell_cut(self, end: int, why: int) -> None:
         last = self._log.segments[-1]
         later = [segment for segment in self._log.segments if segment.base_offset > end]
-        # A segment that was prepared and never written is no loss.
+        # Removing a segment that was prepared and never written loses nothing.
         if why == scan.BAD or any(_first_record(segment)[1] != scan.END for segment in later):
             logger.warning(
                 "the log ends at %d: the torn bytes after it are removed (up to %d bytes)",

@@ -47,7 +47,7 @@ cdef class LogReceiver:
     def room(self, int64_t most):
         """Writable memory for the next bytes, `most` at most; empty while the disk is behind.
 
-        Raises BackendError if the log needs a segment and gets none.
+        Raises BackendError if the log needs a segment that cannot be created.
         """
         cdef uint8_t *at = NULL
         cdef int64_t size

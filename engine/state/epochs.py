@@ -27,7 +27,8 @@ class Epochs:
 
     An epoch ends where the next one starts, the last one at the log's end. Epochs without a byte
     are left out, but never the first one: it shows that two logs belong to the same group. (5.x
-    compares logs without it, and refuses a slave for ever whose only epoch the master has not.)
+    compares logs without it, and then never accepts a slave whose only epoch the master does not
+    have.)
     Raises StoreFormatError for entries that do not rise.
     """
 
@@ -40,7 +41,7 @@ class Epochs:
             if one.number >= following.number or one.start > following.start or is_empty:
                 raise StoreFormatError(f"epoch {following} does not come after {one}")
         if self.entries and (self.entries[0].number < 0 or self.entries[0].start < 0):
-            raise StoreFormatError(f"{self.entries[0]} is no epoch: a number is negative")
+            raise StoreFormatError(f"{self.entries[0]} is not an epoch: a number is negative")
 
     @property
     def last(self) -> Epoch | None:
@@ -109,8 +110,8 @@ class EpochFile:
     def load(self) -> Epochs:
         """The epochs; none if there is no file. Raises StoreError as StateFile does.
 
-        Raises StoreFormatError if the file and its backup are damaged: what is in the log is not
-        known then, and the store must not take part in an election.
+        Raises StoreFormatError if the file and its backup are damaged: the content of the log is
+        unknown then, and the store must not take part in an election.
         """
         epochs = self._file.load(decode_epochs)
         if epochs is None and self._file.was_damaged:

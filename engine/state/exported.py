@@ -1,4 +1,5 @@
-"""How far tables have a store's topics: an exporter writes it, and retention reads it."""
+"""The offsets up to which tables have a store's topics: an exporter writes them, retention reads
+them."""
 
 import os
 
@@ -12,7 +13,8 @@ EndOffsets = dict[str, dict[int, int]]
 
 
 class ExportedFile:
-    """`ROOT/congreve/exported.json`, sealed. A table has what it says, or more."""
+    """`ROOT/congreve/exported.json`, sealed. A table has at least the messages before these
+    offsets."""
 
     def __init__(self, own_dir: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
         path = os.path.join(own_dir, "exported.json")

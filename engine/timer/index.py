@@ -118,7 +118,7 @@ class TimerIndex:
             self._next = max(state.inserted, self.queue.min)
         self._inserted = self._next
         self._ask_log(self._log.min_offset if state is None else state.log_end)
-        self._remove_strangers()
+        self._remove_foreign_runs()
         for run in self._runs:
             self._merge.add_run(self._reader(run))
         while self.ingest() or self._repair_damaged():
@@ -135,7 +135,7 @@ class TimerIndex:
         return True
 
     def _ask_log(self, log_end: int) -> None:
-        """Read from the log which entries were handled after `log_end`."""
+        """Read from the log the entries that were handled after `log_end`."""
         self._log_end = log_end if log_end >= 0 else self._log.max_offset
         if log_end < 0 or self.queue.min >= self.queue.max:
             return
@@ -282,7 +282,7 @@ class TimerIndex:
         smallest = sorted(self._runs, key=lambda run: run.count)[: len(self._runs) // 2 + 1]
         kept = [run for run in self._runs if run not in smallest]
         cursor, inserted, name = self._cursor.copy(), self._inserted, self._new_name()
-        said_at, log_end = self._say(), self._log.max_offset
+        said_at, log_end = self._log_end(), self._log.max_offset
 
         def work() -> Publish:
             readers = [
@@ -325,13 +325,13 @@ class TimerIndex:
 
     def _state(self, runs: list[Run], inserted: int) -> TimerState:
         return TimerState(
-            log_end=self._say(),
+            log_end=self._log_end(),
             inserted=inserted,
             runs=[(run.name, run.count) for run in runs],
             cursor=self._cursor.rows(),
         )
 
-    def _say(self) -> int:
+    def _log_end(self) -> int:
         """The physical offset from which a later start reads the log for handled entries."""
         if self._done_left and self._done[-1] < self._log.min_offset:
             self._done_left = 0  # their entries have expired
@@ -365,7 +365,7 @@ class TimerIndex:
         numbers = [int(run.name.removesuffix(SUFFIX)) for run in self._runs]
         return f"{max(numbers, default=0) + 1:020d}{SUFFIX}"
 
-    def _remove_strangers(self) -> None:
+    def _remove_foreign_runs(self) -> None:
         """Remove runs that a crash left incomplete, or that are not in the state."""
         known = {run.name for run in self._runs}
         try:

@@ -28,8 +28,8 @@ class Failpoint:
 
     `call` begins their names ("sync": each kind of sync, "": all), `path` is contained in their
     paths. The `nth` such call (from 1) and the next ones, `times` in all, raise the error number
-    `does`, or write half before they do ("short"), or come late ("slow"), or end the process
-    "before" or "after" the call.
+    `does`, or write half of the data before they do ("short"), or are delayed ("slow"), or end the
+    process "before" or "after" the call.
     """
 
     call: str
@@ -87,7 +87,7 @@ class FaultyFileSystem(InterceptedFileSystem):
         raise _failure("write", file.path, errno.ENOSPC)
 
     def is_folder(self, path: str) -> bool:
-        """False if the call fails, as for the real one."""
+        """False if the call fails, like the real method."""
         try:
             return super().is_folder(path)
         except OSError:

@@ -1,4 +1,4 @@
-"""The one way to the disk for every file but the log's segments."""
+"""The file layer: every access to the disk except for the log's segments."""
 
 import errno
 import fcntl
@@ -128,7 +128,7 @@ class FileSystem:
     # --- names
 
     def status(self, path: str) -> os.stat_result:
-        """What stat(2) says of `path`."""
+        """The result of stat(2) for `path`."""
         return os.stat(path)
 
     def exists(self, path: str) -> bool:

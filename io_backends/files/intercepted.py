@@ -1,4 +1,4 @@
-"""What the decorators of a FileSystem share."""
+"""The base class of the decorators of a FileSystem."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A file system that remembers what was asked of it."""
+"""A file system that records its calls."""
 
 import os
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class RecordingFileSystem(InterceptedFileSystem):
         """All calls so far."""
 
     def note(self, call: str, path: str, size: int) -> None:
-        """Add a call that did not come this way, where its path is below the root."""
+        """Add a call that another object made, if its path is below the root."""
         if path == self._root or path.startswith(self._root + "/"):
             self.calls.append(Call(call, os.path.relpath(path, self._root), size))
 

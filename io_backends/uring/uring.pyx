@@ -96,7 +96,8 @@ cdef class UringBackend(Backend):
     def create(self, str path, int64_t base_offset, int64_t size):
         """Create and map a zeroed file with reserved blocks.
 
-        Raises BackendError, also for a size that is no multiple of 4096, and then leaves no file.
+        Raises BackendError, also for a size that is not a multiple of 4096, and then leaves no
+        file.
         """
         cdef Mapping mapping
         self.check_size(path, size)

@@ -102,7 +102,7 @@ class DataFileWriter:
         return data_file_statistics_from_parquet_metadata(footer, self._plan, self._paths)
 
     def abandon(self) -> None:
-        """Close what is open, for a file that will be deleted. Raises OSError."""
+        """Close the file, which will be deleted. Raises OSError."""
         if self._stream is not None:
             with self._stream:
                 self._file.close()
@@ -145,7 +145,7 @@ def with_short_offsets(schema: pa.Schema) -> pa.Schema:
 
 
 def _compressible(bodies: pa.Array) -> bool:
-    """True if zstd makes bodies smaller, as the first ones tell."""
+    """True if zstd makes the first bodies smaller."""
     offsets = bodies.buffers()[1]
     values = bodies.buffers()[2]
     if values is None or offsets is None:

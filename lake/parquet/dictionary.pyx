@@ -1,4 +1,4 @@
-"""A dictionary of a column chunk, given up as soon as its values repeat too little."""
+"""A dictionary of a column chunk, abandoned as soon as its values repeat too little."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t

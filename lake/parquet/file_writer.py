@@ -17,7 +17,7 @@ from congreve.records.columns.buffer import ColumnBuffer
 
 
 class Sink(Protocol):
-    """What a file is written to."""
+    """The output of a file."""
 
     def write(self, data: Any, /) -> int:
         """Append a buffer of bytes."""

@@ -111,7 +111,7 @@ class Leaf:
 
 @dataclass
 class Chunk:
-    """What the footer says of a column in one row group; offsets are places in the file."""
+    """The footer's entry for a column in one row group; offsets are positions in the file."""
 
     begin: int
     dictionary_at: int | None = None

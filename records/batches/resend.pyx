@@ -163,7 +163,7 @@ cdef class ResendEncoder:
 
         `bodies` are those of pulls of one queue, in its order. Returns the batches, each as its
         topic, body and ranges, and the ranges that are left to the caller; an offset without a
-        record is in neither. Raises RecordError for bytes that are no records.
+        record is in neither. Raises RecordError for bytes that are not records.
         """
         cdef tuple parts = tuple(bodies)
         cdef list ends = list(wanted)

@@ -94,7 +94,7 @@ cdef class RowEncoder:
         Numbers are columns of the table with the same number of rows, times in us. A tuple is a
         column of text or bytes: its offsets (int32, one more than rows) and its data. `names` and
         `values` are the pairs of all rows, `property_offsets` has one more than rows. Raises
-        RecordError for a row that is no message.
+        RecordError for a row that is not a message.
         """
         cdef Columns columns
         cdef int64_t count = queue_offsets.shape[0]
@@ -136,7 +136,7 @@ cdef class RowEncoder:
 
     cdef int64_t write(self, Columns *columns, int64_t count, uint8_t *at,
                        int64_t *ends) noexcept nogil:
-        """Write all records and fill `ends`; returns the row that is no message, -1 if all are."""
+        """Write all records and fill `ends`; returns the first row that is not a message, or -1."""
         cdef Message message
         cdef int64_t i, size
         cdef int64_t end = 0

@@ -5,7 +5,7 @@ from congreve.records.record cimport RecordView
 
 cdef enum State:
     SOUND
-    NO_RECORD       # the bytes are no record, or another one
+    NO_RECORD       # the bytes are not a record, or are another one
     BAD_CRC
     BAD_BODY        # it cannot be decompressed
 

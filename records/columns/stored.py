@@ -51,7 +51,7 @@ class StoredRows:
 def stored_rows(rows: pa.RecordBatch, topic: str, queue_id: int) -> StoredRows:
     """The records of rows of one queue, which have COLUMNS and consecutive offsets.
 
-    Raises RecordError for a row that is no message.
+    Raises RecordError for a row that is not a message.
     """
     count = len(rows)
     ends = np.empty(count, np.int64)

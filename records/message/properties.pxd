@@ -1,5 +1,5 @@
-# The parts of properties.py that compiled code needs (tests/records/message compares the two
-# equal), and how a property is found and written. The compiler folds the lengths of the names.
+# The parts of properties.py that compiled code needs (tests/records/message compares the two), and
+# how a property is found and written. The compiler folds the lengths of the names.
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, strlen
 

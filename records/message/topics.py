@@ -26,8 +26,8 @@ TRANS_QUEUE_ID = 0
 RETRY_PREFIX = "%RETRY%"
 #: The prefix of a group's dead-letter topic.
 DLQ_PREFIX = "%DLQ%"
-#: The prefix of the topic that remembers which dead letters of a group were resent; it fits
-#: wherever the group's retry topic does.
+#: The prefix of the topic that records which dead letters of a group were resent; it is no longer
+#: than that of the group's retry topic.
 RESENT_PREFIX = "RESENT_"
 #: Light message queues: their entries lead to records of other topics.
 LIGHT_PREFIX = "%LMQ%"
@@ -73,5 +73,5 @@ def dlq_topic(group: str) -> str:
 
 
 def resent_topic(group: str) -> str:
-    """The topic that remembers which dead letters of a group were resent."""
+    """The topic that records which dead letters of a group were resent."""
     return RESENT_PREFIX + group
