@@ -1,4 +1,4 @@
-"""Sizes as people read them."""
+"""Sizes in bytes as text with a unit."""
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def archive_of(config: BrokerConfig) -> Callable[[], MessageArchive] | None:
-    """Opens the tables that lakeTopics of `config` gets; None without lakeRetention.
+    """Opens the tables of lakeTopics of `config`; None without lakeRetention.
 
     Nothing is imported or opened before a thread calls the result, which raises TableError when the
     catalog does not answer.

@@ -1,4 +1,4 @@
-"""Asks a cluster with an admin client, and times as commands take and show them."""
+"""Queries of a cluster with an admin client, and times as commands read and show them."""
 
 from __future__ import annotations
 

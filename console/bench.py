@@ -24,7 +24,7 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
 
 
 class BenchError(CongreveError):
-    """The measurement cannot be made as it was asked for."""
+    """The requested measurement cannot be made."""
 
 
 @click.command(help="Measure a broker with many sends or pulls: rate and latencies.")

@@ -1,4 +1,4 @@
-"""``congreve doctor``: looks at a machine and a broker's settings, and says what to change."""
+"""``congreve doctor``: checks a machine and a broker's settings, and says what to change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TIME_ERROR = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what it is, and what to do about it."""
+    """The result of a check: its subject, the value, and what to change."""
 
     check: str
     state: Literal["ok", "warn", "fail"]

@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 20
 
 @click.group(help="Inspect and verify a store's files, offline.")
 def store() -> None:
-    """Both commands only read, so a broker may be running on the store."""
+    """Both commands only read, so a broker may be using the store."""
 
 
 @store.command(help="Show what a store holds; exit code 1 if a segment is missing or truncated.")

@@ -1,4 +1,4 @@
-"""``congreve top``: what a broker does now, on one screen."""
+"""``congreve top``: the current figures of a broker on one screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a store's files with numpy and Arrow; no broker is asked, and one may be running."""
+"""Read a store's files with numpy and Arrow; without a broker, while one may be running."""
 
 import numpy as np
 import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""A broker by itself, set up by RocketMQ's broker.conf, that needs no name server."""
+"""A broker without a name server, with RocketMQ's broker.conf."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ complete = threading.Event()
 
 
 def listener(message: ReceivedMessage) -> None:
-    """Called in threads; where it raises an error, its message comes again later."""
+    """Called in threads; if it raises an error, its message is delivered again later."""
     received.add(message.body)
     if len(received) == COUNT:
         complete.set()

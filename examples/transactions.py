@@ -13,12 +13,12 @@ accounts = {"order-1": 10, "order-2": 0}
 
 
 def pay(message: Message, half: SendResult) -> TransactionState:
-    """The local transaction; the broker keeps the message back until it has ended."""
+    """The local transaction; the broker hides the message until it has ended."""
     return TransactionState.COMMIT if accounts[message.body.decode()] else TransactionState.ROLLBACK
 
 
 def check(message: ReceivedMessage) -> TransactionState:
-    """The broker asks this where a transaction's end did not reach it."""
+    """The broker calls this if it did not receive a transaction's end."""
     return TransactionState.COMMIT if accounts[message.body.decode()] else TransactionState.ROLLBACK
 
 

@@ -43,7 +43,7 @@ TOPICS_A_TURN = 1_000
 
 
 class BrokerProcessor:
-    """Registers brokers in the route table, and changes their permission to take messages.
+    """Registers brokers in the route table, and changes their permission to accept messages.
 
     (RocketMQ: DefaultRequestProcessor.)
     """
@@ -90,7 +90,7 @@ class BrokerProcessor:
             answer = self._registered(header, request, connection, body)
             while topics:
                 await asyncio.sleep(0)
-                more = _some(topics)  # not wanted ones, too: all freed at once would take long
+                more = _some(topics)  # unneeded ones, too: freeing all at once would take long
                 if wanted and not connection.closed:
                     await self._take_topics(header, list(more.values()))
             return answer

@@ -19,10 +19,10 @@ Table = dict[str, dict[str, str]]
 
 
 class KvStore(Protocol):
-    """Where the settings survive a restart (RocketMQ: KVConfigManager.persist)."""
+    """Storage in which the settings survive a restart (RocketMQ: KVConfigManager.persist)."""
 
     def load(self, parse: Callable[[str], T]) -> T | None:
-        """What `parse` makes of the text saved last; None without one that can be used.
+        """The result of `parse` for the text saved last; None without a usable one.
 
         `parse` raises a CongreveError for a text that it cannot use.
         """

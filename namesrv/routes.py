@@ -167,7 +167,7 @@ class RouteTable:
         )
 
     def unregister_steps(self, address: str) -> Steps[None]:
-        """Forget a broker that unregisters; another broker that has its id by now stays."""
+        """Forget a broker that unregisters; another broker that has its id now stays."""
         return self._forget({address})
 
     def closing_steps(self, channel: Hashable) -> Steps[None]:

@@ -12,11 +12,11 @@ class FrameError(RemotingError):
 
 
 class HeaderError(RemotingError):
-    """A header field is missing or is not what its type asks for; the message names it."""
+    """A header field is missing or does not have its type; the message names it."""
 
 
 class BodyError(RemotingError):
-    """A body is not the JSON, or not the shape, that its request code asks for."""
+    """A body is not JSON, or does not have the shape that its request code requires."""
 
 
 class ConnectError(RemotingError):

@@ -1,4 +1,4 @@
-"""The source of the option `lake`: what a table has, then the live messages, by offset."""
+"""The source of the option `lake`: the messages of a table, then the live ones, by offset."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Source(Protocol):
         """Yield the messages of a range as Arrow batches. Raises SparkError when that fails."""
 
     def files_for(self, parts: tuple[Range, ...]) -> TableFiles | None:
-        """What a task needs to know of tables for these ranges, None without tables."""
+        """The files of tables that a task needs for these ranges, None without tables."""
 
     def commit(self, offsets: Offsets) -> None:
         """Commit offsets for the group of the option `group`. Raises SparkError when that fails."""
@@ -77,7 +77,7 @@ class Source(Protocol):
 
 
 def open_source(options: Options, files: TableFiles | None = None) -> Source:
-    """Open the source that the options name; `files` is what the driver knows of tables.
+    """Open the source that the options name; `files` are the files of tables that the driver found.
 
     Raises OptionError when it cannot be opened.
     """

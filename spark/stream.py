@@ -254,7 +254,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if gone and self._options.fail_on_data_loss:
             raise QueueGoneError(
                 f"{gone[0]} was read up to {starts[gone[0]]} and no longer exists; "
-                "option failOnDataLoss=false goes on without it"
+                "option failOnDataLoss=false continues without it"
             )
         return queues
 

@@ -48,7 +48,7 @@ class TableFiles:
     queues: dict[Queue, QueueFiles] = field(default_factory=dict)
 
     def of(self, queue: Queue) -> QueueFiles:
-        """The files of a queue, which has none if its table does not know it."""
+        """The files of a queue; none if its table does not have the queue."""
         return self.queues.get(queue, QueueFiles(0))
 
     def narrowed(self, parts: tuple[Range, ...]) -> TableFiles:

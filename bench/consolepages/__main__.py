@@ -1,6 +1,6 @@
 """Starts a broker with many topics and groups and the console, and measures its pages.
 
-The time of a page is from its request to its last byte; the first one is asked for as soon as the
+The time of a page is from its request to its last byte; the first one is requested as soon as the
 console is ready. With --screenshot it writes the overview as a PNG file instead.
 """
 
@@ -120,7 +120,7 @@ def resident(process: subprocess.Popen[str]) -> float:
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
-    """The CPU time of a process, also for what it reads beside the pages."""
+    """The CPU time of a process, including its reads in the background."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -88,7 +88,7 @@ def figures(name: str, attempts: Sequence[Attempt], killed: float) -> dict[str, 
     acknowledged = [each for each in attempts if each.broker]
     before = [each for each in acknowledged if each.ended_ms < killed]
     after = [each.ended_ms for each in acknowledged if each.ended_ms >= killed]
-    spoiled = [each for each in attempts if each.ended_ms >= killed]
+    disturbed = [each for each in attempts if each.ended_ms >= killed]
     if len({each.broker for each in before}) < 2 or not after:
         raise RuntimeError(f"{name}: {len(before)} sends before the kill, {len(after)} after it")
     ends = [before[-1].ended_ms, *after]
@@ -97,8 +97,8 @@ def figures(name: str, attempts: Sequence[Attempt], killed: float) -> dict[str, 
     return {
         f"{name}: next acknowledgement": (next_one - killed) / 1000,
         f"{name}: longest pause": max(pauses) / 1000,
-        f"{name}: longest send": max(each.ended_ms - each.began_ms for each in spoiled) / 1000,
-        f"{name}: failed sends": sum(not each.broker for each in spoiled),
+        f"{name}: longest send": max(each.ended_ms - each.began_ms for each in disturbed) / 1000,
+        f"{name}: failed sends": sum(not each.broker for each in disturbed),
     }
 
 

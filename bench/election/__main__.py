@@ -39,7 +39,7 @@ POLLS = {"java, polls each second": 1_000, "java, default": None}
 
 
 class Clients:
-    """One producer of ours and two of RocketMQ; each sends to queue 0 for ever."""
+    """One producer of ours and two of RocketMQ; each sends to queue 0 until the end of the run."""
 
     def __init__(self, namesrv: str, java: Driver) -> None:
         self._namesrv = namesrv
@@ -50,7 +50,7 @@ class Clients:
         self.committed_s = 0.0
 
     async def send_by_java(self) -> None:
-        """Send with both Java producers, for ever."""
+        """Send with both Java producers, until it is cancelled."""
         for name, poll_ms in POLLS.items():
             more = {} if poll_ms is None else {"pollMs": poll_ms}
             self._java.call(
@@ -65,7 +65,7 @@ class Clients:
             await asyncio.sleep(0.02)
 
     async def send(self) -> None:
-        """Send with the Python client, for ever."""
+        """Send with the Python client until the end of the run."""
         async with Producer(self._namesrv, group="p", send_timeout_s=1.0) as producer:
             await attempt_for_ever(
                 *(producer, TOPIC, self._attempts["python"]),

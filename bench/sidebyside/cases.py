@@ -182,7 +182,7 @@ def timed(load: Load, size: Size, topic: str) -> Load:
 
 
 def fill(topic: str, messages: int, body: int, queues: int = QUEUES) -> Load:
-    """That many messages, stored as fast as possible: in batches of 32."""
+    """This many messages, stored as fast as possible: in batches of 32."""
     requests = max(1, messages // 32)
     return Load(topic=topic, queues=queues, size=body, batch=32, inflight=8, count=requests)
 

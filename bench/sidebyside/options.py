@@ -1,4 +1,4 @@
-"""Options of the commands here."""
+"""Options of the commands of this package."""
 
 from __future__ import annotations
 

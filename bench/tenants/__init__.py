@@ -1,1 +1,1 @@
-"""What one tenant with a quota does to another."""
+"""The effect of a tenant's quota on another tenant."""

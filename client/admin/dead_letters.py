@@ -192,10 +192,10 @@ class DeadLetterAdmin:
         """Send dead letters again: to their topics, where all groups get them, or `to_group`, to
         this group only.
 
-        All that died in [begin_ms, end_ms), or those at `positions`. None is sent twice, whichever
-        call or process resent it, even after a kill: the topic RESENT_group remembers. `rate` is in
-        messages a second; `edit` changes each message. Raises ResendConflictError when another
-        process resends dead letters of the group.
+        All that died in [begin_ms, end_ms), or those at `positions`. None is sent twice, even by
+        another call or process, or after a kill: the topic RESENT_group records the resends. `rate`
+        is in messages a second; `edit` changes each message. Raises ResendConflictError when
+        another process resends dead letters of the group.
         """
         if rate is not None and not rate > 0:
             raise InvalidSettingError(f"rate is {rate!r}: more than 0 is expected")

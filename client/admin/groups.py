@@ -181,7 +181,7 @@ class GroupAdmin:
         """Set a group's offsets in all queues of a topic; with `preview` only show what would
         change.
 
-        Members of a running group get their new offsets from the broker, which knows times only;
+        Members of a running group get their new offsets from the broker, which takes only a time;
         their offsets change when they commit them. Raises InvalidSettingError for another target.
         """
         if to not in ("first", "last") and (not isinstance(to, int) or to < 0):

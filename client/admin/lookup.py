@@ -98,7 +98,7 @@ class MessageLookup:
         """The message with an id of host and log offset (`offsetMsgId`), None without one.
 
         The request goes only to a registered broker: an id names any address. Raises RecordError
-        for a text that is no such id.
+        for a text that is not such an id.
         """
         (host, port), offset = parse_offset_message_id(message_id)
         address = f"{host}:{port}"
@@ -128,7 +128,7 @@ class MessageLookup:
         end_ms: int = FOREVER_MS,
         count: int = 64,
     ) -> list[Found]:
-        """Messages with a key, or with `unique` that of the id that their producer gave; oldest
+        """Messages with a key, or with `unique` with the id that their producer gave them; oldest
         first. A broker returns at most `count`, or its own limit."""
         route = await self._admin.routes.find(topic)
         fields = QueryMessageRequestHeader(

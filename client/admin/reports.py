@@ -36,7 +36,7 @@ class BrokerReports:
     """Reads the reports of the broker at `address` (RocketMQ: MQClientAPIImpl).
 
     Every method raises BrokerError when the broker refuses the request, RemotingError when there
-    is no answer, BodyError when the answer cannot be read.
+    is not an answer, BodyError when the answer cannot be read.
     """
 
     def __init__(self, client: ClientInstance, address: str) -> None:

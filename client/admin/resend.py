@@ -280,7 +280,7 @@ class Resender:
         """Find out which letters of an interrupted resend are stored again, and record them."""
         if not self._journal.open:
             return
-        # What a process sent before its kill may still be on its way to the broker.
+        # Requests that a process sent before its kill may still be in flight.
         await asyncio.sleep(self._client.timeout_s)
         if await self._journal.read():
             raise ClientError("another process resends dead letters now")
@@ -336,7 +336,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What became of the letters of one request."""
+    """The outcome of the letters of one request."""
 
     ranges: list[Range]
     error: CongreveError | None = None
@@ -372,7 +372,7 @@ def resend_ids(group: str, queue: MessageQueue, at_ms: int) -> ResendIds:
 
 
 def plain_message(letter: ReceivedMessage) -> Message:
-    """The message that was sent, without what described its way since then."""
+    """The message that was sent, without the properties that retries added."""
     properties = letter.properties
     topic = properties.get(names.RETRY_TOPIC, letter.topic)
     kept = {name: value for name, value in properties.items() if name not in KEPT_OUT}

@@ -1,4 +1,4 @@
-"""Remembers which dead letters were resent, in a topic of the broker that has them."""
+"""Records which dead letters were resent, in a topic of the broker that has them."""
 
 import secrets
 from collections.abc import Sequence
@@ -70,8 +70,8 @@ class ResentJournal:
         return [part for first, last in ranges for part in done.missing(first, last)]
 
     async def read(self) -> bool:
-        """Read what was written since the last call, and return whether there was something; a
-        topic that does not exist is empty."""
+        """Read the records that were written since the last call, and return whether there were
+        any; a topic that does not exist is empty."""
         first, end = await self._reader.bounds()
         start = max(first, self._next)
         for message in await self._reader.read(start, end):

@@ -82,7 +82,7 @@ class TimerAdmin:
             raise BrokerError(error.code, remark, error.address) from error
 
     async def recall(self, handle: str) -> None:
-        """Take a message back; after that it is never delivered. `handle` is the recall_handle of
+        """Recall a message; after that it is never delivered. `handle` is the recall_handle of
         a DelayedMessage.
 
         Raises BrokerError when the message was delivered or taken back before.

@@ -48,7 +48,7 @@ class TraceAdmin:
         self._brokers = brokers
 
     async def of_message(self, message_id: str, *, topic: str = TRACE_TOPIC) -> list[TraceEvent]:
-        """What is known of the message with that id, or of those with that key, by time.
+        """The events of the message with that id, or of those with that key, by time.
 
         A trace arrives a moment after the event. Brokers give at most 64 records each.
         """

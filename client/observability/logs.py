@@ -1,4 +1,4 @@
-"""Log records with fields: the text is for people, `event` and `fields` are for programs."""
+"""Log records with fields: a text for readers, `event` and `fields` for programs."""
 
 import logging
 

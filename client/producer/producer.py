@@ -365,7 +365,7 @@ class Producer(ClientInstance):
         return message
 
     def _seen(self, result: SendResult) -> SendResult:
-        """The result with its queue as a program of this namespace names it."""
+        """The result, with the queue's topic as a program of this namespace names it."""
         if not self.namespace:
             return result
         queue = unwrap_queue(self.namespace, result.queue)

@@ -110,7 +110,7 @@ typedef struct {
     uint64_t all_requests, all_messages; /* with warm-up and the drain at the end */
     uint64_t empty; /* pulls that found nothing */
     uint64_t errors[CODES];
-    uint64_t broken; /* wrong records, answers to nothing asked, requests never answered */
+    uint64_t broken; /* wrong records, answers without a request, requests never answered */
     double seconds, cpu_seconds;
     histogram latency; /* ns */
 } results;

@@ -1,4 +1,4 @@
-/* The closed loop: connections, requests in flight, and what came of them. */
+/* The closed loop: connections, requests in flight, and their results. */
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -191,7 +191,7 @@ static bool commit(client *c, connection *n, int index, const response *r)
     return true;
 }
 
-/* Where a queue ends, the slot goes on with the queue that no other slot has. */
+/* At the end of a queue, the slot continues with the queue that no other slot has. */
 static void next_queue(client *c, slot *at)
 {
     int targets = c->s->topics * c->s->queues;

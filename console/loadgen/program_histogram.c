@@ -1,4 +1,5 @@
-/* Below HISTOGRAM_SUB a bucket a value; above, HISTOGRAM_SUB buckets for each power of two. */
+/* Below HISTOGRAM_SUB one bucket for each value; above, HISTOGRAM_SUB for each power of two. */
+
 #include "loadgen.h"
 
 void histogram_record(histogram *h, uint64_t value)

@@ -1,4 +1,4 @@
-/* Answers every send and pull with success at once: what the generator could reach. */
+/* Answers every send and pull with success at once, to measure the generator's own limit. */
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -88,7 +88,7 @@ static void flush(peer *p)
     p->out_tail = 0;
 }
 
-/* False where the peer has gone. */
+/* False if the peer has disconnected. */
 static bool serve(const stored *st, peer *p)
 {
     ssize_t got = recv(p->fd, p->in + p->in_tail, CAPACITY - p->in_tail, 0);

@@ -50,7 +50,9 @@ def status(
 
 @election.command(help="Hand the group to another member that has all messages: for upgrades.")
 @click.option("--broker-id", type=click.IntRange(1), help="The member; without it any other one.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds until it gives up.")
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds until the request is withdrawn."
+)
 @config_options
 def transfer(
     broker_id: int | None,
@@ -59,16 +61,18 @@ def transfer(
     namesrv_addr: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Nothing is lost: the master lets its slaves have all messages first."""
+    """Nothing is lost: first the master waits until its slaves have all messages."""
     config = read_config(config_file, namesrv_addr, settings)
     _run(config, timeout, lambda operator: operator.transfer(broker_id))
 
 
-@election.command(help="Make a member the master that lacks messages: they are lost for ever.")
+@election.command(help="Make a member the master that lacks messages: they are lost.")
 @click.option("--broker-id", type=click.IntRange(1), required=True, help="The member.")
 @click.option("--unclean", is_flag=True, help="I know that acknowledged messages may be lost.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds until it gives up.")
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds until the request is withdrawn."
+)
 @config_options
 @tls_option
 @access_option
@@ -109,7 +113,7 @@ def _warning(
         f"WARNING: an unclean election loses acknowledged messages of {config.broker_name}.\n"
         f"Member {member} {has}; the in-sync set is {sorted(state.in_sync)} in epoch"
         f" {state.epoch}.\n"
-        f"For ever lost is {lacks} and what other members have more is cut from their logs when"
+        f"Permanently lost is {lacks} and what other members have more is cut from their logs when"
         " they return.\nFirst try to start a member of the in-sync set: then nothing is lost."
     )
 
@@ -170,7 +174,7 @@ async def _members(
 
 
 async def _answer(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """The answer; None from a broker that is away."""
+    """The answer; None if the broker does not answer."""
     from congreve.errors import CongreveError
 
     try:

@@ -1,4 +1,4 @@
-"""What one account sees of a cluster: brokers, their figures, topics and groups."""
+"""A cluster as one account sees it: brokers, their figures, topics and groups."""
 
 import asyncio
 import time
@@ -202,7 +202,7 @@ class Cluster:
     def letters(self) -> list[LetterBacklog] | None:
         """The groups with dead letters as counted last, None before the first count has ended.
 
-        Counting takes a request for each dead-letter topic: it runs beside the pages.
+        Counting takes a request for each dead-letter topic, so it runs in the background.
         """
         return self._letters.peek()
 
@@ -288,7 +288,7 @@ class Cluster:
         tables = await _of_each(masters, read_tables, failures)
         if failures and not tables:
             raise next(iter(failures.values()))
-        # Lag takes a broker longer: until then, pages have that of the last time.
+        # Lag takes a broker longer: until then, pages show the previous values.
         self._snapshot.offer(await self._combined(tables, failures))
         self._lags = await _of_each(masters, read_lags, failures)
         return await self._combined(tables, failures)

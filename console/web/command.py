@@ -153,7 +153,7 @@ async def _serve(options: Options, certificate: Path | None, key: Path | None) -
     """Serve, and notify systemd of a service's state."""
     from congreve.console.web.server import serve
 
-    # A thread that reads the lag of all groups gives the pages their turns more often.
+    # A thread that reads the lag of all groups then releases the GIL to the pages more often.
     sys.setswitchinterval(SWITCH_S)
     systemd = Notifier(os.environ)
 

@@ -92,7 +92,7 @@ def path_part(name: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text whose control and direction characters are shown as codes, not obeyed."""
+    """Text whose control and direction characters are shown as codes."""
     return _INVISIBLE.sub(lambda found: f"<U+{ord(found.group()):04X}>", text)
 
 
@@ -145,7 +145,7 @@ def preview(body: bytes, length: int = 120) -> str:
     """The beginning of a body on one line."""
     head = body[: 4 * length]
     try:
-        # Not final where the body goes on: its last character may be cut.
+        # Not final if the body continues: its last character may be cut.
         text = getincrementaldecoder("utf-8")().decode(head, len(head) == len(body))
     except UnicodeDecodeError:
         return f"{len(body):,} bytes, not text: {body[:24].hex(' ')}"

@@ -111,7 +111,7 @@ class Gate:
         try:
             return await self._unsigned.check_signature()
         except BrokerNotFoundError:
-            return True  # there is no broker that could be asked for anything
+            return True  # no broker could be asked
 
     async def _read_first(self) -> None:
         """Connect, and begin to read topics and groups."""

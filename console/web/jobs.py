@@ -1,4 +1,5 @@
-"""Work that takes longer than a page may: it runs on, and a page shows its outcome."""
+"""Work that takes longer than a page may: it runs in the background, and a page shows its
+outcome."""
 
 import asyncio
 import secrets

@@ -60,7 +60,7 @@ class Refreshed(Generic[T]):
         return self._value
 
     def offer(self, value: T) -> None:
-        """Give callers that wait a value before all of it is read; `read` calls this."""
+        """Give waiting callers a partial value; `read` calls this."""
         if asyncio.current_task() is self._task:
             self._value, self._at = value, self._monotonic()
             self._offered.set()

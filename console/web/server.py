@@ -27,7 +27,8 @@ class ConsoleServer(Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT; uvicorn's own handlers would end the process by them."""
+        """Stop at SIGTERM and SIGINT; uvicorn's own handlers would let these signals end the
+        process."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)

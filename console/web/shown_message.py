@@ -94,7 +94,7 @@ def _body(found: Found, all_of_it: bool) -> tuple[bytes | None, str | None]:
 
 
 def hidden(size: int) -> str:
-    """What stands for a body of `size` bytes that the user may not read."""
+    """The text in place of a body of `size` bytes that the user may not read."""
     return f"not shown: {size:,} bytes"
 
 

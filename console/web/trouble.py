@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, in words."""
+"""The problems of a cluster, as sentences."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """What MkDocs adds to the pages of docs/: the reference, files from other folders, scripts.
 
 README.md, CHANGELOG.md and others become pages of the site. A link from any page to a file
-that is no page becomes the file's name, because the site does not know where the sources are.
+that is not a page becomes the file's name, because the site does not contain the sources.
 """
 
 from __future__ import annotations

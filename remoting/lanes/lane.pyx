@@ -393,6 +393,6 @@ cdef class Lane:
         self.close(connection, EPROTO)
 
     cdef void shed(self) noexcept nogil:
-        """Cut the connections with the largest stashes until an eighth of the room is free."""
+        """Close the connections with the largest stashes until an eighth of the limit is free."""
         while self.table.unfinished_bytes > self.unfinished_max - self.unfinished_max // 8:
             self.cut(self.table.largest(), entry_kinds.CUT_LARGE)

@@ -75,7 +75,7 @@ class Lanes:
         self._transports.clear()
 
     async def passed(self) -> None:
-        """Wait until no lane uses what it got from shared tables before."""
+        """Wait until no lane uses entries of shared tables that it looked up before this call."""
         number = next(self._fences)
         done = asyncio.get_running_loop().create_future()
         self._fenced[number] = {lane.handle for lane in self.lanes}, done

@@ -61,7 +61,7 @@ class LaneTransport(asyncio.Transport):
             self._held.append((frame, ordered))
 
     def writable(self, now: bool) -> None:
-        """Tell the protocol whether the peer reads."""
+        """Notify the protocol whether the peer reads."""
         if self._protocol is None or self._choked is not now:
             return
         self._choked = not now

@@ -89,7 +89,8 @@ class Connection(Body):
 
 
 class SubscriptionData(Body):
-    """What a group wants of a topic; `sub_version` in milliseconds, `code_set` the tags' hashes."""
+    """A group's subscription to a topic; `sub_version` in milliseconds, `code_set` the tags'
+    hashes."""
 
     topic: str
     sub_string: str = "*"

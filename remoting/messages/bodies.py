@@ -171,7 +171,7 @@ class TopicRouteData(Body):
     def encode_for(self, version: int, *, standard_only: bool) -> bytes:
         """encode() for a client of this MQVersion: newer ones get standard JSON.
 
-        That is with all keys quoted and sorted, and all signs beyond ASCII escaped.
+        It has all keys quoted and sorted, and all characters beyond ASCII escaped.
         """
         if version < FIRST_VERSION_OF_STANDARD_ROUTES and not standard_only:
             return self.encode()

@@ -86,7 +86,8 @@ _Reader = Callable[[Any], Any]
 
 @cache
 def _queue_reader(cls: type[Body]) -> _Reader | None:
-    """What gives a tree MessageQueue as keys where `cls` asks for them; None: it does not."""
+    """A function that turns keys of a tree into MessageQueue where `cls` has such keys; None if it
+    has none."""
     return _reader(inspect.type_info(cls))
 
 
@@ -130,4 +131,4 @@ def _queue(key: str) -> MessageQueue:
     try:
         return msgspec.convert(fastjson.loads(key), MessageQueue, strict=False)
     except (msgspec.ValidationError, BodyError) as error:
-        raise BodyError(f"the key {key[:200]!r} is no queue: {error}") from error
+        raise BodyError(f"the key {key[:200]!r} is not a queue: {error}") from error

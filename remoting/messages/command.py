@@ -17,7 +17,7 @@ _BINARY_HEAD = struct.Struct(">hBhiii")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 
-# Plain integers: an enum's own operators cost more than all the rest of reading an answer.
+# Plain integers: the operators of an enum cost more than the rest of reading an answer.
 _RESPONSE, _ONEWAY = int(CommandFlag.RESPONSE), int(CommandFlag.ONEWAY)
 _LANGUAGE_NAMES = tuple(language.name for language in LanguageCode)
 
@@ -59,7 +59,8 @@ class RemotingCommand(msgspec.Struct, kw_only=True):
     ) -> "RemotingCommand":
         """The answer to this request, in its serialize type.
 
-        It names JAVA as its language, as the reference does: the one name that every client knows.
+        It names JAVA as its language, as the reference does: the one name that every client
+        accepts.
         """
         return RemotingCommand(
             code=code,

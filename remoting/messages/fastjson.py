@@ -22,7 +22,7 @@ import msgspec
 
 from congreve.remoting.errors import BodyError
 
-# Possessive, so that no text makes the search go back; a string that does not end takes the rest.
+# Possessive, so that no text causes backtracking; a string without an end matches the rest.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
 _NOT_STANDARD = re.compile(
     rf"""{_STRING}
@@ -69,8 +69,8 @@ def loads(text: str | bytes) -> Any:
 def standard(text: str) -> str:
     """The same document in standard JSON: every key a string.
 
-    An object that is a key may not hold another; such a text, as any that is no JSON, stays what no
-    reader takes. Raises UnicodeError if a key cannot be UTF-8.
+    An object that is a key may not hold another; such a text, like any text that is not JSON, stays
+    invalid. Raises UnicodeError if a key cannot be UTF-8.
     """
     return _NOT_STANDARD.sub(_standard_piece, text)
 
@@ -197,7 +197,7 @@ def _compact(value: Any, parts: list[str]) -> None:
 
 
 def _compact_steps(value: Any, parts: list[str]) -> Generator[None, None, None]:
-    """_compact() for what may be large; structs of scalars are written as a whole."""
+    """_compact() for what may be large; structs of scalars are encoded in one call."""
     if isinstance(value, msgspec.Struct) and (fields := _flat(type(value))) is not None:
         parts.append(_flat_text(value, fields))
         yield

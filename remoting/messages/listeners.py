@@ -38,5 +38,5 @@ def host_port(address: str) -> tuple[str, int]:
     """The host, without brackets, and the port. Raises HeaderError."""
     host, _, port = address.rpartition(":")
     if not _HOST.fullmatch(host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise HeaderError(f"{address[:300]!r} is no address: write HOST:PORT")
+        raise HeaderError(f"{address[:300]!r} is not an address: write HOST:PORT")
     return host.strip("[]"), int(port)

@@ -61,7 +61,7 @@ def _now_ms() -> int:
 
 
 class RequestNumbers:
-    """Makes the values of ANTI_REPLAY; `series` is a name that no one else uses."""
+    """Makes the values of ANTI_REPLAY; `series` is a unique name."""
 
     def __init__(self, now_ms: Callable[[], int] = _now_ms, series: str | None = None) -> None:
         self._now_ms = now_ms

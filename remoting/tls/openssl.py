@@ -64,7 +64,7 @@ class OpenSsl:
             self._set_up(context, settings)
         except BaseException:
             library.SSL_CTX_free(context)
-            library.ERR_clear_error()  # Python's ssl module would take them for its own
+            library.ERR_clear_error()  # Python's ssl module would report them as its own
             raise
         return int(context)
 

@@ -113,7 +113,7 @@ class BlockingClient:
     def _connect(self, address: str, deadline: float) -> "_Connection":
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise ConnectError(f"{address!r} is no address: write host:port")
+            raise ConnectError(f"{address!r} is not an address: write host:port")
         host = host.strip("[]")
         timeout_s = min(self._connect_timeout_s, _left(address, deadline))
         try:
@@ -137,7 +137,7 @@ class _Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the idle connection is usable: the peer has sent nothing and not closed it."""
+        """Whether the idle connection is usable: the peer has neither sent bytes nor closed it."""
         return not self._events.poll(0)
 
     def send(self, command: RemotingCommand, deadline: float) -> None:

@@ -143,7 +143,7 @@ class RemotingClient:
     async def _connect(self, address: str) -> Connection:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise ConnectError(f"{address!r} is no address: write host:port")
+            raise ConnectError(f"{address!r} is not an address: write host:port")
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.connect_timeout_s):

@@ -1,4 +1,4 @@
-"""Connections of the event loop whose first byte tells whether they are encrypted."""
+"""Connections of the event loop whose first byte shows whether they are encrypted."""
 
 import asyncio
 import logging
@@ -113,7 +113,7 @@ class FirstByteListener:
                 ssl_handshake_timeout=self._certificates.settings.handshake_timeout_s,
             )
         except OSError as error:
-            # The loop's own error, which comes without a number, when the time is over.
+            # The loop's own timeout error, which has no errno.
             if isinstance(error, ConnectionAbortedError) and error.errno is None:
                 self._certificates.note_late_handshake(name)
             else:

@@ -7,7 +7,7 @@ cdef class FrameReader
 cdef class FrameSink:
     # Takes frames from a connection. take() gets all received bytes, consumes whole frames and
     # returns how many bytes that were; it raises FrameError if the stream cannot be framed.
-    # The bytes are the reader's again as soon as it returns.
+    # The reader may overwrite the bytes as soon as take() returns.
     cdef Py_ssize_t take(
         self, FrameReader connection, const uint8_t *data, Py_ssize_t available
     ) except -1

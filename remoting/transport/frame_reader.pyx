@@ -32,7 +32,7 @@ cdef class CommandSink(FrameSink):
                 break
             if status == FRAME_BAD:
                 head = data[taken:min(taken + 8, available)]
-                raise FrameError(f"bytes that are no frame: {head.hex()}")
+                raise FrameError(f"bytes that are not a frame: {head.hex()}")
             connection.on_frame(PyBytes_FromStringAndSize(<const char *> frame.data, frame.size))
             taken += frame.size
         return taken

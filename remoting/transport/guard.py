@@ -49,7 +49,8 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectionGuard:
-    """Counts what the servers of one event loop share, and cuts the connections that hold most.
+    """Counts the connections and bytes that the servers of one event loop share, and closes the
+    connections that hold most.
 
     `clock` gives seconds.
     """
@@ -81,7 +82,7 @@ class ConnectionGuard:
         self._lanes: list[Lane] = []
 
     def follow(self, lanes: list[Lane]) -> None:
-        """Count the incomplete frames of these lanes, which cut connections by themselves."""
+        """Count the incomplete frames of these lanes, which close connections themselves."""
         self._lanes += lanes
 
     def admits(self) -> bool:
@@ -111,7 +112,7 @@ class ConnectionGuard:
         return True
 
     def expect_frame(self, connection: Connection) -> None:
-        """Cut the connection, which the event loop has accepted, if its first frame is late."""
+        """Close the connection, which the event loop has accepted, if its first frame is late."""
         self._new[connection] = self._clock()
 
     def closed(self, connection: Connection) -> None:
@@ -125,7 +126,7 @@ class ConnectionGuard:
                 del self._by_address[connection.peer[0]]
 
     def log_cut(self, connection: Connection, *, late: bool, held: int) -> None:
-        """Log that a lane closes a connection whose frame, `held` bytes of it, is not whole."""
+        """Log that a lane closes a connection with an incomplete frame of `held` bytes."""
         why = "a frame is not whole in time" if late else "unfinished frames take too much memory"
         self._log.warning("%r: %s, %d bytes came from here: closing it", connection, why, held)
 
@@ -135,7 +136,7 @@ class ConnectionGuard:
         self._silent_log.warning("%r: no request came in time: closing it", connection)
 
     def counts(self) -> dict[str, int]:
-        """Open connections and held bytes now; refused and cut connections since the start."""
+        """Open connections and held bytes now; refused and closed connections since the start."""
         return {
             "connections": len(self.connections),
             "maxConnections": self.connections_max,

@@ -17,7 +17,7 @@ class PeerLog:
         self._refused: dict[int, LimitedLog] = {}
 
     def unframeable(self, peer: object, error: FrameError) -> None:
-        """Log that a connection is closed because its bytes are no frames."""
+        """Log that a connection is closed because its bytes are not frames."""
         self._unframeable.warning("%r: %s: closing it", peer, error)
 
     def refused(self, peer: object, code: int, error: CongreveError) -> None:

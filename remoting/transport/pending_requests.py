@@ -43,7 +43,7 @@ class PendingRequests:
         self._answers = 0
         self._waiting: dict[int, _Waiting] = {}
         self._expiry: asyncio.Handle | None = None
-        self._expires_at = 0.0  # uvloop's handle of a time that is now does not say it
+        self._expires_at = 0.0  # uvloop's handle of a timer that is due now has no time
         self._next_opaque = 0
 
     def number(self) -> int:
@@ -72,7 +72,7 @@ class PendingRequests:
         return future
 
     def answered(self, answer: RemotingCommand) -> None:
-        """Pass an answer to the request that waits for it; drop one that none waits for."""
+        """Pass an answer to the request that waits for it; drop it if there is none."""
         self._answers += 1
         self.is_silent = False
         waiting = self._waiting.pop(answer.opaque, None)
@@ -80,7 +80,7 @@ class PendingRequests:
             waiting[1].set_result(answer)
 
     def forget(self, opaque: int) -> None:
-        """Drop a request whose caller waits no longer."""
+        """Drop a request whose caller no longer waits."""
         self._waiting.pop(opaque, None)
 
     def fail_all(self, reason: str) -> None:

@@ -46,7 +46,7 @@ class Pieces:
                             break
                 except StopIteration as done:
                     result: T = done.value
-                    if pieces > 1:  # it may be large, and what is done with it takes time
+                    if pieces > 1:  # it may be large, and its use takes time
                         await asyncio.sleep(0)
                     return result
                 pieces += 1
@@ -54,7 +54,7 @@ class Pieces:
 
 
 class Encodable(Protocol):
-    """What has an encoded body: a Body, or a table that copies itself in steps."""
+    """An object with an encoded body: a Body, or a table that copies itself in steps."""
 
     def encode_steps(self) -> Generator[None, None, bytes]:
         """The encoded body, in steps."""
@@ -63,8 +63,8 @@ class Encodable(Protocol):
 class EncodedUntilChanged:
     """The encoded bytes of a body, encoded again only when `version` returns another value.
 
-    Callers that come while it is being encoded get the same bytes. `body` returns what is not
-    edited meanwhile, or copies itself.
+    Callers that come while it is being encoded get the same bytes. `body` returns an object that is
+    not edited meanwhile, or that copies itself.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Buffers of received bytes until they are whole frames.
 
 All connections of one loop read into one buffer, because each is emptied before the next is read.
-What is left of a chunk, the beginning of a frame, is stashed for its connection alone.
+The rest of a chunk, the beginning of a frame, is stashed for its connection.
 """
 
 import logging
@@ -36,8 +36,8 @@ class Stashing(Protocol):
 class ReadBuffer:
     """The bytes that connections of one event loop read into by turns, and all their stashes.
 
-    `stashed` counts the bytes of memory that the stashes take; where they are more than
-    `stashed_max`, shed() cuts the connections with the largest ones. `clock` gives seconds.
+    `stashed` counts the bytes of memory that the stashes take; beyond `stashed_max`, shed() closes
+    the connections with the largest ones. `clock` gives seconds.
     """
 
     __slots__ = ("_clock", "_log", "cut_count", "stashed", "stashed_max", "stashes", "view")
@@ -75,7 +75,8 @@ class ReadBuffer:
         return old
 
     def shed(self) -> None:
-        """Cut the connections with the largest stashes until an eighth of the room is free."""
+        """Close the connections with the largest stashes until an eighth of `stashed_max` is
+        free."""
         if self.stashed <= self.stashed_max:
             return
         for owner in sorted(self.stashes, key=lambda owner: -self.stashes[owner].size):
@@ -84,7 +85,7 @@ class ReadBuffer:
             self._cut(owner, f"unfinished frames of all connections take {self.stashed} bytes")
 
     def cut_late(self, timeout_s: float, bytes_per_s: int) -> None:
-        """Cut the connections whose frame is not whole after `timeout_s`.
+        """Close the connections whose frame is incomplete after `timeout_s`.
 
         A frame of which more arrived has a second more for each `bytes_per_s`.
         """
@@ -144,7 +145,7 @@ class Stash:
         return self._data, self.filled
 
     def _grow(self) -> int:
-        # By a quarter of what the peer has sent, not to what it says that it will send.
+        # Grows by a quarter of the received bytes, not to the size that the frame claims.
         size = len(self._data)
         frame = SIZE_FIELD + int.from_bytes(self._data[:SIZE_FIELD], "big")
         wanted = size + max(size // 4, COPIED_STASH_MAX)

@@ -47,10 +47,10 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RemotingServer:
     """Serves `handlers`, ``{code: handler}``. With port 0 the system picks one: see `port`.
 
-    `listeners` are further addresses to listen on, by name; a connection knows the name of the
-    listener that has accepted it. A handler's exception is answered with code 1, a code without
-    handler with code 3. A `sink` gets the frames before the handlers. The server calls `on_close`
-    once for each connection that has ended, from either side. Servers of one event loop may share a
+    `listeners` are further addresses to listen on, by name; a connection has the name of the
+    listener that accepted it. A handler's exception is answered with code 1, a code without handler
+    with code 3. A `sink` gets the frames before the handlers. The server calls `on_close` once for
+    each connection that has ended, from either side. Servers of one event loop may share a
     `guard`.
 
     Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
@@ -179,10 +179,10 @@ class RemotingServer:
         self._lanes.start()
 
     async def stop(self, before_close: Callable[[], None] | None = None) -> None:
-        """Stop listening, let handlers end and answers leave for a while, close all connections.
+        """Stop listening, wait a while for handlers and unsent answers, close all connections.
 
-        It calls `before_close` when the handlers have ended: responses that this sends still leave
-        before their connections close.
+        It calls `before_close` when the handlers have ended: responses that it sends then still
+        reach their peers.
         """
         if self._listening is None:
             return
@@ -216,7 +216,7 @@ class RemotingServer:
             listening.close()
 
     async def lanes_passed(self) -> None:
-        """Wait until no lane uses what it got from shared tables before."""
+        """Wait until no lane uses entries of shared tables that it looked up before this call."""
         if self._lanes is not None:
             await self._lanes.passed()
 
@@ -243,7 +243,7 @@ class RemotingServer:
     def _cut(self, protocol: FrameProtocol, kind: Kind, data: bytes, number: int) -> None:
         connection = cast(Connection, protocol)
         if kind == Kind.UNFRAMEABLE:
-            connection.on_unframeable(FrameError(f"bytes that are no frame: {data.hex()}"))
+            connection.on_unframeable(FrameError(f"bytes that are not a frame: {data.hex()}"))
         elif kind == Kind.CUT_SILENT:
             self.guard.note_silent(connection)
         elif kind == Kind.CUT_HANDSHAKE and self.certificates is not None:

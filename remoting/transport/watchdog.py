@@ -121,12 +121,12 @@ def thread_cpu_s(thread: threading.Thread) -> float | None:
 
 
 def _awake_s() -> float:
-    """Seconds of the monotonic clock without those in which this thread waited for a core: where
-    they pass without use, it slept, or waited for the GIL."""
+    """Seconds of the monotonic clock without those in which this thread waited for a core: if they
+    pass without CPU use, it slept, or waited for the GIL."""
     try:
         with open("/proc/thread-self/schedstat", "rb") as file:
             waited_ns = int(file.read().split()[1])
-    except OSError:  # a kernel without it: every wait counts as one for a core
+    except OSError:  # a kernel without this file: every wait counts as a wait for a core
         return 0.0
     return time.monotonic() - waited_ns / 1e9
 

@@ -1,7 +1,7 @@
 """The responses to sends and pulls, written as bytes (RocketMQ: SendMessageResponseHeader and
 PullMessageResponseHeader in a RemotingCommand).
 
-They name JAVA as their language: it is number 0, and the one name that every client knows.
+They name JAVA as their language: it is number 0, and the one name that every client accepts.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

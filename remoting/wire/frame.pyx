@@ -234,7 +234,7 @@ cdef HeaderStatus decode_binary(Slice text, Header *header) noexcept nogil:
 def split(const uint8_t[::1] data not None):
     """The whole frames at the head of `stream` (RocketMQ: NettyDecoder).
 
-    Returns the frames, their bytes in total, and whether the following bytes are no frame.
+    Returns the frames, their bytes in total, and whether the following bytes are not a frame.
     """
     cdef Frame frame
     cdef FrameStatus status

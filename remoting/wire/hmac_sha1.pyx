@@ -65,7 +65,7 @@ cdef class Sha1:
 
 
 cdef void put_base64(const uint8_t *digest, uint8_t *out) noexcept nogil:
-    """The 21 bytes, of which the last is no part of the digest, as 28 characters."""
+    """The 21 bytes, of which the last does not belong to the digest, as 28 characters."""
     cdef uint32_t three
     cdef int i
     for i in range(7):

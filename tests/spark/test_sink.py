@@ -1,4 +1,5 @@
-"""Rows as messages: each arrives with all its columns; an error names a row that is no message."""
+"""Rows as messages: each arrives with all its columns; an error names a row that is not a
+message."""
 
 from __future__ import annotations
 

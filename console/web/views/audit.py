@@ -1,4 +1,4 @@
-"""The audit log: what users changed here, and what the broker's log says."""
+"""The audit log: changes that users made here, and the audit lines of the broker's log."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dead letters: which groups have some, their ages, and resends with an outcome a row."""
+"""Dead letters: the groups that have some, their ages, and resends with an outcome for each."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Resent(msgspec.Struct):
 
 
 async def dead_letters(visit: Visit) -> Response:
-    """The groups with dead letters; their numbers are counted beside the pages."""
+    """The groups with dead letters; their numbers are counted in the background."""
     snapshot = await visit.cluster.snapshot()
     names = {name for name in snapshot.groups if dlq_topic(name) in snapshot.topics}
     counted = visit.cluster.letters()

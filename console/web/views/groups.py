@@ -172,7 +172,7 @@ async def _row(visit: Visit, name: str) -> GroupRow:
 
 
 async def running_info(visit: Visit) -> Response:
-    """What one member says about itself: rates, cached messages, and its threads."""
+    """The running info of one member: rates, cached messages, and its threads."""
     name, client_id = visit.path("group"), visit.path("client")
     errors = []
     for reports in (await visit.cluster.masters()).values():

@@ -65,7 +65,7 @@ class Histogram(msgspec.Struct):
 
 
 async def timers(visit: Visit) -> Response:
-    """What is due and when, delay levels and half messages."""
+    """Pending messages by due time, delay levels and half messages."""
     topic = visit.query("topic")
     halves, due = await asyncio.gather(read_halves(visit), _due(visit.cluster, topic))
     levels = await read_levels(visit.cluster, None if due is None else due[0])

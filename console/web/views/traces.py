@@ -42,7 +42,7 @@ def _is_of(event: TraceEvent, message_id: str) -> bool:
 
 
 def _in_order(events: list[TraceEvent]) -> list[TraceEvent]:
-    """By time; an AFTER of an old client, which has no time, goes behind its BEFORE."""
+    """By time; an AFTER of an old client, which has no time, follows its BEFORE."""
     begun = {event.request_id: event for event in events if event.kind == BEFORE}
 
     def at(event: TraceEvent) -> tuple[int, bool]:

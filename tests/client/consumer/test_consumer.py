@@ -148,9 +148,9 @@ async def test_errors_for_unknown_topics_and_brokers_name_them() -> None:
             await consumer.queues("nowhere")
         with pytest.raises(InvalidNameError):
             await consumer.queues("a b")
-        stranger = MessageQueue(topic="T", broker_name="stranger", queue_id=0)
-        with pytest.raises(BrokerNotFoundError, match="stranger"):
-            await consumer.pull(stranger, 0)
+        unknown = MessageQueue(topic="T", broker_name="unknown", queue_id=0)
+        with pytest.raises(BrokerNotFoundError, match="unknown"):
+            await consumer.pull(unknown, 0)
 
 
 async def test_the_sync_consumer_behaves_like_the_async_one() -> None:

@@ -1,4 +1,4 @@
-"""send_many with fake brokers; the test decodes batches by itself."""
+"""send_many with fake brokers; the test decodes batches itself."""
 
 import struct
 from collections.abc import Iterator

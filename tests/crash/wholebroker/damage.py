@@ -80,9 +80,9 @@ def cut(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[str, b
 
 def flipped(text: bytes, chance: random.Random, times: int) -> Iterator[tuple[str, bytes]]:
     for bit in chance.sample(range(len(text) * 8), min(times, len(text) * 8)):
-        spoilt = bytearray(text)
-        spoilt[bit // 8] ^= 1 << bit % 8
-        yield f"bit {bit}", bytes(spoilt)
+        damaged = bytearray(text)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield f"bit {bit}", bytes(damaged)
 
 
 def damages(

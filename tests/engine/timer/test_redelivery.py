@@ -121,7 +121,7 @@ def test_a_time_later_than_the_level_allows_counts_as_now(store):
 
 
 def test_d5_a_tag_hash_for_a_time_does_not_deliver_at_once(store):
-    """What the reference writes when it recovers before it knows the delay levels."""
+    """The reference writes this when it recovers before it has read the delay levels."""
     record = parked(0)
     store.log.append_record(record, level_queue(store), string_hash("TagA"))
     run = redelivery(store)

@@ -42,7 +42,7 @@ MALFORMED = {
     "a body over the member": GOOD[:16] + struct.pack(">i", 1 << 20) + GOOD[20:],
 }
 # The reference's broker would store these: it checks no size, and leaves the rules to clients.
-SPOILT = {
+INVALID = {
     "a size over the body's": b"\x7f" + GOOD[1:],
     "a negative size": b"\xff" * 4 + GOOD[4:],
     "a delay": batch_of((b"one", b""), (b"two", b"DELAY\x013")),
@@ -52,15 +52,15 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("name", [*MALFORMED, *SPOILT])
+@pytest.mark.parametrize("name", [*MALFORMED, *INVALID])
 def test_no_message_of_an_invalid_batch_is_stored(
     kind: str, cluster: Cluster, topic: str, name: str
 ) -> None:
-    if kind == "java" and name in SPOILT:
+    if kind == "java" and name in INVALID:
         pytest.skip("the reference's broker stores it")
     with Wire(cluster.broker.address) as wire:
         fields = {**send_fields(topic, 1, {}), "m": "true"}
-        answer = wire.call(SEND_BATCH_MESSAGE, fields, {**MALFORMED, **SPOILT}[name])
+        answer = wire.call(SEND_BATCH_MESSAGE, fields, {**MALFORMED, **INVALID}[name])
         assert answer.code == (SYSTEM_ERROR if kind == "java" else MESSAGE_ILLEGAL), answer
         assert wire.call(GET_MAX_OFFSET, {"topic": topic, "queueId": "1"}).fields["offset"] == "0"
         good = wire.call(SEND_BATCH_MESSAGE, fields, GOOD)

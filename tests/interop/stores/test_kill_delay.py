@@ -114,7 +114,7 @@ def test_after_kills_no_delayed_message_is_lost_early_or_delivered_twice(
     flush: str,
 ) -> None:
     if kind == "java":
-        pytest.skip("4.9.4 knows no deliver times, and delivers again what it did before a kill")
+        pytest.skip("4.9.4 has no deliver times, and delivers messages from before a kill again")
     broker = servers.broker(
         *(kind, tmp_path, namesrv.address),
         broker_name=f"broker-killed-delays-{backend}-{flush}",

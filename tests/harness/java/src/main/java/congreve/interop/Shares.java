@@ -17,7 +17,7 @@ import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** What decides who reads which queue, and where a broadcasting client keeps its offsets. */
+/** Which client reads which queue, and where a broadcasting client keeps its offsets. */
 final class Shares {
     private Shares() {
     }
