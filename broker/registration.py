@@ -113,7 +113,7 @@ class NameServerRegistration:
             ssl=self._ssl,
         )
         self._servers = [_NameServer(address) for address in self._config.name_servers]
-        delays = await asyncio.gather(*(self._register(server) for server in self._servers))
+        delays = await asyncio.gather(*(self._try_register(server) for server in self._servers))
         self._tasks = [
             asyncio.create_task(self._keep_telling(server, delay))
             for server, delay in zip(self._servers, delays, strict=True)
@@ -164,10 +164,10 @@ class NameServerRegistration:
                 pass
             server.wanted.clear()
             changes = server.changes
-            delay = await self._register(server)
+            delay = await self._try_register(server)
             server.note_registered(changes)
 
-    async def _register(self, server: _NameServer) -> float:
+    async def _try_register(self, server: _NameServer) -> float:
         """Register at one name server; returns the seconds until the next registration."""
         try:
             await self._register(server)

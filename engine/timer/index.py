@@ -282,7 +282,7 @@ class TimerIndex:
         smallest = sorted(self._runs, key=lambda run: run.count)[: len(self._runs) // 2 + 1]
         kept = [run for run in self._runs if run not in smallest]
         cursor, inserted, name = self._cursor.copy(), self._inserted, self._new_name()
-        said_at, log_end = self._log_end(), self._log.max_offset
+        said_at, log_end = self._saved_log_end(), self._log.max_offset
 
         def work() -> Publish:
             readers = [
@@ -325,13 +325,13 @@ class TimerIndex:
 
     def _state(self, runs: list[Run], inserted: int) -> TimerState:
         return TimerState(
-            log_end=self._log_end(),
+            log_end=self._saved_log_end(),
             inserted=inserted,
             runs=[(run.name, run.count) for run in runs],
             cursor=self._cursor.rows(),
         )
 
-    def _log_end(self) -> int:
+    def _saved_log_end(self) -> int:
         """The physical offset from which a later start reads the log for handled entries."""
         if self._done_left and self._done[-1] < self._log.min_offset:
             self._done_left = 0  # their entries have expired
