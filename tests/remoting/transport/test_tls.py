@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from congreve.remoting.errors import ConnectError, ConnectionLostError
+from congreve.remoting.errors import ConnectError, ConnectionLostError, RemotingError
 from congreve.remoting.lanes.lane import LaneSink
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.tls import certificates
@@ -73,7 +73,7 @@ def settings(server_files: tuple[Path, Path]) -> ServerTls:
 @contextlib.asynccontextmanager
 async def serving(
     lanes: str,
-    settings: ServerTls,
+    settings: ServerTls | None,
     limits: ServerLimits | None = None,
     shared: SharedLimits | None = None,
 ) -> AsyncIterator[RemotingServer]:
@@ -81,7 +81,7 @@ async def serving(
     server = RemotingServer(
         {ECHO: echo},
         lane_sinks=sinks,
-        certificates=ServerCertificates(settings),
+        certificates=None if settings is None else ServerCertificates(settings),
         limits=limits,
         guard=ConnectionGuard(shared),
     )
@@ -188,6 +188,17 @@ def test_an_enforcing_server_closes_plain_connections(
 
     run(scenario())
     assert len([r for r in caplog.records if "not encrypted" in r.getMessage()]) == 1
+
+
+def test_a_server_without_tls_closes_an_encrypted_connection(
+    run: Run, lanes: str, authority: Authority
+) -> None:
+    async def scenario() -> None:
+        async with serving(lanes, None) as server:
+            with pytest.raises(RemotingError):
+                await echoes(trusting(authority), server)
+
+    run(scenario())
 
 
 def test_a_server_requires_client_certificates_if_configured(
