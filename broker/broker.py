@@ -11,6 +11,7 @@ import msgspec
 
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.files import AccountFiles
+from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
@@ -185,6 +186,7 @@ class Broker(Lifecycle):
             self._metrics.listen()
             if self._access is not None:
                 await self._access.load()
+                await refuse_open_name_servers(self.config)
             await self._quotas.load()
             await asyncio.to_thread(self.store.start)
             self.replication.take_role()

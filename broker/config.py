@@ -132,6 +132,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     acl_enable: bool = False
     # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
     acl_folder: Annotated[str, Show.NEVER] = ""
+    # Ours: start although a name server has no accounts (broker/accounts/open_name_servers.py).
+    acl_open_name_servers: bool = False
     # Ours: how long after it was signed a request passes, once; 0: any number of times
     # (broker/accounts/replays.py).
     acl_replay_window_mills: Annotated[int, Range(0, 3_600_000)] = 0

@@ -55,8 +55,8 @@ def list_users(folder: Path, output: str) -> None:
             {
                 "accessKey": each.access_key,
                 "admin": each.admin,
-                "topics": ", ".join(each.topic_perms),
-                "groups": ", ".join(each.group_perms),
+                "topics": ", ".join(each.topic_perms or ()),
+                "groups": ", ".join(each.group_perms or ()),
                 "default": f"{each.default_topic_perm or 'DENY'}, "
                 f"{each.default_group_perm or 'DENY'}",
                 "white address": each.white_remote_address or "",
@@ -168,10 +168,10 @@ def _account(files: AccountFiles, key: str) -> PlainAccessConfig:
     return found
 
 
-def _table(texts: Iterable[str]) -> dict[str, str]:
-    pairs = (text.partition("=") for text in texts)
+def _table(texts: Iterable[str] | None) -> dict[str, str]:
+    pairs = (text.partition("=") for text in texts or ())
     return {name.strip(): perm.strip() for name, _, perm in pairs}
 
 
-def _merged(old: list[str], new: tuple[str, ...]) -> list[str]:
+def _merged(old: list[str] | None, new: tuple[str, ...]) -> list[str]:
     return [f"{name}={perm}" for name, perm in (_table(old) | _table(new)).items()]

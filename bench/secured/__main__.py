@@ -45,7 +45,7 @@ def require_accounts(broker: Running) -> None:
     folder = broker.server.folder
     home = folder if broker.kind == "congreve" else folder / "home" / "conf"
     (home / "plain_acl.yml").write_text(ACCOUNTS)
-    broker.restart(aclEnable="true")
+    broker.restart(aclEnable="true", aclOpenNameServers="true")
 
 
 def started(stack: ExitStack, folder: Path, certificates: Path) -> dict[tuple[str, str], Running]:

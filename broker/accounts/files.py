@@ -109,7 +109,7 @@ class AccountFiles:
             entries.append(entry)
         entry.update(_fields_of(wanted))
         account_of(_config_of(entry, path))
-        for text in (*wanted.topic_perms, *wanted.group_perms):
+        for text in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
             _check_perm(text.partition("=")[2])
         for default in (wanted.default_topic_perm, wanted.default_group_perm):
             _check_perm(default or "DENY")
@@ -208,7 +208,7 @@ def account_of(config: PlainAccessConfig) -> Account:
     topics: dict[str, Perm] = {}
     groups: dict[str, Perm] = {}
     for table, texts in ((topics, config.topic_perms), (groups, config.group_perms)):
-        for text in texts:
+        for text in texts or ():
             name, equals, perm = (part.strip() for part in text.partition("="))
             if not equals or not name or "=" in perm:
                 raise ConfigError(
@@ -249,8 +249,8 @@ def _config_of(entry: dict[str, Any], path: str) -> PlainAccessConfig:
         admin=(_text(entry, "admin") or "").lower() == "true",
         default_topic_perm=_text(entry, "defaultTopicPerm"),
         default_group_perm=_text(entry, "defaultGroupPerm"),
-        topic_perms=_texts(entry, "topicPerms", path),
-        group_perms=_texts(entry, "groupPerms", path),
+        topic_perms=_texts(entry, "topicPerms", path) or None,
+        group_perms=_texts(entry, "groupPerms", path) or None,
     )
 
 

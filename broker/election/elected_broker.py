@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.election.coordinator import (
@@ -120,6 +121,7 @@ class ElectedBroker(Lifecycle):
 
         Raises StoreError for a damaged epoch file, and what Broker.start() raises.
         """
+        await refuse_open_name_servers(self.config)  # not again when the role changes
         await asyncio.to_thread(self._epochs.load)
         await self._run_slave()
         loop = asyncio.get_running_loop()
@@ -274,7 +276,8 @@ class ElectedBroker(Lifecycle):
             await self._start_broker("SLAVE", self.config.broker_id, None)
 
     async def _start_broker(self, role: str, broker_id: int, term: InSyncSet | None) -> None:
-        config = msgspec.structs.replace(self.config, broker_role=role, broker_id=broker_id)
+        settings = {"broker_role": role, "broker_id": broker_id, "acl_open_name_servers": True}
+        config = msgspec.structs.replace(self.config, **settings)
         in_role = Role(self.config.broker_id, self._lease, self._epochs, self._note_diverged, term)
         broker = Broker(
             config,

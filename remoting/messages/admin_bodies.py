@@ -293,8 +293,8 @@ class BrokerStatsData(Body):
     stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
 
 
-class PlainAccessConfig(Body, omit_defaults=True):
-    """Rights of one access key; like the reference it leaves out what is not set."""
+class PlainAccessConfig(Body):
+    """Rights of one access key; None is what is not set."""
 
     access_key: str
     secret_key: str | None = None
@@ -302,8 +302,8 @@ class PlainAccessConfig(Body, omit_defaults=True):
     admin: bool = False
     default_topic_perm: str | None = None
     default_group_perm: str | None = None
-    topic_perms: list[str] = []
-    group_perms: list[str] = []
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
 
 
 class AclConfig(Body):

@@ -134,6 +134,8 @@ def test_changes_keep_the_fields_that_they_do_not_name(tmp_path: Path) -> None:
     assert files.versions == {str(path): DataVersion(counter=2, timestamp=1_000)}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["plain_acl.yml"]
+    files.update(PlainAccessConfig(access_key="newcomer", admin=False))
+    assert not files.load().by_key["newcomer"].may_do_all
     files.delete("newcomer")
     files.set_white_addresses(["10.0.0.1"])
     accounts = files.load()

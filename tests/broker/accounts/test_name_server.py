@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
+from harness.servers import free_port
 
 import congreve
 from congreve.broker.accounts.name_server import rules
@@ -100,37 +101,53 @@ async def test_an_unknown_caller_cannot_register_a_broker_or_remove_write_permis
         assert not server.routes.cluster_info().broker_addr_table
 
 
+def broker_of(accounts: Path, folder: Path, key: str, namesrv: str, **settings: str) -> Broker:
+    texts = {
+        "storePathRootDir": str(folder),
+        "bindAddress": "127.0.0.1",
+        "brokerIP1": "127.0.0.1",
+        "listenPort": "0",
+        "brokerName": folder.name,
+        "aclEnable": "true",
+        "aclFolder": str(accounts),
+        "brokerAccessKey": key,
+        "namesrvAddr": namesrv,
+    }
+    return Broker(BrokerConfig().changed({**texts, **settings}))
+
+
 async def test_a_broker_signs_its_registration(accounts: Path, tmp_path: Path) -> None:
     async with guarded(accounts) as (server, _):
-
-        def broker(key: str, name: str) -> Broker:
-            return Broker(
-                BrokerConfig().changed(
-                    {
-                        "storePathRootDir": str(tmp_path / name),
-                        "bindAddress": "127.0.0.1",
-                        "brokerIP1": "127.0.0.1",
-                        "listenPort": "0",
-                        "brokerName": name,
-                        "aclEnable": "true",
-                        "aclFolder": str(accounts),
-                        "brokerAccessKey": key,
-                        "namesrvAddr": server.address,
-                    }
-                )
-            )
 
         def known() -> set[str]:
             return set(server.routes.cluster_info().broker_addr_table)
 
         # Both are constructed before either runs, because construction blocks the event loop.
-        strong, weak = broker("administrator", "ours"), broker("service", "too-weak")
+        strong = broker_of(accounts, tmp_path / "ours", "administrator", server.address)
+        weak = broker_of(accounts, tmp_path / "too-weak", "service", server.address)
         async with strong, weak:
             assert known() == {"ours"}
             service = Credentials(access_key="service", secret_key=SECRET)
             async with Producer(server.address, group="g", credentials=service) as producer:
                 await producer.send(Message(topic="orders", body=b"signed"))
         assert not known()
+
+
+async def test_a_broker_with_accounts_does_not_start_beside_an_open_name_server(
+    accounts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with name_server("127.0.0.1", 0, None) as opened, guarded(accounts) as (server, _):
+        both = f"{server.address};{opened.address}"
+        with pytest.raises(ConfigError, match=f"name server {opened.address} has no accounts"):
+            await broker_of(accounts, tmp_path / "a", "administrator", both).start()
+        assert not server.routes.cluster_info().broker_addr_table
+        allowed = {"aclOpenNameServers": "true"}
+        async with broker_of(accounts, tmp_path / "b", "administrator", both, **allowed):
+            assert set(opened.routes.cluster_info().broker_addr_table) == {"b"}
+        absent = f"{server.address};127.0.0.1:{free_port()}"
+        async with broker_of(accounts, tmp_path / "c", "administrator", absent):
+            assert set(server.routes.cluster_info().broker_addr_table) == {"c"}
+    assert "it is unknown whether the name server" in caplog.text
 
 
 async def test_changed_accounts_are_loaded_again(accounts: Path) -> None:

@@ -136,9 +136,10 @@ async def test_our_clients_work_with_and_without_a_broker_that_requires_numbers(
     for window in (0, 60_000):
         folder = tmp_path / str(window)
         folder.mkdir()
+        settings = {"acl_replay_window_mills": window, "acl_open_name_servers": True}
         async with (
             NameServer(port=0) as names,
-            guarded(folder, acl_replay_window_mills=window, namesrv_addr=names.address) as (
+            guarded(folder, namesrv_addr=names.address, **settings) as (
                 _,
                 tools,
             ),

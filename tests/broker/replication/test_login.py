@@ -90,6 +90,7 @@ def broker(folder: Path, name: str, namesrv: str, **settings: str) -> Broker:
         "listenPort": str(free_port()),
         "namesrvAddr": namesrv,
         "aclEnable": "true",
+        "aclOpenNameServers": "true",
         "aclFolder": str(conf),
         "brokerAccessKey": "administrator",
         **settings,

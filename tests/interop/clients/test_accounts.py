@@ -96,6 +96,7 @@ def guarded(
         broker_name="broker-guarded",
         settings={
             "aclEnable": "true",
+            "aclOpenNameServers": "true",
             "brokerAccessKey": "the-broker",
             "transactionCheckInterval": "700",
             "transactionTimeOut": "500",
