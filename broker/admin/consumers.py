@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
@@ -265,14 +265,24 @@ class ClientAdminProcessor:
             if not header.client_addr or header.client_addr == client.client_id
         ]
         # All at once: a member that hangs must not use up the time of the others.
-        statuses = await asyncio.gather(*(_status(client, fields) for client in clients))
+        statuses = await asyncio.gather(*await self._pieces.run(_ask_all(clients, fields)))
         table = {
             client.client_id: status.message_queue_table
             for client, status in zip(clients, statuses, strict=True)
             if status is not None
         }
         body = GetConsumerStatusBody(consumer_table=table)
-        return request.reply(ResponseCode.SUCCESS, body=body.encode())
+        return request.reply(ResponseCode.SUCCESS, body=await self._pieces.run(body.encode_steps()))
+
+
+def _ask_all(
+    clients: Iterable[ClientChannel], fields: dict[str, str]
+) -> Generator[None, None, list[asyncio.Task[GetConsumerStatusBody | None]]]:
+    asked = []
+    for client in clients:
+        asked.append(asyncio.create_task(_status(client, fields)))
+        yield
+    return asked
 
 
 async def _status(client: ClientChannel, fields: dict[str, str]) -> GetConsumerStatusBody | None:

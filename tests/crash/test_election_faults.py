@@ -19,6 +19,7 @@ from harness.eventually import eventually
 from harness.link import Direction
 from harness.numbered_messages import LOOK_S, SMALL, NumberedMessages, number_of
 from harness.replicas import log_bytes
+from harness.shifted_clock import ShiftedClock
 
 from congreve.client import ConsumeFrom, PushConsumer
 from congreve.engine.config import StoreConfig
@@ -32,6 +33,7 @@ LEASE_S = 2
 DISK = 64 << 20
 PIECE = 64 << 10
 LARGE = 60_000
+HOUR_S = 3600
 FULL_DISK = "fill disk of slave"
 WITH_ROCKETMQ = 10
 """So many of the 60 faults of the long run."""
@@ -97,7 +99,10 @@ class History(NumberedMessages):
 async def running(
     folder: Path, count: int, stores: Mapping[int, Path], lease_s: int, java: Driver | None
 ) -> AsyncIterator[tuple[ElectedProcesses, History]]:
-    group = ElectedProcesses(folder, count, lease_s=lease_s, stores=stores, settings=SETTINGS)
+    clocks = {number: ShiftedClock(folder / f"clock{number}") for number in range(1, count + 1)}
+    group = ElectedProcesses(
+        folder, count, lease_s=lease_s, stores=stores, settings=SETTINGS, clocks=clocks
+    )
     history = History(group.namesrv.address)
     async with group.running():
         for number in group.members:
@@ -134,6 +139,15 @@ async def kill(group: ElectedProcesses, history: History, victim: int) -> None:
     group.members[victim].kill()
     await history.acknowledges()
     group.start(victim)
+
+
+async def set_clock_back(group: ElectedProcesses, history: History, victim: int) -> None:
+    """Set it back by an hour, start a process that recovers then, and set it forward again."""
+    group.clocks[victim].shift(-HOUR_S)
+    await history.acknowledges()
+    await kill(group, history, victim)
+    await group.all_in_sync()
+    group.clocks[victim].shift(0)
 
 
 async def pause(group: ElectedProcesses, history: History, victim: int) -> None:
@@ -216,6 +230,8 @@ async def kill_etcd(group: ElectedProcesses, history: History, victim: int) -> N
 FAULTS: dict[str, Fault] = {
     "kill master": kill,
     "kill slave": kill,
+    "set clock of master back": set_clock_back,
+    "set clock of slave back": set_clock_back,
     "pause master": pause,
     "pause slave": pause,
     "hold etcd of master": hold_etcd(),
@@ -245,16 +261,31 @@ async def fault(group: ElectedProcesses, history: History, kind: str) -> None:
     await group.all_in_sync()
 
 
-def numbers(store: Path) -> dict[int, list[int]]:
-    """The numbers in each queue of the topic, from the store of a stopped broker."""
-    config = StoreConfig(
+def is_set_back(store: Path) -> bool:
+    """Whether a message has a store time that is half an hour or more before that of another."""
+    with MessageStore(config_of(store)) as opened:
+        queues = [opened.queues.get(TOPIC, queue_id) for queue_id in range(QUEUES)]
+        times = [
+            opened.store_time(TOPIC, queue.queue_id, offset)
+            for queue in queues
+            for offset in range(queue.min, queue.max)
+        ]
+    return max(times) - min(times) > HOUR_S * 500
+
+
+def config_of(store: Path) -> StoreConfig:
+    return StoreConfig(
         root_dir=str(store),
         mapped_file_size_commit_log=1 << 20,
         max_hash_slot_num=1000,
         max_index_num=4000,
     )
+
+
+def numbers(store: Path) -> dict[int, list[int]]:
+    """The numbers in each queue of the topic, from the store of a stopped broker."""
     found: dict[int, list[int]] = {}
-    with MessageStore(config) as opened:
+    with MessageStore(config_of(store)) as opened:
         for queue_id in range(QUEUES):
             queue = opened.queues.get(TOPIC, queue_id)
             places = [opened.place_of(queue, offset) for offset in range(queue.min, queue.max)]
@@ -288,6 +319,12 @@ async def test_a_killed_master_and_a_stale_master_lose_no_message(tmp_path: Path
     """#6662 and #7689: a paused master that comes back, and one that was killed at full rate."""
     kinds = ["kill master", "pause master", "hold answers of etcd to master"]
     await run_faults(tmp_path, [*kinds, "hold reports to master"], 2)
+
+
+@pytest.mark.crash
+async def test_clocks_that_are_set_back_lose_no_message(tmp_path: Path) -> None:
+    await run_faults(tmp_path, ["set clock of master back", "set clock of slave back"], 2)
+    assert is_set_back(tmp_path / "1" / "store") and is_set_back(tmp_path / "2" / "store")
 
 
 @pytest.mark.crash

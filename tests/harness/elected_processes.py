@@ -14,6 +14,7 @@ from . import servers
 from .etcd import Etcd
 from .eventually import eventually
 from .link import Link
+from .shifted_clock import ShiftedClock
 
 GROUP = "elected"
 WAIT_S = 120
@@ -33,10 +34,13 @@ class ElectedProcesses:
         lease_s: int,
         stores: Mapping[int, Path] | None = None,
         settings: Mapping[str, str] | None = None,
+        clocks: Mapping[int, ShiftedClock] | None = None,
     ) -> None:
+        """`clocks` are the wall clocks of members, if a test sets them."""
         self.etcd = Etcd(folder / "etcd")
         self.namesrv = servers.namesrv("congreve", folder)
         self.members: dict[int, servers.BrokerServer] = {}
+        self.clocks = dict(clocks or {})
         self.etcd_links: dict[int, Link] = {}
         self.log_links: dict[int, Link] = {}
         for number in range(1, count + 1):
@@ -62,6 +66,8 @@ class ElectedProcesses:
                     **(settings or {}),
                 },
             )
+        for number, clock in self.clocks.items():
+            self.members[number].environment.update(clock.environment)
         self.coordinator = EtcdCoordinator(
             [self.etcd.url], servers.CLUSTER, GROUP, timeout_s=lease_s
         )
