@@ -6,7 +6,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("c") / "shifted_clock.c"
+SOURCE = Path(__file__).with_name("shifted_clock.c")
 SECONDS = struct.Struct("<q")
 
 
