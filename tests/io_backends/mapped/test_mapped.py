@@ -6,7 +6,7 @@ import mmap
 import os
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +44,14 @@ def test_a_new_segment_is_zero_and_its_blocks_are_reserved(
 
 
 def test_a_segment_that_cannot_be_created_leaves_no_file(
-    backend: MmapBackend, tmp_path: Path
+    backend: MmapBackend, small_disk: Callable[[int], Path]
 ) -> None:
-    with pytest.raises(BackendError):
-        backend.create(str(tmp_path / "huge"), 0, 1 << 43)
+    disk = small_disk(SIZE)
+    with pytest.raises(BackendError, match="No space"):
+        backend.create(str(disk / "large"), 0, 2 * SIZE)
     with pytest.raises(BackendError, match="no such"):
-        backend.create(str(tmp_path / "nowhere" / "a"), 0, SIZE)
-    assert list(tmp_path.iterdir()) == []
+        backend.create(str(disk / "nowhere" / "a"), 0, SIZE)
+    assert list(disk.iterdir()) == []
 
 
 def test_an_existing_file_is_never_created_again(backend: MmapBackend, tmp_path: Path) -> None:
