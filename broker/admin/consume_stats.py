@@ -143,7 +143,7 @@ class BrokerConsumeStats:
         lag = sum(group.lag for group in groups.values())
         empty = ConsumeStatsList(broker_addr=address, total_diff=lag).encode()
         before, found, after = empty.partition(b'"consumeStatsList":[')
-        texts = (group.text for group in groups.values())
+        texts = [group.text for group in groups.values()]
         return (yield from fastjson.list_steps(before + found, texts, after))
 
     def _refresh(self) -> Generator[None, None, None]:

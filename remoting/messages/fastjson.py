@@ -136,20 +136,28 @@ def object_steps(before: str, entries: Iterable[str], after: str) -> Generator[N
 
 
 def list_steps(
-    before: bytes, items: Iterable[Sequence[bytes]], after: bytes
+    before: bytes, items: Sequence[Sequence[bytes]], after: bytes
 ) -> Generator[None, None, bytes]:
     """A list of these texts, each in pieces, between two texts, in steps.
 
     Raises BodyError if the text grows longer than a frame may be.
     """
-    written = BytesIO()
+    length = len(before) + max(len(items) - 1, 0) + len(after)
+    for item in items:
+        length += sum(map(len, item))
+        yield
+    _check_length(length)
+    # The pages of a buffer of the whole length become memory in the steps that write to them. A
+    # buffer that grows is copied in one step.
+    written = BytesIO(bytes(length))
     separator = before
     for item in items:
         written.write(separator)
-        _write_bytes(written, b"".join(item))
+        written.write(b"".join(item))
         separator = b","
         yield
-    _write_bytes(written, (before if separator is before else b"") + after)
+    written.write(b"" if items else before)
+    written.write(after)
     return written.getvalue()
 
 
@@ -159,7 +167,11 @@ def _write(written: BytesIO, parts: Iterable[str]) -> None:
 
 def _write_bytes(written: BytesIO, data: bytes) -> None:
     written.write(data)
-    if written.tell() > _WRITTEN_MAX:
+    _check_length(written.tell())
+
+
+def _check_length(length: int) -> None:
+    if length > _WRITTEN_MAX:
         raise BodyError(f"an answer of more than {_WRITTEN_MAX} bytes fits into no frame")
 
 
