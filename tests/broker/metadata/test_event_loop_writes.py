@@ -16,9 +16,9 @@ from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 
 from ..big_broker import BigBroker, Member
-from ..test_event_loop import COMMON, LIMIT_S, ROUNDS
+from ..test_event_loop import COMMON, LIMIT_S
 
-CREATED, IN_FLIGHT, COMMITS = 30, 100, 2_000
+CREATED, IN_FLIGHT, COMMITS, ROUNDS = 30, 100, 2_000, 5
 
 
 class Steps:
