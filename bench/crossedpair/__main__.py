@@ -162,10 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(measure(options, Path(folder)))
-    for row in waits.table(rows):
-        print(json.dumps(row))
-    if options.results is not None:
-        waits.keep(options.results, rows, pauseMs=options.pause_ms)
+    waits.report(rows, options.results, pauseMs=options.pause_ms)
 
 
 if __name__ == "__main__":

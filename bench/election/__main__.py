@@ -190,10 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(measure(options, Path(folder)))
-    for row in waits.table(rows):
-        print(json.dumps(row))
-    if options.results is not None:
-        waits.keep(options.results, rows, leaseSeconds=options.lease)
+    waits.report(rows, options.results, leaseSeconds=options.lease)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,14 +32,19 @@ def table(rows: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
     return shown
 
 
-def keep(path: Path, rows: Sequence[dict[str, float]], **options: object) -> None:
-    """Write the table and all rows."""
+def report(rows: Sequence[dict[str, float]], results: Path | None, **options: object) -> None:
+    """Print the table; write it with all rows and the options to `results`, if that is a path."""
+    shown = table(rows)
+    for row in shown:
+        print(json.dumps(row))
+    if results is None:
+        return
     document = {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": process.commit(),
         "machine": process.machine(),
         **options,
-        "table": table(rows),
+        "table": shown,
         "kills": [{name: round(value, 3) for name, value in row.items()} for row in rows],
     }
-    write_json(path, document)
+    write_json(results, document)
