@@ -1,14 +1,14 @@
 """Inspection and verification of a store's folder, which changes no file."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.read_only import ReadOnlyFiles
+from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery import scan
@@ -71,9 +71,10 @@ class StoreExaminer:
         if not self._reader.is_folder(self._log_folder):
             raise StoreError(f"{root} is not a store: the folder {self._log_folder} does not exist")
         self._segments = self._reader.numbered(self._log_folder)
-        sizes = Counter(filter(None, (segment.size for segment in self._segments)))
-        # The size of a complete segment is the most frequent one, or the larger of two.
-        self._size = max(sizes, key=lambda size: (sizes[size], size), default=0)
+        self._held = is_held(str(self._root / "lock"), self._files)
+        if self._held and self._segments and self._segments[-1].size == 0:
+            self._segments.pop()  # the broker is creating it
+        self._size = _complete(self._segments, default=0)
         self._misfits = list(self._find_misfits())
 
     def _find_misfits(self) -> Iterator[str]:
@@ -141,8 +142,7 @@ class StoreExaminer:
         segment after reading it. If a broker is running, it ignores messages after the call. The
         last entries of a queue may be missing in the copy of a running store, and after a kill.
         """
-        held = is_held(str(self._root / "lock"), self._files)
-        log_end = self.info().log_end if held else None
+        log_end = self.info().log_end if self._held else None
         known = QueueCheckpointFile(
             str(self._root / "congreve"), read_only=True, files=self._files
         ).load()
@@ -166,7 +166,7 @@ class StoreExaminer:
         scanner = LogScanner(
             queues,
             compare=True,
-            lags=not held and self._reader.exists(self._root / "abort"),
+            lags=not self._held and self._reader.exists(self._root / "abort"),
             parking=rules or [StoreConfig(root_dir=str(self._root)).parking],
             report=report,
         )
@@ -235,17 +235,13 @@ class StoreExaminer:
 
     def _queues(self) -> QueueTable:
         folder = self._root / "consumequeue"
-        sizes = Counter(
-            file.size
+        found = [
+            file
             for topic in self._reader.folders(folder)
             for queue in self._reader.folders(topic)
             for file in self._reader.numbered(queue)
-        )
-        queues = QueueTable(
-            folder,
-            max(sizes, key=lambda size: (sizes[size], size), default=6_000_000),
-            files=self._files,
-        )
+        ]
+        queues = QueueTable(folder, _complete(found, default=6_000_000), files=self._files)
         queues.load()
         begin = self._segments[0][0] if self._segments else 0
         for queue in queues:
@@ -255,6 +251,15 @@ class StoreExaminer:
     def _map(self, path: Path) -> Mapping | bytes:
         size = min(self._reader.size(path), self._size)
         return self._reader.map(path, size) if size else b""
+
+
+def _complete(files: Iterable[NumberedFile], default: int) -> int:
+    """Bytes of a complete file: the most frequent size, the larger of two, without empty files.
+
+    A crash may leave a file empty, and a broker creates it so.
+    """
+    sizes = Counter(file.size for file in files if file.size)
+    return max(sizes, key=lambda size: (sizes[size], size), default=default)
 
 
 def _end(queue: ConsumeQueue, log_end: int | None) -> int:
