@@ -232,7 +232,7 @@ class Broker(Lifecycle):
         if self._watchdog is not None:
             self._watchdog.stop()
         for process in self._beside:
-            await asyncio.to_thread(process.stop)
+            process.end()
         await self._registration.stop()
         for server in self._servers:
             await server.stop(None if self._paths is None else self._paths.dismiss_pulls)
@@ -241,6 +241,8 @@ class Broker(Lifecycle):
         if self._paths is not None:
             self._paths.group_commit.stop()
         await self.managers.stop()
+        for process in self._beside:
+            await asyncio.to_thread(process.stop)
         await asyncio.to_thread(self.store.close)
         await self._metrics.close()
         self._log_levels.give_back()

@@ -11,6 +11,10 @@ from congreve.broker.side_process import SideProcess
 
 STOP_S = 60.0
 """How long a stopped process may need for the commit that it has begun."""
+MEMBER_STOP_S = 1.0
+"""The same in an elected group: the next master begins after it, and repeats the commit."""
+CHECKPOINTS = 3
+"""How many checkpoints a broker writes in the time of `lakeLagMillis`."""
 NICENESS = 10
 """Below the broker's threads: an export takes the time that sends leave over."""
 
@@ -18,8 +22,7 @@ NICENESS = 10
 def follow_command(config: BrokerConfig) -> list[str]:
     """The command line of `congreve lake follow` for a broker's settings."""
     store = config.store
-    # A third of the lag from one export to the next, a quarter for the broker's checkpoint, the
-    # rest for the export.
+    # An export begins with each checkpoint, of which there is one in a third of the lag.
     options = {
         "--store": store.root_dir,
         "--commit-log": store.other_commit_log_dir,
@@ -28,7 +31,7 @@ def follow_command(config: BrokerConfig) -> list[str]:
         "--broker-name": config.broker_name,
         "--partition": config.lake_partition,
         "--commit-bytes": str(config.lake_commit_bytes),
-        "--lag": f"{config.lake_lag_millis / 3000:.3f}",
+        "--lag": f"{config.lake_lag_millis / CHECKPOINTS / 1000:.3f}",
     }
     repeated = {
         "--topic": config.lake_topics,
@@ -37,6 +40,9 @@ def follow_command(config: BrokerConfig) -> list[str]:
     }
     command = [sys.executable, "-m", "congreve", "lake", "follow", "--stop-with-stdin"]
     command.append("--note-progress")  # for metrics, and for lakeRetention
+    if config.ha_mode != "classic":
+        # One member writes the table: what its group has confirmed.
+        command.append("--note-only" if config.is_slave else "--confirmed-only")
     if config.lake_drop_bodies:
         command.append("--drop-bodies")
     command += [part for name, value in options.items() if value for part in (name, value)]
@@ -68,8 +74,9 @@ def lake_process(config: BrokerConfig) -> SideProcess | None:
     if importlib.util.find_spec("pyiceberg") is None:
         raise ConfigError("lakeTopics needs pyiceberg: pip install 'congreve[lake]'")
     config.store.flush_consume_queue_thorough_interval = min(
-        config.store.flush_consume_queue_thorough_interval, config.lake_lag_millis // 4
+        config.store.flush_consume_queue_thorough_interval, config.lake_lag_millis // CHECKPOINTS
     )
+    stop_s = STOP_S if config.ha_mode == "classic" else MEMBER_STOP_S
     return SideProcess(
-        "the export to tables", follow_command(config), niceness=NICENESS, stop_s=STOP_S
+        "the export to tables", follow_command(config), niceness=NICENESS, stop_s=stop_s
     )

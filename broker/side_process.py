@@ -53,12 +53,16 @@ class SideProcess:
         """Start the process, and keep it running."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the process, and wait for that. Idempotent."""
+    def end(self) -> None:
+        """Let the process end, without waiting for that. Idempotent."""
         self._stopping.set()
         with self._lock:
             if self._process is not None:
                 self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """End the process, and wait for that. Idempotent."""
+        self.end()
         if self._thread.is_alive():
             self._thread.join(self._stop_s)
         with self._lock:

@@ -92,6 +92,11 @@ _export_options = _with(
     click.option(
         "--drop-bodies", is_flag=True, help="Tables with such columns have no column of bodies."
     ),
+    click.option(
+        "--confirmed-only",
+        is_flag=True,
+        help="Of a member of an elected group: what every later master has.",
+    ),
 )
 _upkeep_options = _with(
     click.option(
@@ -143,13 +148,15 @@ def export(topic: str, **options: Any) -> None:
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="Seconds from the start of one export to the start of the next.",
+    help="Seconds between exports: one begins with the broker's first checkpoint after half of "
+    "them, and after twice as long without one.",
 )
 @click.option(
     "--note-progress",
     is_flag=True,
     help="Write what tables have to the store, for the broker's lakeRetention.",
 )
+@click.option("--note-only", is_flag=True, help="The same without exports: others make them.")
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @click.option(
     "--upkeep-every",
@@ -165,6 +172,7 @@ def follow(
     topics: tuple[str, ...],
     lag: float,
     note_progress: bool,
+    note_only: bool,
     stop_with_stdin: bool,
     upkeep_every: float,
     merge_bytes: int,
@@ -184,8 +192,12 @@ def follow(
     from congreve.engine.state.exported import ExportedFile
     from congreve.lake.follow import Follower
 
-    noted = ExportedFile(str(options["store"] / "congreve")) if note_progress else None
-    follower = Follower(exporters, lag, kept if upkeep_every else (), upkeep_every * 3600, noted)
+    noted = None
+    if note_progress or note_only:
+        noted = ExportedFile(str(options["store"] / "congreve"))
+    if note_only or not upkeep_every:
+        kept = []
+    follower = Follower(exporters, lag, kept, upkeep_every * 3600, noted, note_only=note_only)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: follower.stop())
     if stop_with_stdin:
@@ -342,6 +354,7 @@ def _exporter(
     commit_bytes: int,
     bodies: tuple[str, ...],
     drop_bodies: bool,
+    confirmed_only: bool,
     **options: Any,
 ) -> Exporter:
     schema = _body_schema(topic, bodies)
@@ -350,7 +363,7 @@ def _exporter(
     from congreve.lake.durable import DurableTopic
     from congreve.lake.export import Exporter
 
-    source = DurableTopic(store, topic, broker_name, commit_log)
+    source = DurableTopic(store, topic, broker_name, commit_log, confirmed_only=confirmed_only)
     if schema is None:
         return Exporter(source, table, commit_bytes)
     return Exporter(source, BodyTable(table, schema, broker_name), commit_bytes)

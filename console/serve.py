@@ -213,7 +213,8 @@ def broker(
         if config.ha_mode == "classic":
             serving = Broker(config, config_path=config_file, archive=archive_of(config))
         else:
-            serving = ElectedBroker(config, config_path=config_file)
+            archive = archive_of(config)
+            serving = ElectedBroker(config, config_path=config_file, archive=archive)
         await stack.enter_async_context(serving)
         slave = paired_slave(config)
         if slave is not None:

@@ -13,6 +13,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.offline.files import QueueFile, StoreFiles
 from congreve.engine.offline.queue_scan import entry_windows, gather_batches
 from congreve.engine.state.checkpoint import QueueCheckpointFile
+from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.lock import is_held
 from congreve.lake.errors import NotDurableError
 from congreve.records.columns.arrow import OF_QUEUE, repeated, schema, to_batch
@@ -54,12 +55,31 @@ class DurableTopic:
     broker writes once a minute (`flushConsumeQueueThoroughInterval`).
     """
 
-    def __init__(self, root: Path, topic: str, broker: str, commit_log: Path | None = None) -> None:
-        """Raises StoreFormatError if `root` has no store."""
+    def __init__(
+        self,
+        root: Path,
+        topic: str,
+        broker: str,
+        commit_log: Path | None = None,
+        *,
+        confirmed_only: bool = False,
+    ) -> None:
+        """Raises StoreFormatError if `root` has no store.
+
+        With `confirmed_only` it also ends where an elected group has confirmed its master's log:
+        no later master cuts these messages.
+        """
         self.topic = topic
         self.broker = broker
         self._files = StoreFiles(root, commit_log)
         self._config = StoreConfig(root_dir=str(root))
+        own = self._config.own_dir
+        self._confirmed = ConfirmedFile(own, read_only=True) if confirmed_only else None
+        self._checkpoint = QueueCheckpointFile(own, read_only=True)
+
+    def checkpoint_ns(self) -> int:
+        """When the store's last checkpoint was written, in ns since 1970; 0 without one."""
+        return self._checkpoint.written_ns()
 
     def queues(self) -> list[DurableQueue]:
         """The current queues. Raises StoreFormatError for an unknown topic, NotDurableError if a
@@ -68,17 +88,24 @@ class DurableTopic:
         found = {i: self._files.queue(self.topic, i) for i in self._files.queues(self.topic)}
         # Checked after the queues' ends were read: a broker that starts meanwhile changes no end.
         if self._is_stopped():
-            return [DurableQueue(i, file, file.max_offset) for i, file in found.items()]
-        known = QueueCheckpointFile(self._config.own_dir, read_only=True).load()
+            return [DurableQueue(i, file, self._end(file)) for i, file in found.items()]
+        known = self._checkpoint.load()
         if known is None:
             raise NotDurableError(
                 f"{self._files.root} has no checkpoint of Congreve, so what is durable is unknown: "
                 "stop the broker cleanly, or wait for the first checkpoint"
             )
         return [
-            DurableQueue(i, file, min(file.max_offset, known.end_of(self.topic, i)))
+            DurableQueue(i, file, min(self._end(file), known.end_of(self.topic, i)))
             for i, file in found.items()
         ]
+
+    def _end(self, file: QueueFile) -> int:
+        """The end of a queue, or of what the group has confirmed of it."""
+        if self._confirmed is None:
+            return file.max_offset
+        confirmed = self._confirmed.load()
+        return file.offset_from(lambda place, size: place + size > confirmed)
 
     def read(self, queue: DurableQueue, start: int) -> Iterator[pa.RecordBatch]:
         """Messages from offset `start` on, with SCHEMA, in batches of at most BATCH_BYTES.

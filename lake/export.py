@@ -89,6 +89,10 @@ class Exporter:
         """The topic's name."""
         return self._topic.topic
 
+    def checkpoint_ns(self) -> int:
+        """When the store's last checkpoint was written, in ns since 1970; 0 without one."""
+        return self._topic.checkpoint_ns()
+
     def committed(self) -> dict[int, int]:
         """By queue id: the offset after the last message in the table. Raises TableError."""
         return self.table.progress().get(self._topic.broker, {}) if self.table.load() else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from congreve.engine.errors import UnknownTopicError
 from congreve.engine.state.exported import ExportedFile
@@ -17,10 +17,16 @@ from congreve.lake.upkeep import Upkeep
 logger = logging.getLogger(__name__)
 
 
-class Follower:
-    """Exports each topic every `lag_s` seconds, and keeps each table every `upkeep_s` seconds.
+LOOKS = 20
+"""How often a follower looks for a checkpoint in the time of its lag."""
+SHORTEST_LOOK_S = 0.01
 
-    An export that takes longer is followed by the next one at once.
+
+class Follower:
+    """Exports each topic about every `lag_s` seconds, and keeps each table every `upkeep_s`.
+
+    An export begins with the first checkpoint of the store after half of `lag_s`, and after twice
+    that time without one. Upkeep has the time between exports, one merged file at a time.
     """
 
     def __init__(
@@ -30,13 +36,20 @@ class Follower:
         upkeep: Sequence[Upkeep] = (),
         upkeep_s: float = 3600.0,
         noted: ExportedFile | None = None,
+        *,
+        note_only: bool = False,
     ) -> None:
-        """`noted` gets the end offsets of the tables, after each commit."""
+        """`noted` gets the end offsets of the tables, after each commit.
+
+        With `note_only` it gets those of tables to which others export.
+        """
         self._noted = noted
+        self._note_only = note_only
         self._exporters = exporters
         self._lag_s = lag_s
         self._upkeep = upkeep
         self._upkeep_s = upkeep_s
+        self._keeping: Iterator[None] = iter(())
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -54,12 +67,12 @@ class Follower:
         committed = 0
         upkeep_at = time.monotonic() + self._upkeep_s
         while not self._stopped.is_set():
-            begun = time.monotonic()
+            begun, checkpoints = time.monotonic(), self._checkpoints()
             failures: list[CongreveError] = []
             for exporter in self._exporters:
                 try:
                     self._note(exporter)
-                    for rows in exporter.commits():
+                    for rows in () if self._note_only else exporter.commits():
                         committed += rows
                         self._note(exporter)
                         if self._stopped.is_set():
@@ -72,10 +85,30 @@ class Follower:
             if len(failures) == len(self._exporters):
                 raise failures[0]
             if time.monotonic() >= upkeep_at:
-                self._keep()
+                self._keeping = self._keep()
                 upkeep_at = time.monotonic() + self._upkeep_s
-            self._stopped.wait(max(0.0, self._lag_s - (time.monotonic() - begun)))
+            self._wait(begun, checkpoints)
         return committed
+
+    def _wait(self, begun: float, checkpoints: list[int]) -> None:
+        """Return when the next export is due. Steps of an upkeep use the time."""
+        pause = max(self._lag_s / LOOKS, SHORTEST_LOOK_S)
+        for _ in self._keeping:
+            if self._is_due(begun, checkpoints):
+                return
+        while not self._is_due(begun, checkpoints):
+            self._stopped.wait(pause)
+
+    def _is_due(self, begun: float, checkpoints: list[int]) -> bool:
+        passed = time.monotonic() - begun
+        return (
+            self._stopped.is_set()
+            or passed >= 2 * self._lag_s
+            or (passed >= self._lag_s / 2 and self._checkpoints() != checkpoints)
+        )
+
+    def _checkpoints(self) -> list[int]:
+        return [exporter.checkpoint_ns() for exporter in self._exporters]
 
     def _note(self, exporter: Exporter) -> None:
         """Report to retention the offsets up to which the table has messages."""
@@ -86,9 +119,11 @@ class Follower:
         if known.get(exporter.topic) != ends:
             self._noted.replace({**known, exporter.topic: ends})
 
-    def _keep(self) -> None:
+    def _keep(self) -> Iterator[None]:
+        """The steps of an upkeep of all tables."""
         for upkeep in self._upkeep:
             try:
-                logger.info("%s: %s", upkeep.table_name, upkeep.run())
+                done = yield from upkeep.steps()
+                logger.info("%s: %s", upkeep.table_name, done)
             except CongreveError as error:
                 logger.error("no upkeep of %s: %s", upkeep.table_name, error)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ SNAPSHOT_AGE_S = 5 * 86_400.0
 ORPHAN_AGE_S = 86_400.0
 BATCH_ROWS = 32_768
 ORDER = [(name, "ascending") for name in SORTED_BY]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -70,15 +73,23 @@ class Upkeep:
 
     def run(self) -> UpkeepDone:
         """Merge, expire, remove. Raises what these methods raise."""
-        merged, into = self.merge()
-        return UpkeepDone(merged, into, self.expire(), self.remove_orphans())
+        return _exhausted(self.steps())
 
     def merge(self) -> tuple[int, int]:
-        """Merge small files of a partition; returns how many became how many.
+        """Merge small files of a partition; returns how many became how many. Raises TableError."""
+        return _exhausted(self._merges())
 
-        One commit for each merged file. A merge whose commit conflicts with an exporter's is
-        abandoned, and the next call repeats it. Raises TableError.
+    def steps(self) -> Generator[None, None, UpkeepDone]:
+        """run() in steps, one for each merged file; the exporter of this process may work between.
+
+        Raises what run() raises.
         """
+        merged, into = yield from self._merges()
+        return UpkeepDone(merged, into, self.expire(), self.remove_orphans())
+
+    def _merges(self) -> Generator[None, None, tuple[int, int]]:
+        """One commit for each merged file. A merge whose commit conflicts with an exporter's is
+        abandoned, and the next call repeats it."""
         merged = into = 0
         if not self._table.load():
             return merged, into
@@ -89,6 +100,7 @@ class Upkeep:
                 logger.info("%s; the merge is left for the next time", error)
                 break
             merged, into = merged + len(files), into + 1
+            yield
         return merged, into
 
     def expire(self) -> int:
@@ -173,6 +185,15 @@ class Upkeep:
             for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
                 merged.write(batch)
             self._table.replace(files, merged)
+
+
+def _exhausted(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _packed(files: list[tuple[int, DataFile]], rules: UpkeepRules) -> Iterator[list[DataFile]]:

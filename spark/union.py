@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
 from congreve.spark.batch import BatchReader
 from congreve.spark.errors import OptionError
 from congreve.spark.lake_source import LakeSource
@@ -24,6 +26,13 @@ ENDS = (
     *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
 )
 
+_PLACE = (
+    StructField("brokerName", StringType()),
+    StructField("queueId", IntegerType()),
+    StructField("queueOffset", LongType()),
+)
+"""Columns by which rows are chosen."""
+
 
 def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The messages of one topic: those of its table, read by Spark, and the others, each once.
@@ -40,6 +49,8 @@ def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     parsed = parse(options)
     if parsed.lake is None:
         raise OptionError("a union needs the option lake: the folder of the tables")
+    if parsed.properties_json:
+        raise OptionError("a union has propertiesFormat=map: the table has no other form")
     schema = wanted_schema(parsed)
     source = open_source(parsed)
     assert isinstance(source, LakeSource), "the option lake is there"
@@ -47,15 +58,25 @@ def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
         reader = BatchReader(parsed, checked_schema(schema, parsed))
         ranges = reader.plan(source)
         paths, condition = _of_table(source, ranges)
-        tail = _of_live(session, options, source, ranges)
+        starts, stops = _live_ends(source, ranges)
     finally:
         source.close()
-    if not paths:
-        return tail
-    rows = session.read.parquet(*paths)
-    if condition:
-        rows = rows.where(condition)
-    return rows.select(*schema.names).union(tail)
+    rows = _read_table(session, paths, schema, condition) if paths else None
+    if rows is not None and starts == stops:
+        return rows  # Spark would start a worker of Python to find nothing
+    tail = _read_live(session, options, starts, stops)
+    return tail if rows is None else rows.union(tail)
+
+
+def _read_table(
+    session: SparkSession, paths: list[str], schema: StructType, condition: str
+) -> DataFrame:
+    """Rows of files by Spark's own reader, which need not look for the columns of the files."""
+    if not condition:
+        return session.read.schema(schema).parquet(*paths)
+    more = [field for field in _PLACE if field.name not in schema.names]
+    rows = session.read.schema(StructType([*schema, *more])).parquet(*paths)
+    return rows.where(condition).select(*schema.names)
 
 
 def _of_table(source: LakeSource, ranges: list[Range]) -> tuple[list[str], str]:
@@ -83,10 +104,10 @@ def _has_all(source: LakeSource, queue: Queue, start: int, stop: int) -> bool:
     return all(start <= group.first and group.stop <= stop for group in groups)
 
 
-def _of_live(
-    session: SparkSession, options: Mapping[str, str], source: LakeSource, ranges: list[Range]
-) -> DataFrame:
-    """The messages of the ranges behind the ends of the table, by the source."""
+def _live_ends(
+    source: LakeSource, ranges: list[Range]
+) -> tuple[dict[Queue, int], dict[Queue, int]]:
+    """Where the messages of each queue begin and end that the table does not have."""
     starts = {part.queue: max(part.start, source.table_end(part.queue)) for part in ranges}
     stops = {part.queue: max(part.stop, starts[part.queue]) for part in ranges}
     # A queue that no range reads gets an empty one.
@@ -94,6 +115,16 @@ def _of_live(
         for queue in source.queues(topic):
             starts.setdefault(queue, source.bounds(queue)[1])
             stops.setdefault(queue, starts[queue])
+    return starts, stops
+
+
+def _read_live(
+    session: SparkSession,
+    options: Mapping[str, str],
+    starts: Mapping[Queue, int],
+    stops: Mapping[Queue, int],
+) -> DataFrame:
+    """The messages behind the ends of the table, by the source."""
     kept = {
         name: value
         for name, value in options.items()

@@ -1,4 +1,4 @@
-"""The coordinator that the settings of a broker choose."""
+"""The coordinator that the settings of a broker choose, and what they need for an election."""
 
 import re
 import zlib
@@ -16,6 +16,17 @@ from congreve.remoting.tls.settings import ClientTls
 
 NAME_MAX = 40
 """Characters of the group's name in that of its Lease."""
+
+
+def check_member(config: BrokerConfig) -> None:
+    """Raises ConfigError for settings of the broker itself that do not fit an election."""
+    if config.broker_id < 1:
+        raise ConfigError(
+            f"haMode={config.ha_mode} needs a brokerId from 1 on, another one for each member, not"
+            f" {config.broker_id}"
+        )
+    if config.listen_port == 0 or config.ha_listen_port < 0:
+        raise ConfigError(f"haMode={config.ha_mode} needs a listenPort and a HA port")
 
 
 def coordinator_of(config: BrokerConfig) -> Coordinator:

@@ -20,7 +20,7 @@ from congreve.broker.election.coordinator import (
     OutcomeUnknownError,
     StateChangedError,
 )
-from congreve.broker.election.coordinators import coordinator_of
+from congreve.broker.election.coordinators import check_member, coordinator_of
 from congreve.broker.election.epoch_log import EpochLog
 from congreve.broker.election.fence import Fence
 from congreve.broker.election.in_sync import InSyncSet
@@ -36,7 +36,7 @@ from congreve.broker.election.member import (
 )
 from congreve.broker.election.replication import ElectionReplication, Role
 from congreve.broker.election.requests import note_request
-from congreve.broker.errors import ConfigError
+from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
@@ -73,15 +73,17 @@ class ElectedBroker(Lifecycle):
         config_path: Path | None = None,
         coordinator: Coordinator | None = None,
         clock: Callable[[], float] = boot_time,
+        archive: Callable[[], MessageArchive] | None = None,
     ) -> None:
         """Raises ConfigError for settings that do not fit an election."""
-        _check(config)
+        check_member(config)
         self.config = config
         self.broker: Broker | None = None
         """The Broker that runs now; None while the role changes."""
         self.ready = asyncio.Event()
         """Set while a Broker runs in the role that the last decision gave it."""
         self._config_path = config_path
+        self._archive = archive
         self._clock = clock
         ttl = config.ha_lease_seconds
         self._lease = MasterLease(ttl, ttl * MARGIN_SHARE, clock)
@@ -283,6 +285,7 @@ class ElectedBroker(Lifecycle):
             config,
             config_path=self._config_path,
             replication=partial(ElectionReplication, in_role),
+            archive=self._archive,
         )
         await broker.start()
         self.broker = broker
@@ -388,13 +391,3 @@ class ElectedBroker(Lifecycle):
     def _fence_of(broker: Broker) -> Fence | None:
         replication = broker.replication
         return replication.fence if isinstance(replication, ElectionReplication) else None
-
-
-def _check(config: BrokerConfig) -> None:
-    if config.broker_id < 1:
-        raise ConfigError(
-            f"haMode={config.ha_mode} needs a brokerId from 1 on, another one for each member, not"
-            f" {config.broker_id}"
-        )
-    if config.listen_port == 0 or config.ha_listen_port < 0:
-        raise ConfigError(f"haMode={config.ha_mode} needs a listenPort and a HA port")

@@ -1,5 +1,7 @@
 """Replication of a broker whose role an election decides."""
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,13 +14,22 @@ from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.master_link import ElectedSlave
 from congreve.broker.election.slave_link import AutoSwitchService
 from congreve.broker.managers import Managers
+from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.replication import Replication
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.state import ElectionState, ReplicationState
+from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.limited_log import LimitedLog
 from congreve.remoting.transport.client import RemotingClient
+
+NOTES = 12
+"""How often a master writes in the time of `lakeLagMillis` what its group has confirmed."""
+
+logger = logging.getLogger(__name__)
 
 
 class Role(NamedTuple):
@@ -54,6 +65,10 @@ class ElectionReplication(Replication):
         self._elected: Master | None = None
         self.fence: Fence | None = None
         """Holds back a master's answers; None for a slave."""
+        self._exported = ConfirmedFile(config.store.own_dir) if config.lake_topics else None
+        self._noted = 0
+        self._noting = Periodic(config.lake_lag_millis / NOTES / 1000, self._note_confirmed)
+        self._log = LimitedLog(logger)
 
     def take_role(self) -> None:
         """Write a new master's epoch, before anything may append.
@@ -71,8 +86,34 @@ class ElectionReplication(Replication):
         start = log.max_offset if known.entries else log.min_offset
         number = term.master.epoch
         epochs.save(known.without_expired(log.min_offset).begun(number, start))
+        if self._exported is not None:
+            # What another term confirmed may have been cut since by an unclean election.
+            self._exported.replace(0)
         self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
         self.fence.open()
+
+    async def start(self) -> None:
+        """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
+        await super().start()
+        if self.fence is not None and self._exported is not None:
+            self._noting.start()
+
+    async def stop(self) -> None:
+        """Stop both roles; idempotent."""
+        self._noting.stop()
+        await super().stop()
+
+    async def _note_confirmed(self) -> None:
+        """Write for the exporter to tables what every later master will have."""
+        assert self.fence is not None and self._exported is not None, "start() looks"
+        confirmed = self.fence.confirmed()
+        if confirmed > self._noted:
+            try:
+                await asyncio.to_thread(self._exported.replace, confirmed)
+            except StoreError as error:
+                self._log.warning("tables get no further messages: %s", error)
+            else:
+                self._noted = confirmed
 
     def state(self) -> ReplicationState:
         """What replication does now, with this member's epochs."""

@@ -58,8 +58,7 @@ def checked_archive(
     """`archive`, which a broker with lakeRetention needs. Raises ConfigError."""
     if config.lake_retention and archive is None:
         raise ConfigError(
-            "lakeRetention=true: only `congreve broker` and congreve.serve read tables, and only "
-            "with haMode=classic"
+            "lakeRetention=true: only `congreve broker` and congreve.serve read tables"
         )
     return archive
 

@@ -122,7 +122,15 @@ class QueueCheckpointFile:
 
     def __init__(self, own_dir: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
         path = os.path.join(own_dir, "queues.json")
+        self._files = files
         self._file = StateFile(path, files=files, read_only=read_only)
+
+    def written_ns(self) -> int:
+        """When the checkpoint was saved, in ns since 1970; 0 without one."""
+        try:
+            return self._files.status(self._file.path).st_mtime_ns
+        except OSError:
+            return 0
 
     def load(self) -> QueueCheckpoint | None:
         """The saved checkpoint, or None without a valid one; then recovery scans the log."""

@@ -36,10 +36,26 @@ def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
     pytest.importorskip("pyiceberg")
     config = BrokerConfig(lake_topics="T", lake_warehouse="/lake", lake_lag_millis=10_000)
     assert lake_process(config) is not None
-    assert config.store.flush_consume_queue_thorough_interval == 2_500
+    assert config.store.flush_consume_queue_thorough_interval == 3_333
     without = BrokerConfig()
     assert lake_process(without) is None
     assert without.store.flush_consume_queue_thorough_interval == 60_000
+
+
+@pytest.mark.parametrize(
+    ("mode", "role", "flags"),
+    [
+        ("classic", "SYNC_MASTER", set()),
+        ("classic", "SLAVE", set()),
+        ("etcd", "SYNC_MASTER", {"--confirmed-only"}),
+        ("etcd", "SLAVE", {"--note-only"}),
+    ],
+)
+def test_only_the_master_of_an_elected_group_exports(mode: str, role: str, flags: set[str]) -> None:
+    config = BrokerConfig(
+        **{"lake_topics": "T", "lake_warehouse": "/lake", "ha_mode": mode, "broker_role": role}
+    )
+    assert {"--confirmed-only", "--note-only"} & {*follow_command(config)} == flags
 
 
 @pytest.mark.parametrize(

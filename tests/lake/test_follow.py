@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from congreve import open_store
+from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.engine.state.exported import ExportedFile
 from congreve.lake.commit_files import CommitFiles
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import ProgressError
@@ -20,9 +24,12 @@ from congreve.lake.table import TopicTable, open_catalog
 from . import stores
 
 
-def exporter(store: Path, warehouse: Path, commit_bytes: int = 1 << 20) -> Exporter:
+def exporter(
+    store: Path, warehouse: Path, commit_bytes: int = 1 << 20, *, confirmed_only: bool = False
+) -> Exporter:
     table = TopicTable(open_catalog(str(warehouse)), f"rocketmq.{stores.TOPIC}", SCHEMA, "day")
-    return Exporter(DurableTopic(store, stores.TOPIC, "broker-a"), table, commit_bytes)
+    topic = DurableTopic(store, stores.TOPIC, "broker-a", confirmed_only=confirmed_only)
+    return Exporter(topic, table, commit_bytes)
 
 
 def wait_for_rows(warehouse: Path, count: int) -> None:
@@ -45,6 +52,57 @@ def test_durable_messages_of_a_writer_reach_the_table(tmp_path: Path) -> None:
         follower.stop()
         thread.join()
     assert stores.in_table(warehouse) == stores.in_duckdb(warehouse) == stores.in_store(root)
+
+
+def test_an_export_begins_with_a_checkpoint(tmp_path: Path) -> None:
+    """Otherwise twice an hour would pass until the next one."""
+    root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
+    follower = Follower([exporter(root, warehouse)], lag_s=3600)
+    begun = time.monotonic() - 1801  # half of the lag is over
+    with stores.open_writer(root) as writer:
+        before = follower._checkpoints()
+        assert not follower._is_due(begun, before)
+        stores.put(writer, 12, 4)
+        writer.checkpoint()
+        assert follower._is_due(begun, before)
+        assert not follower._is_due(time.monotonic(), before)
+    assert follower._is_due(begun - 5400, follower._checkpoints())
+
+
+def test_only_what_a_group_has_confirmed_is_exported(tmp_path: Path) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
+    found = open_store(root).arrow(stores.TOPIC, ["commitLogOffset"])
+    places = sorted(found["commitLogOffset"].to_pylist())
+    export = exporter(root, warehouse, confirmed_only=True)
+    assert export.run() == 0
+    confirmed = ConfirmedFile(str(root / "congreve"))
+    for count in (10, 11, 40):
+        # The end of a message is the beginning of the next one.
+        end = (*places, 1 << 40)[count]
+        confirmed.replace(end - 1)
+        export.run()
+        assert len(stores.in_table(warehouse)) == count - (count < 40)
+        confirmed.replace(end)
+        export.run()
+        assert len(stores.in_table(warehouse)) == count
+    assert stores.in_table(warehouse) == stores.in_store(root)
+
+
+def test_offsets_are_noted_of_a_table_that_others_write(tmp_path: Path) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 40), tmp_path / "lake"
+    slave = shutil.copytree(root, tmp_path / "slave")
+    noted = ExportedFile(str(slave / "congreve"))
+    follower = Follower([exporter(slave, warehouse)], lag_s=0.02, noted=noted, note_only=True)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    exporter(root, warehouse).run()
+    deadline = time.monotonic() + 60
+    while noted.load() != {stores.TOPIC: dict.fromkeys(range(4), 10)}:
+        assert time.monotonic() < deadline, noted.load()
+        time.sleep(0.02)
+    follower.stop()
+    thread.join()
+    assert len(stores.table_of(warehouse).snapshots()) == 1
 
 
 def test_the_follower_waits_for_the_first_checkpoint(tmp_path: Path) -> None:

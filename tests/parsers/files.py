@@ -27,6 +27,7 @@ from congreve.client.consumer.offset_store import OffsetTable
 from congreve.engine.clock import ManualClock
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
+from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.exported import ExportedFile
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
@@ -207,6 +208,13 @@ def _store_files() -> Iterator[Parser]:
         ("engine/state/exported.py", "engine/state/sealed.py"),
         _in_file("exported.json", lambda path: ExportedFile(str(path.parent)).load()),
         [seal(b'{"T":{"0":7}}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "confirmed offset",
+        ("engine/state/confirmed.py", "engine/state/sealed.py"),
+        _in_file("confirmed.json", lambda path: ConfirmedFile(str(path.parent)).load()),
+        [seal(b"4096").encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(
