@@ -48,8 +48,7 @@ class SlowRequests:
     def note_chunks(self) -> None:
         """Log the slow chunks of requests that threads have noted since the last call."""
         for each in self._threads:
-            chunk = each.take_slow()
-            if chunk is not None:
+            for chunk in each.take_slow():
                 self._note_chunk(chunk)
 
     def note_pull(self, held: SuspendedPull) -> None:

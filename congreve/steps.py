@@ -1,9 +1,12 @@
 """Work as a generator: it yields wherever a pause is possible, and returns its result."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+ITEMS_OF_STEP = 64
 
 
 def at_once(work: Generator[object, None, T]) -> T:
@@ -24,3 +27,13 @@ def freed(items: dict[Any, Any] | list[Any]) -> Generator[None, None, None]:
         else:
             items.pop()
         yield
+
+
+def portions(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in portions of ITEMS_OF_STEP, each for one step; the last one may be empty."""
+    rest = iter(items)
+    while True:
+        portion = list(islice(rest, ITEMS_OF_STEP))
+        yield portion
+        if len(portion) < ITEMS_OF_STEP:
+            return

@@ -14,7 +14,7 @@ from congreve.broker.pull.validated_pull import PullCounter
 from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import BrokerStatsData, BrokerStatsItem
-from congreve.steps import at_once
+from congreve.steps import at_once, portions
 
 SAMPLE_INTERVAL_S = 10
 AVERAGES_S = (10, 60, 600)
@@ -118,8 +118,8 @@ class BrokerStats:
     def total_steps(self) -> Generator[None, None, Totals]:
         """All current counts, in steps: there may be a hundred thousand queues."""
         put = 0
-        for queue in self._queues():
-            put += queue.max
+        for part in portions(self._queues()):
+            put += sum([queue.max for queue in part])
             yield
         return self._totals(put)
 

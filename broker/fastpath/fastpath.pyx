@@ -179,11 +179,13 @@ cdef class FastPath(FrameSink):
     cdef int count_pull(self, object connection) except -1:
         cdef Answered answered
         cdef Host peer
+        cdef int64_t now = monotonic_ns()
         clear_answered(&answered)
         answered.requests[<int> RPC_PULL] = 1
-        if self.put_times.add(&self.stages, &answered):
+        if self.put_times.add(&self.stages, &answered, now):
             unpack_host(&peer, connection.peer_bytes)
-            self.put_times.note_slow(&self.stages, &answered, peer.address, peer.length, peer.port)
+            self.put_times.note_slow(&self.stages, &answered, now, peer.address, peer.length,
+                                     peer.port)
         return 0
 
     cdef int answer_cold(self, object connection) except -1:
@@ -198,6 +200,7 @@ cdef class FastPath(FrameSink):
     def finish(self, connection):
         """Send the chunk's answers, and notify the index, the flush timer and waiting pulls."""
         cdef SendPath sends = self.sends
+        cdef int64_t now
         cdef bint parks = self.answers_wait and sends.appended_end and sends.answers.used
         if sends.answers.used:
             answers = sends.answers.data[:sends.answers.used]
@@ -208,9 +211,10 @@ cdef class FastPath(FrameSink):
                 )
             else:
                 connection.write(answers)
-                if self.put_times.add(&self.stages, &sends.answered):
+                now = monotonic_ns()
+                if self.put_times.add(&self.stages, &sends.answered, now):
                     self.put_times.note_slow(
-                        &self.stages, &sends.answered, sends.born_host.address,
+                        &self.stages, &sends.answered, now, sends.born_host.address,
                         sends.born_host.length, sends.born_host.port,
                     )
         if sends.appended_end:

@@ -294,15 +294,17 @@ cdef class LaneSends(LaneSink):
                 self.path.transactions.find_queues()
 
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        cdef int64_t now
         if self.sends.answers.used and self.sends.appended_end and self.commit is not None:
             self.path.stages.appended = monotonic_ns()
             self.commit.hold(lane, connection, self.sends.answers.data, self.sends.answers.used,
                              self.sends.appended_end, &self.path.stages, &self.sends.answered)
         elif self.sends.answers.used:
             lane.put(connection, self.sends.answers.data, self.sends.answers.used)
-            if self.path.put_times.add(&self.path.stages, &self.sends.answered):
+            now = monotonic_ns()
+            if self.path.put_times.add(&self.path.stages, &self.sends.answered, now):
                 self.path.put_times.note_slow(
-                    &self.path.stages, &self.sends.answered, connection.address,
+                    &self.path.stages, &self.sends.answered, now, connection.address,
                     connection.address_length, connection.port,
                 )
         self.pulls.flush(lane, connection)

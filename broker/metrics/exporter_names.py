@@ -3,7 +3,8 @@
 The names follow no rule, so each is written out. Dashboards made for the exporter read them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from operator import attrgetter
 from typing import NamedTuple
 
 from congreve.broker.admin.stats import AVERAGES_S
@@ -16,11 +17,12 @@ from congreve.broker.metrics.exposition import (
     Kind,
     escaped,
     label_text,
-    labelled,
+    labels_of,
 )
 from congreve.broker.metrics.figures import CLUSTERING, Figures, GroupFigures, TopicFigures
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX
+from congreve.steps import portions
 
 Runtime = Mapping[str, object]
 
@@ -92,56 +94,56 @@ class Column(NamedTuple):
 
     name: str
     help: str
-    value: Callable[..., float]
+    field: str  # of its figures
 
 
 TOPIC_RATES = (
-    Column("rocketmq_producer_tps", "Messages a second to a topic", lambda t: t.put_tps),
-    Column("rocketmq_producer_message_size", "Bytes a second to a topic", lambda t: t.put_size_tps),
+    Column("rocketmq_producer_tps", "Messages a second to a topic", "put_tps"),
+    Column("rocketmq_producer_message_size", "Bytes a second to a topic", "put_size_tps"),
 )
 GROUP_COLUMNS = (
-    Column("rocketmq_consumer_tps", "Messages a second to a group", lambda g: g.get_tps),
-    Column("rocketmq_group_consume_tps", "Messages a second to a group", lambda g: g.get_tps),
-    Column("rocketmq_consumer_offset", "Sum of a group's offsets", lambda g: g.consumed),
-    Column("rocketmq_group_consume_total_offset", "Sum of a group's offsets", lambda g: g.consumed),
-    Column("rocketmq_consumer_message_size", "Bytes a second to a group", lambda g: g.get_size_tps),
-    Column("rocketmq_send_back_nums", "Sent back messages a second", lambda g: g.send_back_tps),
+    Column("rocketmq_consumer_tps", "Messages a second to a group", "get_tps"),
+    Column("rocketmq_group_consume_tps", "Messages a second to a group", "get_tps"),
+    Column("rocketmq_consumer_offset", "Sum of a group's offsets", "consumed"),
+    Column("rocketmq_group_consume_total_offset", "Sum of a group's offsets", "consumed"),
+    Column("rocketmq_consumer_message_size", "Bytes a second to a group", "get_size_tps"),
+    Column("rocketmq_send_back_nums", "Sent back messages a second", "send_back_tps"),
     Column(
         "rocketmq_group_get_latency_by_storetime",
         "Milliseconds since the oldest message that a group waits for was stored",
-        lambda g: g.lag_ms,
+        "lag_ms",
     ),
 )
 CLIENT_COLUMNS = (
     Column(
         "rocketmq_client_consume_fail_msg_count",
         "Messages that a member failed to consume in the last hour",
-        lambda c: c.status.consume_failed_msgs,
+        "status.consume_failed_msgs",
     ),
     Column(
         "rocketmq_client_consume_fail_msg_tps",
         "Messages a second that a member fails to consume",
-        lambda c: c.status.consume_failed_tps,
+        "status.consume_failed_tps",
     ),
     Column(
         "rocketmq_client_consume_ok_msg_tps",
         "Messages a second that a member consumes",
-        lambda c: c.status.consume_ok_tps,
+        "status.consume_ok_tps",
     ),
     Column(
         "rocketmq_client_consume_rt",
         "Milliseconds in which a member consumes a message",
-        lambda c: c.status.consume_rt,
+        "status.consume_rt",
     ),
     Column(
         "rocketmq_client_consumer_pull_rt",
         "Milliseconds that a member's pull takes",
-        lambda c: c.status.pull_rt,
+        "status.pull_rt",
     ),
     Column(
         "rocketmq_client_consumer_pull_tps",
         "Messages a second that a member pulls",
-        lambda c: c.status.pull_tps,
+        "status.pull_tps",
     ),
 )
 
@@ -195,42 +197,44 @@ class ExporterNames:
 
     def of_topics(self, figures: Figures) -> Families:
         """Rates and ends of topics; retry and dead-letter topics have no rates, as there."""
-        usual: list[tuple[str, TopicFigures]] = []
+        usual: list[TopicFigures] = []
         ends: list[tuple[str, float]] = []
         retries: list[tuple[str, float]] = []
         dead: list[tuple[str, float]] = []
-        for row in figures.topics:
-            labels = label_text(self._broker, topic=row.topic)
-            if row.topic.startswith(DLQ_PREFIX):
-                group = row.topic.removeprefix(DLQ_PREFIX)
-                dead.append((label_text(self._broker, group=group), row.end))
-            elif row.topic.startswith(RETRY_PREFIX):
-                retries.append((labels, row.end))
-            else:
-                usual.append((labels, row))
-                ends.append((labels, row.end))
+        for part in portions(figures.topics):
+            for row in part:
+                if row.topic.startswith(DLQ_PREFIX):
+                    group = escaped(row.topic.removeprefix(DLQ_PREFIX))
+                    dead.append((f'{{{self._broker},group="{group}"}}', row.end))
+                    continue
+                labels = f'{{{self._broker},topic="{escaped(row.topic)}"}}'
+                if row.topic.startswith(RETRY_PREFIX):
+                    retries.append((labels, row.end))
+                else:
+                    usual.append(row)
+                    ends.append((labels, row.end))
             yield None
-        for name, help_text, value in TOPIC_RATES:
-            yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in usual])
+        labels_of_usual = [labels for labels, _ in ends]
+        yield from _columns(TOPIC_RATES, labels_of_usual, usual)
         yield Family("rocketmq_producer_offset", Kind.GAUGE, "Sum of a topic's ends", ends)
         yield Family("rocketmq_topic_retry_offset", Kind.GAUGE, "Sum of its ends", retries)
         yield Family("rocketmq_topic_dlq_offset", Kind.GAUGE, "End of dead letters", dead)
 
     def of_groups(self, figures: Figures) -> Families:
         """Rates, offsets and lag of groups."""
-        rows = yield from labelled(
-            figures.groups,
-            lambda row: label_text(self._broker, topic=row.topic, group=row.group),
-        )
-        for name, help_text, value in GROUP_COLUMNS:
-            yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in rows])
+        labels = yield from labels_of(figures.groups, self._group_labels)
+        yield from _columns(GROUP_COLUMNS, labels, figures.groups)
         diffs: dict[str, list[tuple[str, float]]] = {"diff": [], "retrydiff": [], "dlqdiff": []}
-        for row in figures.groups:
-            if row.model == CLUSTERING:
-                diffs[_kind_of(row.topic)].append((_diff_labels(row), row.end - row.consumed))
+        for part in portions(figures.groups):
+            for row in part:
+                if row.model == CLUSTERING:
+                    diffs[_kind_of(row.topic)].append((_diff_labels(row), row.end - row.consumed))
             yield None
         for kind, samples in diffs.items():
             yield Family(f"rocketmq_group_{kind}", Kind.GAUGE, "Messages of lag", samples)
+
+    def _group_labels(self, row: GroupFigures) -> str:
+        return f'{{{self._broker},topic="{escaped(row.topic)}",group="{escaped(row.group)}"}}'
 
     def of_members(
         self,
@@ -251,9 +255,16 @@ class ExporterNames:
             sizes.append((label_text(self._broker, group=name), len(members)))
             yield None
         yield Family("rocketmq_producer_count", Kind.GAUGE, "Producers of a group", sizes)
-        rows = yield from labelled(clients, _client_labels)
-        for name, help_text, value in CLIENT_COLUMNS:
-            yield Family(name, Kind.GAUGE, help_text, [(at, value(row)) for at, row in rows])
+        labels = yield from labels_of(clients, _client_labels)
+        yield from _columns(CLIENT_COLUMNS, labels, clients)
+
+
+def _columns(
+    columns: Sequence[Column], labels: Sequence[str], rows: Sequence[object]
+) -> Iterator[Family]:
+    for name, help_text, field in columns:
+        samples = list(zip(labels, map(attrgetter(field), rows), strict=True))
+        yield Family(name, Kind.GAUGE, help_text, samples)
 
 
 def _client_labels(client: ClientFigures) -> str:
@@ -284,9 +295,7 @@ def _kind_of(topic: str) -> str:
 
 
 def _diff_labels(row: GroupFigures) -> str:
-    return label_text(
-        group=row.group,
-        topic=row.topic,
-        countOfOnlineConsumers=str(row.members),
-        msgModel=str(int(row.model == CLUSTERING)),
+    return (
+        f'{{group="{escaped(row.group)}",topic="{escaped(row.topic)}"'
+        f',countOfOnlineConsumers="{row.members}",msgModel="{int(row.model == CLUSTERING)}"}}'
     )

@@ -1,20 +1,24 @@
 """Metrics as text: Prometheus' format 0.0.4 and OpenMetrics 1.0.
 
 prometheus_client writes a whole answer in one call (docs/decisions/metrics-on-the-loop.md); here
-each line is a step.
+some lines are a step.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
+from congreve.steps import portions
+
 PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-LINES_OF_CHUNK = 500
+CHARACTERS_OF_CHUNK = 1 << 16
+LABELS = "\0"
+"""The place of the labels in histogram_template()."""
 
 Row = TypeVar("Row")
 
@@ -76,18 +80,14 @@ def histogram(
 def histogram_template(name: str, bounds: Sequence[float]) -> str:
     """The lines of a histogram, for histogram_block()."""
     ends = [*(f"{bound:g}" for bound in bounds), "+Inf"]
-    buckets = "".join(f'{name}_bucket{{%s,le="{end}"}} %d\n' for end in ends)
-    return f"{buckets}{name}_sum{{%s}} %d\n{name}_count{{%s}} %d\n"
+    buckets = "".join(f'{name}_bucket{{{LABELS},le="{end}"}} %d\n' for end in ends)
+    return f"{buckets}{name}_sum{{{LABELS}}} %d\n{name}_count{{{LABELS}}} %d\n"
 
 
 def histogram_block(template: str, labels: str, counts: Sequence[int], total: int) -> str:
     """The lines of one histogram; `labels` have no braces. A tenth of the work of histogram()."""
-    values: list[object] = []
-    upto = 0
-    for count in counts:
-        upto += count
-        values += (labels, upto)
-    return template % (*values, labels, total, labels, upto)
+    buckets = tuple(accumulate(counts))
+    return (template % (*buckets, total, buckets[-1])).replace(LABELS, labels)
 
 
 def is_open_metrics(accept: str) -> bool:
@@ -95,13 +95,13 @@ def is_open_metrics(accept: str) -> bool:
     return "application/openmetrics-text" in accept
 
 
-def labelled(
-    rows: Iterable[Row], labels: Callable[[Row], str]
-) -> Generator[None, None, list[tuple[str, Row]]]:
-    """The rows with their labels, in steps."""
-    found = []
-    for row in rows:
-        found.append((labels(row), row))
+def labels_of(
+    rows: Sequence[Row], labels: Callable[[Row], str]
+) -> Generator[None, None, list[str]]:
+    """The labels of all rows, in steps."""
+    found: list[str] = []
+    for part in portions(rows):
+        found += [labels(row) for row in part]
         yield
     return found
 
@@ -111,26 +111,34 @@ def text_steps(
 ) -> Generator[None, None, list[bytes]]:
     """The text of the families, in steps: chunks of some hundred lines. None is a step, too."""
     chunks: list[bytes] = []
-    lines: list[str] = []
+    texts: list[str] = []
+    size = 0
     for family in families:
         yield
         if family is None:
             continue
-        lines.append(_head(family, open_metrics))
-        name = family.name
-        for labels, value in family.samples:
-            lines.append(f"{name}{labels} {value}\n")
-            if len(lines) >= LINES_OF_CHUNK:
-                chunks.append("".join(lines).encode())
-                lines.clear()
-            yield
-        for block in family.blocks:
-            lines.append(block)
+        texts.append(_head(family, open_metrics))
+        for text in _lines(family):
+            texts.append(text)
+            size += len(text)
+            if size >= CHARACTERS_OF_CHUNK:
+                chunks.append("".join(texts).encode())
+                texts.clear()
+                size = 0
             yield
     if open_metrics:
-        lines.append("# EOF\n")
-    chunks.append("".join(lines).encode())
+        texts.append("# EOF\n")
+    chunks.append("".join(texts).encode())
     return chunks
+
+
+def _lines(family: Family) -> Iterator[str]:
+    """The lines of a family, some at a time."""
+    name = family.name
+    for part in portions(family.samples):
+        yield "".join([f"{name}{labels} {value}\n" for labels, value in part])
+    for some in portions(family.blocks):
+        yield "".join(some)
 
 
 def _head(family: Family, open_metrics: bool) -> str:

@@ -17,14 +17,11 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metrics.store_times import StoreTimes
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
-from congreve.steps import freed
+from congreve.steps import portions
 
 OTHER = "other"
 """The label of what does not fit into metricsMaxSeries."""
 CLUSTERING = "CLUSTERING"
-
-Ends = dict[int, tuple[int, int]]
-"""Queue id -> the first offset and the end."""
 
 
 class TopicFigures(msgspec.Struct):
@@ -116,45 +113,45 @@ class FigureCollector:
     def steps(self) -> Generator[None, None, Figures]:
         """The figures now, in steps."""
         room = self._max_rows()
-        topics: list[TopicFigures] = []
-        ends: dict[str, Ends] = {}
+        topics: dict[str, TopicFigures] = {}
         for name in list(self._topics.table):
-            queues = list(self._store.queues.of_topic(name))
-            ends[name] = {queue.queue_id: (queue.min, queue.max) for queue in queues}
-            yield
-            topics.append(self._topic(name, ends[name], sum(q.put_bytes for q in queues)))
-            yield
-        kept_topics, folded_topics = yield from _folded(topics, room // 2, TopicFigures(OTHER))
+            topics[name] = yield from self._topic(name)
+        kept_topics, folded_topics = yield from _folded(
+            list(topics.values()), room // 2, TopicFigures(OTHER)
+        )
         groups: list[GroupFigures] = []
-        now = self._clock.now()
         self._offsets.changes  # noqa: B018 - it takes the commits of other threads
         for key, offsets in list(self._offsets.table.items()):
             topic, _, group = key.partition("@")
-            if topic in ends and not self._has_left(group, topic):
-                row = self._group(group, topic, offsets, ends[topic])
-                yield
-                row.lag_ms = yield from self._lag_ms(row, offsets, ends[topic], now)
+            if topic in topics and not self._has_left(group, topic):
+                row = yield from self._group(group, topic, offsets)
+                row.is_system = topics[topic].is_system
                 groups.append(row)
-            yield
+            else:
+                yield
         self._times.end_round()
         kept_groups, folded_groups = yield from _folded(
             groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
         )
-        found = Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
-        yield from freed(ends)
-        return found
+        return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
 
-    def _topic(self, name: str, ends: Ends, put_size: int) -> TopicFigures:
-        return TopicFigures(
+    def _topic(self, name: str) -> Generator[None, None, TopicFigures]:
+        queues = list(self._store.queues.of_topic(name))
+        row = TopicFigures(
             name,
             is_system=self._topics.is_system_topic(name),
-            queues=len(ends),
-            end=sum(end for _, end in ends.values()),
-            stored=sum(end - begin for begin, end in ends.values()),
-            put_size=put_size,
+            queues=len(queues),
             put_tps=self._stats.minute_rate(TOPIC_PUT_NUMS, name),
             put_size_tps=self._stats.minute_rate(TOPIC_PUT_SIZE, name),
         )
+        for part in portions(queues):
+            for queue in part:
+                end = queue.max
+                row.end += end
+                row.stored += end - queue.min
+                row.put_size += queue.put_bytes
+            yield
+        return row
 
     def _online(self, group: str) -> ConsumerGroup | None:
         return self._consumers.groups.get(group)
@@ -169,37 +166,34 @@ class FigureCollector:
         )
 
     def _group(
-        self, group: str, topic: str, offsets: Mapping[int, int], ends: Ends
-    ) -> GroupFigures:
+        self, group: str, topic: str, offsets: Mapping[int, int]
+    ) -> Generator[None, None, GroupFigures]:
         online, stats = self._online(group), self._stats
+        key = f"{topic}@{group}"
         row = GroupFigures(
             group,
             topic,
-            is_system=self._topics.is_system_topic(topic),
             get_tps=stats.group_get_tps(group, topic),
-            get_size_tps=stats.minute_rate(GROUP_GET_SIZE, f"{topic}@{group}"),
-            send_back_tps=stats.minute_rate(GROUP_SEND_BACK_NUMS, f"{topic}@{group}"),
+            get_size_tps=stats.minute_rate(GROUP_GET_SIZE, key),
+            send_back_tps=stats.minute_rate(GROUP_SEND_BACK_NUMS, key),
         )
         row.messages, row.size = stats.pulled(group, topic)
         if online is not None:
             row.members, row.model = len(online.channels), online.message_model
-        for queue_id, (begin, end) in ends.items():
-            offset = offsets.get(queue_id, 0)
-            row.consumed += offset
-            row.end += end
-            row.lag += max(end - max(offset, begin), 0)
+        oldest = now = self._clock.now()
+        for part in portions(list(self._store.queues.of_topic(topic))):
+            for queue in part:
+                queue_id, first, end = queue.queue_id, queue.min, queue.max
+                offset = offsets.get(queue_id, 0)
+                row.consumed += offset
+                row.end += end
+                waiting = max(offset, first)
+                if waiting < end:
+                    row.lag += end - waiting
+                    oldest = min(oldest, self._times.of(topic, queue_id, waiting, now))
+            yield
+        row.lag_ms = max(now - oldest, 0)
         return row
-
-    def _lag_ms(
-        self, row: GroupFigures, offsets: Mapping[int, int], ends: Ends, now: int
-    ) -> Generator[None, None, int]:
-        oldest = now
-        for queue_id, (begin, end) in ends.items() if row.lag else ():
-            waiting = max(offsets.get(queue_id, 0), begin)
-            if waiting < end:
-                oldest = min(oldest, self._times.of(row.topic, queue_id, waiting, now))
-                yield
-        return max(now - oldest, 0)
 
 
 def _folded(rows: list[Row], room: int, other: Row) -> Generator[None, None, tuple[list[Row], int]]:

@@ -5,8 +5,9 @@ messages counts since its topic was created, all others since the broker started
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from operator import attrgetter
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
@@ -20,9 +21,9 @@ from congreve.broker.metrics.exposition import (
     histogram_block,
     histogram_template,
     label_text,
-    labelled,
+    labels_of,
 )
-from congreve.broker.metrics.figures import OTHER, Figures
+from congreve.broker.metrics.figures import OTHER, Figures, GroupFigures, TopicFigures
 from congreve.broker.metrics.message_counts import (
     COMMIT_BOUNDS_S,
     DELAY_BOUNDS_S,
@@ -36,6 +37,7 @@ from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.connection import Connection
+from congreve.steps import portions
 
 GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
 COMPILED = (
@@ -56,7 +58,6 @@ MESSAGE_HISTOGRAMS = (
 SIZES = histogram_template("rocketmq_message_size", SIZE_BOUNDS)
 COMMITS = histogram_template("rocketmq_finish_message_latency", COMMIT_BOUNDS_S)
 DELAYS = histogram_template("rocketmq_delay_message_latency", DELAY_BOUNDS_S)
-TIMES = ("commits", "delays")
 
 Sample = tuple[str, float]
 Counted = tuple[list[int], int]
@@ -72,36 +73,21 @@ class NativeNames:
 
     def of_topics(self, figures: Figures) -> Families:
         """Messages and bytes that topics got."""
-        rows = yield from labelled(
-            figures.topics,
-            lambda row: label_text(self._node, topic=row.topic, is_system=_bool(row.is_system)),
-        )
+        labels = yield from labels_of(figures.topics, self._topic_labels)
         yield self._one("topic_number", "Topics", figures.topic_count)
-        yield Family(
-            "rocketmq_messages_in_total",
-            COUNTER,
-            "Messages stored in a topic",
-            [(at, row.end) for at, row in rows],
-        )
-        yield Family(
-            "rocketmq_throughput_in_total",
-            COUNTER,
-            "Bytes of records stored in a topic since the start",
-            [(at, row.put_size) for at, row in rows],
-        )
+        for name, text, field in (
+            ("messages", "Messages stored in a topic", "end"),
+            ("throughput", "Bytes of records stored in a topic since the start", "put_size"),
+        ):
+            samples = _column(labels, figures.topics, field)
+            yield Family(f"rocketmq_{name}_in_total", COUNTER, text, samples)
+
+    def _topic_labels(self, row: TopicFigures) -> str:
+        return f'{{{self._node},topic="{escaped(row.topic)}",is_system="{_bool(row.is_system)}"}}'
 
     def of_groups(self, figures: Figures, group_count: int) -> Families:
         """Messages and bytes that groups got, and their lag."""
-        rows = yield from labelled(
-            figures.groups,
-            lambda row: label_text(
-                self._node,
-                consumer_group=row.group,
-                topic=row.topic,
-                is_retry=_bool(row.topic.startswith(RETRY_PREFIX)),
-                is_system=_bool(row.is_system),
-            ),
-        )
+        labels = yield from labels_of(figures.groups, self._group_labels)
         yield self._one("consumer_group_number", "Consumer groups", group_count)
         for name, kind, text, field in (
             ("messages_out_total", COUNTER, "Messages in answers to pulls", "messages"),
@@ -116,8 +102,15 @@ class NativeNames:
             ),
             ("consumer_queueing_latency", GAUGE, "The same", "lag_ms"),
         ):
-            samples = [(at, getattr(row, field)) for at, row in rows]
+            samples = _column(labels, figures.groups, field)
             yield Family(f"rocketmq_{name}", kind, text, samples)
+
+    def _group_labels(self, row: GroupFigures) -> str:
+        return (
+            f'{{{self._node},consumer_group="{escaped(row.group)}",topic="{escaped(row.topic)}"'
+            f',is_retry="{_bool(row.topic.startswith(RETRY_PREFIX))}"'
+            f',is_system="{_bool(row.is_system)}"}}'
+        )
 
     def of_dead_letters(self, counts: Mapping[tuple[str, str], int]) -> Families:
         """Messages that went to dead-letter topics; `counts` are by topic and group."""
@@ -134,26 +127,29 @@ class NativeNames:
         blocks: dict[str, list[str]] = {name: [] for name, _ in MESSAGE_HISTOGRAMS}
         ended: dict[str, list[Sample]] = {"commit": [], "rollback": []}
         kept = {row.topic for row in figures.topics} if figures.folded else set()
-        for row in figures.topics:
-            found = [counts[row.topic]] if row.topic in counts else []
-            if row.topic == OTHER and figures.folded:
-                found += [each for topic, each in counts.items() if topic not in kept]
+        for part in portions(figures.topics):
+            for row in part:
+                found = [counts[row.topic]] if row.topic in counts else []
+                if row.topic == OTHER and figures.folded:
+                    found += [each for topic, each in counts.items() if topic not in kept]
+                if not found:
+                    continue
+                topic = f'{self._node},topic="{escaped(row.topic)}"'
+                for kind, size in _sizes(found).items():
+                    block = histogram_block(SIZES, f'{topic},message_type="{kind}"', *size)
+                    blocks["message_size"].append(block)
+                commits = _merged([each.commits for each in found])
+                if commits:
+                    block = histogram_block(COMMITS, topic, *commits)
+                    blocks["finish_message_latency"].append(block)
+                    ended["commit"].append((f"{{{topic}}}", sum(commits[0])))
+                delays = _merged([each.delays for each in found])
+                if delays:
+                    blocks["delay_message_latency"].append(histogram_block(DELAYS, topic, *delays))
+                rollbacks = sum([each.rollbacks for each in found])
+                if rollbacks:
+                    ended["rollback"].append((f"{{{topic}}}", rollbacks))
             yield None
-            if not found:
-                continue
-            topic = f'{self._node},topic="{escaped(row.topic)}"'
-            for kind, size in _sizes(found).items():
-                block = histogram_block(SIZES, f'{topic},message_type="{kind}"', *size)
-                blocks["message_size"].append(block)
-            commits, delays = (_merged([getattr(each, of) for each in found]) for of in TIMES)
-            if commits:
-                blocks["finish_message_latency"].append(histogram_block(COMMITS, topic, *commits))
-                ended["commit"].append((f"{{{topic}}}", sum(commits[0])))
-            if delays:
-                blocks["delay_message_latency"].append(histogram_block(DELAYS, topic, *delays))
-            rollbacks = sum(each.rollbacks for each in found)
-            if rollbacks:
-                ended["rollback"].append((f"{{{topic}}}", rollbacks))
         for name, text in MESSAGE_HISTOGRAMS:
             yield Family(f"rocketmq_{name}", HISTOGRAM, text, [], blocks[name])
         for name, text in (("commit", "Committed"), ("rollback", "Rolled back")):
@@ -253,6 +249,10 @@ class NativeNames:
 
     def _one(self, name: str, text: str, value: float) -> Family:
         return Family(f"rocketmq_{name}", GAUGE, text, [(label_text(self._node), value)])
+
+
+def _column(labels: Iterable[str], rows: Iterable[object], field: str) -> list[Sample]:
+    return list(zip(labels, map(attrgetter(field), rows), strict=True))
 
 
 def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:

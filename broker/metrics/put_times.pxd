@@ -19,6 +19,13 @@ cdef struct Answered:
     int64_t messages
     int32_t[RPCS] requests
 
+# Slow chunks of sends and ends of transactions are noted apart from those of pulls, so that many
+# slow ones of one kind do not hide a slow one of the other.
+cdef enum SlowKind:
+    SLOW_SENDS
+    SLOW_PULLS
+    SLOW_KINDS
+
 # When a chunk of requests was where, by the monotonic clock in nanoseconds; 0: not known.
 cdef struct Stages:
     int64_t came            # the turn began in which the chunk was read
@@ -26,6 +33,18 @@ cdef struct Stages:
     int64_t files           # how long new files and memory took
     int64_t appended        # its messages are in the log; its answers wait for more
     int64_t durable         # they are on this broker's disk
+
+
+# A slow chunk that the event loop has not taken yet.
+cdef struct SlowNote:
+    int64_t noted           # not 0: there is one, and only the event loop may change it
+    int64_t missed          # slow chunks since it was noted
+    Stages stages
+    Answered answered
+    int64_t end_ns
+    uint8_t[16] address
+    int32_t address_length
+    int32_t port
 
 
 cdef inline void begin_stages(Stages *stages, int64_t now_ns) noexcept nogil:
@@ -49,22 +68,16 @@ cdef class PutTimes:
 
     cdef public int64_t slow_ns
     """The time from which on a chunk of requests is slow; at first none is."""
-    # The slow chunk that the event loop has not taken yet.
-    cdef int64_t noted      # not 0: there is one, and only the event loop may change it
-    cdef int64_t missed     # slow chunks since it was noted
-    cdef Stages slow_stages
-    cdef Answered slow_answered
-    cdef int64_t slow_end_ns
-    cdef uint8_t[16] slow_address
-    cdef int32_t slow_address_length
-    cdef int32_t slow_port
+    cdef SlowNote[SLOW_KINDS] slow_notes
 
-    # Counts what was answered now. Returns whether that was slow; then note_slow() comes next.
-    cdef bint add(self, const Stages *stages, const Answered *answered) noexcept nogil
-    cdef bint is_slow(self, const Stages *stages) noexcept nogil
-    # Notes a slow chunk of this peer for the log, unless one is noted already.
-    cdef void note_slow(self, const Stages *stages, const Answered *answered,
+    # Counts what was answered at `now_ns`. Returns whether that was slow; then note_slow() comes
+    # next.
+    cdef bint add(self, const Stages *stages, const Answered *answered,
+                  int64_t now_ns) noexcept nogil
+    # Notes a slow chunk of this peer for the log, unless one of its kind is noted already.
+    cdef void note_slow(self, const Stages *stages, const Answered *answered, int64_t now_ns,
                         const uint8_t *address, int32_t address_length,
                         int32_t port) noexcept nogil
+    cdef object taken(self, SlowNote *note)
     # Counts requests that took `spent_ns`.
     cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil

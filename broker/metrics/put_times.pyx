@@ -55,21 +55,22 @@ def requests_of(int code):
 cdef class PutTimes:
     """Counts messages, and requests by their kind, by the time from the request to its answer.
 
-    One thread counts, any thread reads. Of the requests that take `slow_ns` or more it notes one at
-    a time, which the event loop takes and logs. (RocketMQ: StoreStatsService,
-    putMessageDistributeTime; RocketMQ 5: RemotingMetricsManager.)
+    One thread counts, any thread reads. Of the chunks that take `slow_ns` or more it notes one of
+    sends and one of pulls at a time, which the event loop takes and logs. (RocketMQ:
+    StoreStatsService, putMessageDistributeTime; RocketMQ 5: RemotingMetricsManager.)
     """
 
     def __cinit__(self):
         memset(self.buckets, 0, sizeof(self.buckets))
         memset(self.rpc_buckets, 0, sizeof(self.rpc_buckets))
         memset(self.rpc_spent_ns, 0, sizeof(self.rpc_spent_ns))
+        memset(self.slow_notes, 0, sizeof(self.slow_notes))
         self.slow_ns = INT64_MAX
 
-    cdef bint add(self, const Stages *stages, const Answered *answered) noexcept nogil:
-        cdef int64_t now = monotonic_ns()
-        cdef int64_t spent = now - stages.begun
-        cdef bint slow = now - stages.came >= self.slow_ns
+    cdef bint add(self, const Stages *stages, const Answered *answered,
+                  int64_t now_ns) noexcept nogil:
+        cdef int64_t spent = now_ns - stages.begun
+        cdef bint slow = now_ns - stages.came >= self.slow_ns
         cdef int i = 0
         for i in range(<int> RPCS):
             if answered.requests[i]:
@@ -85,46 +86,49 @@ cdef class PutTimes:
             store_release(&self.longest_ns, spent)
         return slow
 
-    cdef bint is_slow(self, const Stages *stages) noexcept nogil:
-        return monotonic_ns() - stages.came >= self.slow_ns
-
-    cdef void note_slow(self, const Stages *stages, const Answered *answered,
+    cdef void note_slow(self, const Stages *stages, const Answered *answered, int64_t now_ns,
                         const uint8_t *address, int32_t address_length,
                         int32_t port) noexcept nogil:
-        if load_acquire(&self.noted):
-            store_release(&self.missed, self.missed + 1)
+        cdef bint pulls = answered.requests[<int> RPC_PULL] > 0
+        cdef SlowNote *note = &self.slow_notes[<int> (SLOW_PULLS if pulls else SLOW_SENDS)]
+        if load_acquire(&note.noted):
+            store_release(&note.missed, note.missed + 1)
             return
-        self.slow_end_ns = monotonic_ns()
-        self.slow_stages, self.slow_answered = stages[0], answered[0]
-        memcpy(self.slow_address, address, address_length)
-        self.slow_address_length, self.slow_port = address_length, port
-        self.missed = 0
-        store_release(&self.noted, 1)
+        note.end_ns = now_ns
+        note.stages, note.answered = stages[0], answered[0]
+        memcpy(note.address, address, address_length)
+        note.address_length, note.port = address_length, port
+        note.missed = 0
+        store_release(&note.noted, 1)
 
     def take_slow(self):
-        """The slow chunk that was noted, None if there is none; then another one may be noted."""
-        cdef Stages *at = &self.slow_stages
+        """The slow chunks that were noted; then others may be noted."""
+        found = [self.taken(&self.slow_notes[kind]) for kind in range(<int> SLOW_KINDS)]
+        return [chunk for chunk in found if chunk is not None]
+
+    cdef object taken(self, SlowNote *note):
+        cdef Stages *at = &note.stages
         cdef int64_t worked, durable
-        if not load_acquire(&self.noted):
+        if not load_acquire(&note.noted):
             return None
-        worked = at.appended if at.appended else self.slow_end_ns
-        durable = at.durable if at.durable else self.slow_end_ns
+        worked = at.appended if at.appended else note.end_ns
+        durable = at.durable if at.durable else note.end_ns
         found = SlowChunk(
             requests={
-                _NAMES[rpc]: self.slow_answered.requests[rpc]
-                for rpc in range(<int> RPCS) if self.slow_answered.requests[rpc]
+                _NAMES[rpc]: note.answered.requests[rpc]
+                for rpc in range(<int> RPCS) if note.answered.requests[rpc]
             },
-            messages=self.slow_answered.messages,
-            address=self.slow_address[:self.slow_address_length],
-            port=self.slow_port,
+            messages=note.answered.messages,
+            address=note.address[:note.address_length],
+            port=note.port,
             queued_ns=at.begun - at.came,
             worked_ns=max(worked - at.begun - at.files, 0),
             files_ns=at.files,
             disk_ns=max(durable - at.appended, 0) if at.appended else 0,
-            slave_ns=max(self.slow_end_ns - durable, 0) if at.appended else 0,
-            missed=load_acquire(&self.missed),
+            slave_ns=max(note.end_ns - durable, 0) if at.appended else 0,
+            missed=load_acquire(&note.missed),
         )
-        store_release(&self.noted, 0)
+        store_release(&note.noted, 0)
         return found
 
     cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil:
@@ -144,15 +148,16 @@ cdef class PutTimes:
         cdef Answered answered
         cdef Stages stages
         cdef Host host
+        cdef int64_t now = monotonic_ns()
         cdef int i
         begin_stages(&stages, begun_ns)
         stages.appended, stages.durable = appended_ns, durable_ns
         answered.messages = messages
         for i in range(<int> RPCS):
             answered.requests[i] = requests[i]
-        if self.add(&stages, &answered) and peer is not None:
+        if self.add(&stages, &answered, now) and peer is not None:
             unpack_host(&host, peer)
-            self.note_slow(&stages, &answered, host.address, host.length, host.port)
+            self.note_slow(&stages, &answered, now, host.address, host.length, host.port)
 
     @property
     def counts(self):

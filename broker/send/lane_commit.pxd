@@ -44,7 +44,7 @@ cdef class LaneCommit:
     cdef double standstill_ns
 
     # Sends the answers when the log up to `upto`, which never decreases, is durable and, with
-    # SYNC_MASTER, confirmed by a slave. They are about `answered`.
+    # SYNC_MASTER, confirmed by a slave. They are about `answered`, appended at this moment.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto, const Stages *stages,
                    const Answered *answered) noexcept nogil
@@ -52,7 +52,8 @@ cdef class LaneCommit:
     cdef void release(self, Lane lane) noexcept nogil
     # Returns how long the lane may sleep, in ms.
     cdef int sleep_ms(self, Lane lane) noexcept nogil
-    cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil
+    cdef bint written_alone(self, LaneConnection *connection, int64_t upto,
+                            int64_t *now_ns) noexcept nogil
     cdef void request_held(self) noexcept nogil
     cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil
     cdef void answer(self, Lane lane, LaneConnection *connection, const uint8_t *answers,

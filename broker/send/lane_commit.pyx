@@ -64,16 +64,17 @@ cdef class LaneCommit:
                    int64_t size, int64_t upto, const Stages *stages,
                    const Answered *answered) noexcept nogil:
         cdef HeldAnswers *entry
+        cdef int64_t now = stages.appended
         cdef bint lacks_slave = not self.confirm.has_slave(upto)
         if self.confirm.backend.failure:
             lane.post(self.failed_kind, connection.id, answers, size, self.confirm.backend.failure)
             return
         if self.is_done(upto, lacks_slave) or (
-            self.written_alone(connection, upto) and self.is_done(upto, lacks_slave)
+            self.written_alone(connection, upto, &now) and self.is_done(upto, lacks_slave)
         ):
             self.answer(lane, connection, answers, size, lacks_slave)
-            if self.times.add(stages, answered):
-                self.times.note_slow(stages, answered, connection.address,
+            if self.times.add(stages, answered, now):
+                self.times.note_slow(stages, answered, now, connection.address,
                                      connection.address_length, connection.port)
             return
         if self.count == self.room and not self.grow():
@@ -104,9 +105,10 @@ cdef class LaneCommit:
         if not self.awaited:
             self.confirm.request(upto)
 
-    cdef bint written_alone(self, LaneConnection *connection, int64_t upto) noexcept nogil:
+    cdef bint written_alone(self, LaneConnection *connection, int64_t upto,
+                            int64_t *now_ns) noexcept nogil:
         """Write up to `upto` here for a lone sender; returns whether that is durable now."""
-        cdef int64_t before
+        cdef int64_t before = now_ns[0]
         cdef bint done
         if not self.confirm.waits_for_disk or connection.id != self.sender or self.count:
             self.sender = connection.id
@@ -115,9 +117,9 @@ cdef class LaneCommit:
         self.sends_alone += 1
         if self.sends_alone < SENDS_ALONE:
             return False
-        before = monotonic_ns()
         done = self.confirm.backend.write_here(upto)
-        self.standstill_ns += (monotonic_ns() - before - self.standstill_ns) / STANDSTILL_MEAN_OF
+        now_ns[0] = monotonic_ns()
+        self.standstill_ns += (now_ns[0] - before - self.standstill_ns) / STANDSTILL_MEAN_OF
         if self.standstill_ns > STANDSTILL_NS:
             self.standstill_ns = 0
             self.sends_alone = -SENDS_AFTER_STANDSTILL
@@ -128,6 +130,7 @@ cdef class LaneCommit:
         cdef LaneConnection *connection
         cdef bint awaits = self.hurried == 0 and self.confirm.waits_for_disk
         cdef bint slow
+        cdef int64_t now = 0
         cdef int64_t released = 0
         self.request_held()
         if self.confirm.waits_for_slaves:
@@ -144,11 +147,13 @@ cdef class LaneCommit:
             self.count -= 1
             self.on_disk -= self.on_disk > 0
             released += 1
-            slow = self.times.add(&entry.stages, &entry.answered)
+            if not now:
+                now = monotonic_ns()
+            slow = self.times.add(&entry.stages, &entry.answered, now)
             connection = lane.table.find(entry.connection)
             if connection != NULL:
                 if slow:
-                    self.times.note_slow(&entry.stages, &entry.answered, connection.address,
+                    self.times.note_slow(&entry.stages, &entry.answered, now, connection.address,
                                          connection.address_length, connection.port)
                 if awaits and connection.mark != self.epoch:
                     connection.mark = self.epoch
@@ -213,11 +218,12 @@ cdef class LaneCommit:
     cdef void fail_first(self, Lane lane, int32_t why) noexcept nogil:
         cdef HeldAnswers entry = self.held[self.first]
         cdef LaneConnection *connection = lane.table.find(entry.connection)
+        cdef int64_t now = monotonic_ns()
         self.first = (self.first + 1) % self.room
         self.count -= 1
         self.on_disk -= self.on_disk > 0
-        if connection != NULL and self.times.is_slow(&entry.stages):
-            self.times.note_slow(&entry.stages, &entry.answered, connection.address,
+        if connection != NULL and now - entry.stages.came >= self.times.slow_ns:
+            self.times.note_slow(&entry.stages, &entry.answered, now, connection.address,
                                  connection.address_length, connection.port)
         lane.post(self.failed_kind, entry.connection, entry.data, entry.size, why)
         free(entry.data)

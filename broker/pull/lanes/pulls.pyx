@@ -232,14 +232,16 @@ cdef class LanePulls:
 
     cdef void count_answers(self, LaneConnection *connection, const Stages *stages) noexcept nogil:
         cdef Answered answered
+        cdef int64_t now
         if not self.answered_now:
             return
         clear_answered(&answered)
         answered.requests[<int> RPC_PULL] = self.answered_now
         self.answered_now = 0
-        if self.times.add(stages, &answered):
-            self.times.note_slow(stages, &answered, connection.address, connection.address_length,
-                                 connection.port)
+        now = monotonic_ns()
+        if self.times.add(stages, &answered, now):
+            self.times.note_slow(stages, &answered, now, connection.address,
+                                 connection.address_length, connection.port)
 
     # Pulls that wait.
 

@@ -43,15 +43,14 @@ def test_a_slow_chunk_is_noted_with_the_place_of_its_time() -> None:
     peer = bytes([10, 0, 0, 7]) + (4711).to_bytes(4, "big")
     noted = {"appended_ns": now - 95 * MS, "durable_ns": now - 30 * MS, "peer": peer}
     times.count(now - 100 * MS, 4, requests_of(310), **noted)
-    assert times.take_slow() is None
+    assert times.take_slow() == []
     times.slow_ns = 200 * MS
     times.count(now - 100 * MS, 4, requests_of(310), **noted)
-    assert times.take_slow() is None
+    assert times.take_slow() == []
     times.slow_ns = 100 * MS
     for _ in range(3):
         times.count(now - 100 * MS, 4, requests_of(310), **noted)
-    chunk = times.take_slow()
-    assert chunk is not None
+    (chunk,) = times.take_slow()
     assert chunk.requests == {"SEND_MESSAGE_V2": 1}
     assert (chunk.messages, chunk.address, chunk.port) == (4, peer[:4], 4711)
     assert (chunk.queued_ns, chunk.worked_ns, chunk.files_ns) == (0, 5 * MS, 0)
@@ -59,16 +58,26 @@ def test_a_slow_chunk_is_noted_with_the_place_of_its_time() -> None:
     assert chunk.slave_ns >= 30 * MS
     assert chunk.whole_ns >= 100 * MS
     assert chunk.missed == 2
-    assert times.take_slow() is None
+    assert times.take_slow() == []
     assert sum(times.counts) == 5 * 4
+
+
+def test_many_slow_pulls_do_not_hide_a_slow_send() -> None:
+    times, peer = PutTimes(), bytes(8)
+    times.slow_ns = 0
+    pulls = [int(name == "pull") for name in ("send", "v2", "batch", "end", "pull", "waited")]
+    for requests in (pulls, pulls, pulls, requests_of(310)):
+        times.count(time.monotonic_ns(), 0, requests, peer=peer)
+    sends, pulled = times.take_slow()
+    assert (sends.requests, sends.missed) == ({"SEND_MESSAGE_V2": 1}, 0)
+    assert (pulled.requests, pulled.missed) == ({"PULL_MESSAGE": 1}, 2)
 
 
 def test_the_place_of_a_chunk_that_did_not_wait_is_its_work() -> None:
     times = PutTimes()
     times.slow_ns = 0
     times.count(time.monotonic_ns() - 9 * MS, 1, requests_of(37), peer=bytes(16) + bytes(4))
-    chunk = times.take_slow()
-    assert chunk is not None
+    (chunk,) = times.take_slow()
     assert chunk.worked_ns >= 9 * MS
     assert chunk.disk_ns == chunk.slave_ns == 0
     assert len(chunk.address) == 16
