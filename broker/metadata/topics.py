@@ -122,11 +122,8 @@ class TopicConfigManager:
 
     def is_system_topic(self, topic: str) -> bool:
         """Whether the topic is one of the broker or of RocketMQ itself."""
-        return (
-            topic in SYSTEM_TOPICS
-            or topic.startswith(SYSTEM_TOPIC_PREFIX)
-            or topic in self._own_topics()
-        )
+        fixed = topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+        return fixed or topic in self._own_topics()
 
     def system_topics(self) -> frozenset[str]:
         """The names of all system topics."""
@@ -135,9 +132,7 @@ class TopicConfigManager:
     def _own_topics(self) -> set[str]:
         config = self._config
         names = {config.broker_cluster_name, config.broker_name, reply_topic(config)}
-        if config.trace_topic_enable:
-            names.add(config.msg_trace_topic_name)
-        return names
+        return names | {config.msg_trace_topic_name} if config.trace_topic_enable else names
 
     def takes_ordinary_sends(self, config: TopicConfig) -> bool:
         """Whether compiled code can serve sends: they need no check except of the queue id."""

@@ -17,14 +17,14 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metrics.store_times import StoreTimes
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
-from congreve.steps import portions
 
 OTHER = "other"
 """The label of what does not fit into metricsMaxSeries."""
 CLUSTERING = "CLUSTERING"
+QUEUES_OF_STEP = 32
 
 
-class TopicFigures(msgspec.Struct):
+class TopicFigures(msgspec.Struct, gc=False):
     """One topic: offsets and counts in messages, rates a second."""
 
     topic: str
@@ -46,7 +46,7 @@ class TopicFigures(msgspec.Struct):
         self.put_size_tps += other.put_size_tps
 
 
-class GroupFigures(msgspec.Struct):
+class GroupFigures(msgspec.Struct, gc=False):
     """A group on a topic: offsets and counts in messages, rates a second."""
 
     group: str
@@ -115,7 +115,8 @@ class FigureCollector:
         room = self._max_rows()
         topics: dict[str, TopicFigures] = {}
         for name in list(self._topics.table):
-            topics[name] = yield from self._topic(name)
+            topics[name] = self._topic(name)
+            yield
         kept_topics, folded_topics = yield from _folded(
             list(topics.values()), room // 2, TopicFigures(OTHER)
         )
@@ -127,31 +128,30 @@ class FigureCollector:
                 row = yield from self._group(group, topic, offsets)
                 row.is_system = topics[topic].is_system
                 groups.append(row)
-            else:
-                yield
+            yield
         self._times.end_round()
         kept_groups, folded_groups = yield from _folded(
             groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
         )
         return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
 
-    def _topic(self, name: str) -> Generator[None, None, TopicFigures]:
+    def _topic(self, name: str) -> TopicFigures:
         queues = list(self._store.queues.of_topic(name))
-        row = TopicFigures(
+        ends = expired = put_size = 0
+        for queue in queues:
+            ends += queue.max
+            expired += queue.min
+            put_size += queue.put_bytes
+        return TopicFigures(
             name,
-            is_system=self._topics.is_system_topic(name),
+            self._topics.is_system_topic(name),
             queues=len(queues),
+            end=ends,
+            stored=ends - expired,
+            put_size=put_size,
             put_tps=self._stats.minute_rate(TOPIC_PUT_NUMS, name),
             put_size_tps=self._stats.minute_rate(TOPIC_PUT_SIZE, name),
         )
-        for part in portions(queues):
-            for queue in part:
-                end = queue.max
-                row.end += end
-                row.stored += end - queue.min
-                row.put_size += queue.put_bytes
-            yield
-        return row
 
     def _online(self, group: str) -> ConsumerGroup | None:
         return self._consumers.groups.get(group)
@@ -181,17 +181,17 @@ class FigureCollector:
         if online is not None:
             row.members, row.model = len(online.channels), online.message_model
         oldest = now = self._clock.now()
-        for part in portions(list(self._store.queues.of_topic(topic))):
-            for queue in part:
-                queue_id, first, end = queue.queue_id, queue.min, queue.max
-                offset = offsets.get(queue_id, 0)
-                row.consumed += offset
-                row.end += end
-                waiting = max(offset, first)
-                if waiting < end:
-                    row.lag += end - waiting
-                    oldest = min(oldest, self._times.of(topic, queue_id, waiting, now))
-            yield
+        for number, queue in enumerate(list(self._store.queues.of_topic(topic))):
+            queue_id, first, end = queue.queue_id, queue.min, queue.max
+            offset = offsets.get(queue_id, 0)
+            row.consumed += offset
+            row.end += end
+            waiting = offset if offset > first else first
+            if waiting < end:
+                row.lag += end - waiting
+                oldest = min(oldest, self._times.of(topic, queue_id, waiting, now))
+            if number % QUEUES_OF_STEP == QUEUES_OF_STEP - 1:
+                yield
         row.lag_ms = max(now - oldest, 0)
         return row
 

@@ -135,18 +135,16 @@ class NativeNames:
                 if not found:
                     continue
                 topic = f'{self._node},topic="{escaped(row.topic)}"'
-                for kind, size in _sizes(found).items():
+                sizes, commits, delays, rollbacks = _together(found)
+                for kind, size in sizes.items():
                     block = histogram_block(SIZES, f'{topic},message_type="{kind}"', *size)
                     blocks["message_size"].append(block)
-                commits = _merged([each.commits for each in found])
                 if commits:
                     block = histogram_block(COMMITS, topic, *commits)
                     blocks["finish_message_latency"].append(block)
                     ended["commit"].append((f"{{{topic}}}", sum(commits[0])))
-                delays = _merged([each.delays for each in found])
                 if delays:
                     blocks["delay_message_latency"].append(histogram_block(DELAYS, topic, *delays))
-                rollbacks = sum([each.rollbacks for each in found])
                 if rollbacks:
                     ended["rollback"].append((f"{{{topic}}}", rollbacks))
             yield None
@@ -259,13 +257,21 @@ def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
     return Family(name, GAUGE, text, [(labels, float(count)) for labels, count in counts.items()])
 
 
-def _sizes(found: Sequence[TopicCounts]) -> dict[str, Counted]:
-    """The sizes of all topics together, by type."""
+def _together(
+    found: Sequence[TopicCounts],
+) -> tuple[dict[str, Counted], Counted | None, Counted | None, int]:
+    """Of all topics together: sizes by type, commits, delays, rollbacks."""
     if len(found) == 1:
-        return found[0].sizes
+        (one,) = found
+        return one.sizes, one.commits, one.delays, one.rollbacks
     sizes = [each.sizes for each in found]
     merged = {kind: _merged([each.get(kind) for each in sizes]) for kind in TYPES}
-    return {kind: size for kind, size in merged.items() if size is not None}
+    return (
+        {kind: size for kind, size in merged.items() if size is not None},
+        _merged([each.commits for each in found]),
+        _merged([each.delays for each in found]),
+        sum(each.rollbacks for each in found),
+    )
 
 
 def _merged(found: Sequence[Counted | None]) -> Counted | None:
