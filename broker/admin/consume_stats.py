@@ -16,6 +16,7 @@ from congreve.remoting.messages.bodies import (
     ConsumeStatsList,
     MessageQueue,
     OffsetWrapper,
+    TopicConfig,
 )
 from congreve.remoting.transport.pieces import Pieces
 
@@ -48,11 +49,9 @@ class GroupConsumeStats:
         """
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
-        online = self._consumers.groups.get(group)
         for topic in topics:
-            config = self._topics.get(topic)
-            left = online is not None and online.subscriptions and topic not in online.subscriptions
-            if config is None or left:
+            config, topic_tps = self.depends_on(group, topic)
+            if config is None:
                 yield
                 continue
             queues = config.write_queue_nums if write_queues else config.read_queue_nums
@@ -62,8 +61,15 @@ class GroupConsumeStats:
                 )
                 table[queue] = self._progress(group, topic, queue_id)
                 yield
-            tps += self._stats.group_get_tps(group, topic)
+            tps += topic_tps
         return ConsumeStats(consume_tps=tps, offset_table=table)
+
+    def depends_on(self, group: str, topic: str) -> tuple[TopicConfig | None, float]:
+        """The topic's settings, None if it is left out, and the group's rate of pulls from it."""
+        online = self._consumers.groups.get(group)
+        if online is not None and online.subscriptions and topic not in online.subscriptions:
+            return None, 0.0
+        return self._topics.get(topic), self._stats.group_get_tps(group, topic)
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumed = max(self._offsets.query(group, topic, queue_id), 0)
@@ -75,11 +81,19 @@ class GroupConsumeStats:
         )
 
 
-class _Encoded(NamedTuple):
+class _TopicStats(NamedTuple):
+    """A group's encoded ConsumeStats of one topic."""
+
+    of: tuple[object, ...]
+    """What the text depends on, except for the ends of the topic's queues."""
+    text: bytes
+    lag: int
+
+
+class _GroupStats(NamedTuple):
     """A group's part of the answer."""
 
-    topics: dict[str, tuple[bytes, int]]
-    """The encoded ConsumeStats of each topic, and its lag."""
+    topics: dict[str, _TopicStats]
     text: list[bytes]
     """The part in pieces."""
     lag: int
@@ -97,9 +111,7 @@ class BrokerConsumeStats:
         *,
         config: BrokerConfig,
         metadata: Metadata,
-        consumers: ConsumerManager,
         store: MessageStore,
-        stats: BrokerStats,
         pieces: Pieces,
     ) -> None:
         self._of_group = of_group
@@ -110,17 +122,9 @@ class BrokerConsumeStats:
         self._store = store
         self._pieces = pieces
         self._turn = asyncio.Lock()
-        self._known: dict[str, _Encoded] = {}
+        self._known: dict[str, _GroupStats] = {}
         self._known_of: object = None  # the state of the store that all of them depend on
         self._ends: dict[str, bytes] = {}  # of the queues of each topic
-        # What has changed since the last answer.
-        self._changed_keys: set[str] = set()  # topic@group
-        self._changed_topics: set[str] = set()
-        self._changed_groups: set[str] = set()
-        self._offsets.listen(self._changed_keys.add)
-        stats.listen(self._changed_keys.add)
-        metadata.topics.listen(lambda topic, _: self._changed_topics.add(topic))
-        consumers.listen(self._changed_groups.add)
 
     async def get(self, *, only_ordered: bool) -> bytes:
         """The encoded ConsumeStatsList, no older than this call.
@@ -136,7 +140,7 @@ class BrokerConsumeStats:
         if only_ordered:
             is_ordered = self._topics.is_order_topic
             groups = {
-                name: _encoded(name, {t: known for t, known in of.topics.items() if is_ordered(t)})
+                name: _joined(name, {t: known for t, known in of.topics.items() if is_ordered(t)})
                 for name, of in groups.items()
             }
         address = f"{self._config.broker_ip1}:{self._config.listen_port}"
@@ -148,69 +152,49 @@ class BrokerConsumeStats:
 
     def _refresh(self) -> Generator[None, None, None]:
         known, self._known = self._known, {}  # a refresh that fails leaves nothing behind
-        store = self._store
-        state = store.log.min_offset, store.repair.rewritten, self._config.broker_name
+        state = self._store.log.min_offset, self._store.repair.rewritten, self._config.broker_name
         if state != self._known_of:
             known, self._known_of = {}, state
-        changed = yield from self._changed()
-        fresh: dict[str, _Encoded] = {}
+        moved = yield from self._moved()
+        fresh: dict[str, _GroupStats] = {}
         for group in list(self._groups.table):
-            stale = changed.get(group)
-            if group not in known or stale is not None:
-                kept = known[group].topics if group in known else {}
-                fresh[group] = yield from self._encode(group, kept, stale or set())
-            else:
-                fresh[group] = known[group]
-                yield
+            fresh[group] = yield from self._group(group, known.get(group), moved)
         self._known = fresh
 
-    def _changed(self) -> Generator[None, None, dict[str, set[str]]]:
-        """The changed topics of each group."""
-        wanted = self._offsets.topics()  # with all commits so far, which mark their keys
-        changed: dict[str, set[str]] = {}
-        for key in _taken(self._changed_keys):
-            topic, _, group = key.partition("@")
-            changed.setdefault(group, set()).add(topic)
-            yield
-        for group in _taken(self._changed_groups):
-            changed.setdefault(group, set()).update(self._offsets.topics_of(group))
-            yield
-        topics = _taken(self._changed_topics)
+    def _moved(self) -> Generator[None, None, frozenset[str]]:
+        """The topics whose queues have moved since the last answer."""
+        wanted = self._offsets.topics()
         if len(self._ends) > len(wanted):
             self._ends = {topic: self._ends.get(topic, b"") for topic in wanted}
-        topics.update((yield from self._store.queues.moved_steps(wanted, self._ends)))
-        for topic in topics:
-            for group in self._offsets.groups_of(topic):
-                changed.setdefault(group, set()).add(topic)
-            yield
-        return changed
+        return frozenset((yield from self._store.queues.moved_steps(wanted, self._ends)))
 
-    def _encode(
-        self, group: str, kept: dict[str, tuple[bytes, int]], stale: set[str]
-    ) -> Generator[None, None, _Encoded]:
-        topics: dict[str, tuple[bytes, int]] = {}
-        for topic in self._offsets.topics_of(group):
-            known = None if topic in stale else kept.get(topic)
-            if known is None:
+    def _group(
+        self, group: str, known: _GroupStats | None, moved: frozenset[str]
+    ) -> Generator[None, None, _GroupStats]:
+        topics: dict[str, _TopicStats] = {}
+        is_same = known is not None
+        kept = {} if known is None else known.topics
+        for topic, offsets in self._offsets.of_group(group).items():
+            found = kept.get(topic)
+            of = (offsets, *self._of_group.depends_on(group, topic))
+            if found is None or topic in moved or found.of != of:
+                is_same = False
+                of = (dict(offsets), *of[1:])
                 stats = yield from self._of_group.steps(group, [topic], write_queues=True)
-                known = (yield from stats.encode_steps()), _lag(stats)
-            topics[topic] = known
+                found = _TopicStats(of, (yield from stats.encode_steps()), _lag(stats))
+            topics[topic] = found
             yield
-        return _encoded(group, topics)
+        if known is not None and is_same and list(topics) == list(kept):
+            return known
+        return _joined(group, topics)
 
 
-def _encoded(group: str, topics: dict[str, tuple[bytes, int]]) -> _Encoded:
+def _joined(group: str, topics: dict[str, _TopicStats]) -> _GroupStats:
     before = fastjson.dumps({group: []}).encode().removesuffix(b"]}")
-    texts = chain.from_iterable((b",", text) for text, _ in topics.values())
-    return _Encoded(
-        topics, [before, *list(texts)[1:], b"]}"], sum(lag for _, lag in topics.values())
+    texts = chain.from_iterable((b",", topic.text) for topic in topics.values())
+    return _GroupStats(
+        topics, [before, *list(texts)[1:], b"]}"], sum(topic.lag for topic in topics.values())
     )
-
-
-def _taken(names: set[str]) -> set[str]:
-    taken = set(names)
-    names.clear()
-    return taken
 
 
 def _lag(stats: ConsumeStats) -> int:

@@ -77,9 +77,7 @@ class GroupAdminProcessor:
             self._consume_stats,
             config=config,
             metadata=metadata,
-            consumers=consumers,
             store=store,
-            stats=stats,
             pieces=pieces,
         )
 

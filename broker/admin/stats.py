@@ -87,15 +87,10 @@ class BrokerStats:
         self._forgotten_pulls = self._forgotten_messages = 0  # of deleted topics
         self._counters: dict[tuple[str, str], int] = {}
         self._windows: dict[tuple[str, str], list[_Window]] = {}
-        self._listeners: list[Callable[[str], object]] = []
         self._samples: deque[Totals] = deque(maxlen=max(AVERAGES_S) // SAMPLE_INTERVAL_S + 2)
         self._day: date | None = None
         self.put_today_morning = self.put_yesterday_morning = 0
         self.get_today_morning = self.get_yesterday_morning = 0
-
-    def listen(self, listener: Callable[[str], object]) -> None:
-        """Call `listener` with each `topic@group` whose group_get_tps() changes."""
-        self._listeners.append(listener)
 
     def pull_counter(self, group: str, topic: str) -> PullCounter:
         """The counter of the pulls of `group` from `topic`, valid until the topic is deleted."""
@@ -157,11 +152,8 @@ class BrokerStats:
                 since, before = (self._samples[-1].at, 0) if self._samples else (now, counter)
                 windows = [_Window(length, since, before) for length in WINDOWS_S]
                 self._windows[key] = windows
-            rate = windows[0].tps
             for window in windows:
                 window.roll(now, counter)
-            if windows[0].tps != rate:
-                self._rate_changed(key)
             yield
         self._samples.append(totals)
         self._new_day(totals)
@@ -172,7 +164,6 @@ class BrokerStats:
             if key[1] == topic or key[1].startswith(topic + "@"):
                 self._counters.pop(key, None)
                 self._windows.pop(key, None)
-                self._rate_changed(key)
             yield
         for table in (self._sent_back, self.dead_letters):
             for name in [key for key in table if key[0] == topic]:
@@ -214,12 +205,6 @@ class BrokerStats:
             return None
         minute, hour, day = (window.item() for window in windows)
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
-
-    def _rate_changed(self, counter: tuple[str, str]) -> None:
-        name, key = counter
-        if name == GROUP_GET_NUMS:
-            for listener in self._listeners:
-                listener(key)
 
     def _totals(self, put: int) -> Totals:
         counters = self._pulls.values()

@@ -54,7 +54,6 @@ class ConsumerOffsetManager:
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
         self._sources: list[Callable[[], Iterable[Commit]]] = []
-        self._listeners: list[Callable[[str], object]] = []
         self._changes = 0
         self._dirty = False
         self._texts = EntryTexts(self._entry_text)
@@ -65,10 +64,6 @@ class ConsumerOffsetManager:
         """Collect another thread's commits before each use; `source` returns those since its last
         call."""
         self._sources.append(source)
-
-    def listen(self, listener: Callable[[str], object]) -> None:
-        """Call `listener` with each `topic@group` whose offsets change, after load()."""
-        self._listeners.append(listener)
 
     @property
     def changes(self) -> int:
@@ -221,6 +216,12 @@ class ConsumerOffsetManager:
         self._collect()
         return list(self._topics.get(group, ()))
 
+    def of_group(self, group: str) -> dict[str, dict[int, int]]:
+        """The offsets of `group` by topic and queue id; callers must not edit them."""
+        self._collect()
+        topics = self._topics.get(group, ())
+        return {topic: self.table[topic + _SEPARATOR + group] for topic in topics}
+
     def groups_of(self, topic: str) -> list[str]:
         """Groups with offsets on `topic` (whichGroupByTopic)."""
         self._collect()
@@ -284,8 +285,6 @@ class ConsumerOffsetManager:
         self._changes += 1
         self._dirty = True
         self._texts.changed(key)
-        for listener in self._listeners:
-            listener(key)
 
     def _entry_text(self, key: str) -> str | None:
         queues = self.table.get(key)

@@ -61,14 +61,8 @@ class Cluster:
         self.consumers = ConsumerManager(CONFIG, lambda *_: None)
         self.stats = BrokerStats(self.clock, lambda: store.queues, lambda: self.clock.now() / 1000)
         self.stats.sample()
-        parts: dict[str, Any] = {
-            "config": CONFIG,
-            "metadata": self.metadata,
-            "consumers": self.consumers,
-            "store": store,
-            "stats": self.stats,
-        }
-        self.progress = Progress(**parts)
+        parts: dict[str, Any] = {"config": CONFIG, "metadata": self.metadata, "store": store}
+        self.progress = Progress(**parts, consumers=self.consumers, stats=self.stats)
         self.kept = BrokerConsumeStats(self.progress, **parts, pieces=Pieces())
 
     async def ask(self, *, only_ordered: bool = False) -> list[tuple[str, ...]]:
@@ -264,3 +258,22 @@ async def test_an_answer_that_was_cancelled_loses_no_change(store: MessageStore)
         next(steps)
     steps.close()
     assert await cluster.ask() == [("G", cluster.topics[0])]
+
+
+async def test_names_that_came_and_went_take_no_memory(store: MessageStore) -> None:
+    cluster = Cluster(store)
+    await cluster.ask()
+    for number in range(100):
+        cluster.topics[0] = f"short-lived-{number}"
+        group = f"G{number}"
+        cluster.set_topic(0, 1, order=False)
+        cluster.join(group, [0])
+        cluster.commit(group, 0, 0, 1)
+        cluster.pull(group, 0, 1)
+        cluster.sample()
+        cluster.leave(group)
+        cluster.forget_offsets(group)
+        cluster.forget_pulls(0)
+        cluster.delete_topic(0)
+    kept = [held for held in vars(cluster.kept).values() if isinstance(held, set | dict | list)]
+    assert sum(map(len, kept)) < 10
