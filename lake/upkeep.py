@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyiceberg.typedef import Record
 from congreve.lake.commit_files import SORTED_BY, CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.table import TopicTable
+from congreve.steps import at_once
 
 MERGE_BYTES = 256 << 20
 KEEP_SNAPSHOTS = 10
@@ -27,8 +27,6 @@ SNAPSHOT_AGE_S = 5 * 86_400.0
 ORPHAN_AGE_S = 86_400.0
 BATCH_ROWS = 32_768
 ORDER = [(name, "ascending") for name in SORTED_BY]
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +71,11 @@ class Upkeep:
 
     def run(self) -> UpkeepDone:
         """Merge, expire, remove. Raises what these methods raise."""
-        return _exhausted(self.steps())
+        return at_once(self.steps())
 
     def merge(self) -> tuple[int, int]:
         """Merge small files of a partition; returns how many became how many. Raises TableError."""
-        return _exhausted(self._merges())
+        return at_once(self._merges())
 
     def steps(self) -> Generator[None, None, UpkeepDone]:
         """run() in steps, one for each merged file; the exporter of this process may work between.
@@ -185,15 +183,6 @@ class Upkeep:
             for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
                 merged.write(batch)
             self._table.replace(files, merged)
-
-
-def _exhausted(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _packed(files: list[tuple[int, DataFile]], rules: UpkeepRules) -> Iterator[list[DataFile]]:

@@ -65,8 +65,16 @@ def frames(spark: Any, root: Path, warehouse: Path) -> dict[str, Callable[[str],
 @click.command()
 @click.option("--messages", default=2_000_000, show_default=True)
 @click.option("--turns", default=5, show_default=True)
+@click.option(
+    "--work",
+    "chosen",
+    type=click.Choice([*works()]),
+    multiple=True,
+    default=[*works()],
+    help="Repeatable; default: all.",
+)
 @click.option("--result", type=click.Path(path_type=Path), default=RESULT, show_default=True)
-def main(messages: int, turns: int, result: Path) -> None:
+def main(messages: int, turns: int, chosen: tuple[str, ...], result: Path) -> None:
     """Print a row for each kind of work and reader, and write the medians."""
     figures: list[dict[str, object]] = []
     with ExitStack() as stack:
@@ -78,7 +86,8 @@ def main(messages: int, turns: int, result: Path) -> None:
         spark = local_session("lakespeed", settings={**SETTINGS, **UNIX_SOCKETS})
         stack.callback(spark.stop)
         readers = frames(spark, root, warehouse)
-        for work, (columns, run) in works().items():
+        for work in chosen:
+            columns, run = works()[work]
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in readers}
             for number in range(WARM_UP + turns):
                 for name, frame in readers.items():
