@@ -15,6 +15,14 @@ cdef enum RedeliveryStop:
     REDELIVER_ROOM = 5      # its queue needs room
     REDELIVER_DAMAGED = 6   # the entry leads to no parked record of its level and offset
 
+cdef enum:
+    PIECE_MAX = 16  # messages that are read, then appended under one hold of the append lock
+
+cdef struct RestoredMessage:
+    Message message     # its bytes are in `source` and `buffer`
+    void *queue         # the ConsumeQueue that it goes to
+    int64_t entry       # the `at` of its entry
+
 
 cdef class Redelivery:
     # Appends parked records to their real queues; the log's one writer calls it.
@@ -25,7 +33,11 @@ cdef class Redelivery:
     cdef uint8_t *buffer
     cdef RestoreKind kind
     cdef RecordView parked
-    cdef Message message
+    cdef RestoredMessage[PIECE_MAX] piece
+    cdef RestoredMessage *next  # the one that was read last
+    cdef int count              # messages of the piece
+    cdef int put                # those of them that are appended
+    cdef int64_t piece_bytes
     cdef Appended appended
     cdef int64_t now_ms
     cdef int64_t byte_limit     # the run ends when the log reaches this offset
@@ -50,14 +62,20 @@ cdef class Redelivery:
     """The disk's error that ended the last run early, None without one."""
 
     cdef int begin(self, RestoreKind kind, int64_t now_ms) except -1
-    cdef RedeliveryStop walk(self, const uint8_t *entries, int64_t stop,
+    cdef RedeliveryStop walk(self, const void *entries, int64_t stop,
                              int64_t delay_ms) noexcept nogil
-    cdef RedeliveryStop walk_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil
-    cdef RedeliveryStop one(self, int64_t physical_offset) noexcept nogil
-    cdef bint is_parked_here(self) noexcept nogil
-    cdef bint enough(self) noexcept nogil
+    cdef RedeliveryStop read_entries(self, const uint8_t *entries, int64_t stop,
+                                     int64_t delay_ms) noexcept nogil
+    cdef RedeliveryStop read_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil
+    cdef RedeliveryStop read(self, int64_t physical_offset) noexcept nogil
     cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil
-    cdef RedeliveryStop append(self) noexcept nogil
+    cdef bint restored(self) noexcept nogil
     cdef bint rolls(self) noexcept nogil
+    cdef bint is_parked_here(self) noexcept nogil
+    cdef RedeliveryStop skip(self) noexcept nogil
+    cdef RedeliveryStop take(self) noexcept nogil
+    cdef RedeliveryStop append_piece(self) noexcept nogil
+    cdef bint enough(self) noexcept nogil
     cdef int resume(self, RedeliveryStop stop, int64_t physical_offset) except -1
+    cdef int fail(self, error) except -1
     cdef int meet_queue(self) except -1

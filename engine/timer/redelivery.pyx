@@ -22,7 +22,7 @@ from congreve.records.layout cimport PROPERTIES_MAX
 from congreve.records.message.parked cimport level_due, timer_wake
 from congreve.records.message.properties cimport TIMER_OUT_MS
 from congreve.records.message.topics cimport SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from congreve.records.record cimport RECORD_OK, check, property_of
+from congreve.records.record cimport RECORD_OK, Message, check, encoded_size, property_of
 from congreve.records.restore cimport (
     RESTORE_DELAYED, RESTORE_OK, RESTORE_TIMED, RestoreKind, decimal, restore,
 )
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 # Limits of one run in bytes and, for reads from the disk, in time: the thread has other work.
 cdef int64_t RUN_BYTES = 2 << 20
 cdef int64_t RUN_NS = 10_000_000
+# The append lock is held for a piece: this many bytes of records besides the last message.
+cdef enum:
+    PIECE_BYTES = 32 << 10
 
 
 cdef inline int64_t monotonic_ns() noexcept nogil:
@@ -52,7 +55,8 @@ cdef class Redelivery:
 
     `roll_ms`: a timed message that is due later than this is written again by then.
 
-    A run ends about `run_ns` ns after its start, even if due messages are left.
+    A run ends about `run_ns` ns after its start, even if due messages are left. It reads and checks
+    a piece of some messages, then takes the append lock for the whole piece.
     """
 
     def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS):
@@ -61,7 +65,7 @@ cdef class Redelivery:
         self.roll_ms = roll_ms
         self.run_ns = run_ns
         self.known = QueueMap()
-        self.buffer = <uint8_t *> PyMem_Malloc(PROPERTIES_MAX)
+        self.buffer = <uint8_t *> PyMem_Malloc(PIECE_BYTES + PROPERTIES_MAX)
         if self.buffer == NULL:
             raise MemoryError
 
@@ -97,9 +101,9 @@ cdef class Redelivery:
                 with nogil:
                     why = self.walk(entries, file_stop, delay_ms)
                 self.resume(why, load_i64(entries + self.at * CQ_ENTRY)
-                            if why > REDELIVER_DONE else 0)
+                            if why == REDELIVER_SOURCE else 0)
         except BackendError as error:
-            self.failure = str(error)
+            self.fail(error)
         finally:
             self.source = None
         return self.at
@@ -122,10 +126,10 @@ cdef class Redelivery:
             stop = view.len // 8
             while self.at < stop and why != REDELIVER_DONE:
                 with nogil:
-                    why = self.walk_offsets(data, stop)
-                self.resume(why, data[self.at] if why > REDELIVER_DONE else 0)
+                    why = self.walk(data, stop, 0)
+                self.resume(why, data[self.at] if why == REDELIVER_SOURCE else 0)
         except BackendError as error:
-            self.failure = str(error)
+            self.fail(error)
         finally:
             PyBuffer_Release(&view)
             self.source = None
@@ -137,49 +141,65 @@ cdef class Redelivery:
 
     # --- without the GIL
 
-    cdef RedeliveryStop walk(self, const uint8_t *entries, int64_t stop,
+    # From `at` to `stop`, piece by piece: entries of a level's queue, or physical offsets of timed
+    # records. All messages that it has read are in the log when it returns, except after
+    # REDELIVER_SEGMENT and REDELIVER_ROOM.
+    cdef RedeliveryStop walk(self, const void *entries, int64_t stop,
                              int64_t delay_ms) noexcept nogil:
+        cdef RedeliveryStop why, appended
+        cdef int64_t piece_stop
+        while self.at < stop:
+            piece_stop = min(stop, self.at + PIECE_MAX)
+            if self.kind == RESTORE_TIMED:
+                why = self.read_offsets(<const int64_t *> entries, piece_stop)
+            else:
+                why = self.read_entries(<const uint8_t *> entries, piece_stop, delay_ms)
+            appended = self.append_piece()
+            if appended != REDELIVER_NEXT or why != REDELIVER_NEXT:
+                return why if appended == REDELIVER_NEXT else appended
+            if self.enough():
+                return REDELIVER_DONE
+        return REDELIVER_NEXT
+
+    cdef RedeliveryStop read_entries(self, const uint8_t *entries, int64_t stop,
+                                     int64_t delay_ms) noexcept nogil:
         cdef RedeliveryStop why
         cdef const uint8_t *entry
         cdef int64_t due
-        while self.at < stop:
+        while self.at < stop and self.piece_bytes < PIECE_BYTES:
             entry = entries + self.at * CQ_ENTRY
-            if load_i32(entry + CQ_AT_SIZE) != CQ_FILLER_SIZE:
-                due = load_i64(entry + CQ_AT_TAGS_CODE)
-                if due <= INT32_MAX:
-                    # A tag's hash: the reference rebuilt this queue after a crash (D5).
-                    why = self.look(load_i64(entry))
-                    if why > REDELIVER_DONE:
-                        return why
-                    due = (level_due(&delay_ms, 1, 1, self.parked.store_timestamp)
-                           if why == REDELIVER_NEXT else 0)
-                # Due too late for its level: the table of levels has changed.
-                if self.now_ms < due <= self.now_ms + delay_ms:
-                    self.next_due = due
-                    return REDELIVER_DONE
-                why = self.one(load_i64(entry))
-                if why != REDELIVER_NEXT:
+            if load_i32(entry + CQ_AT_SIZE) == CQ_FILLER_SIZE:
+                self.at += 1
+                continue
+            due = load_i64(entry + CQ_AT_TAGS_CODE)
+            if due <= INT32_MAX:
+                # A tag's hash: the reference rebuilt this queue after a crash (D5).
+                why = self.look(load_i64(entry))
+                if why > REDELIVER_DONE:
                     return why
-            self.at += 1
-            if self.enough():
+                due = (level_due(&delay_ms, 1, 1, self.parked.store_timestamp)
+                       if why == REDELIVER_NEXT else 0)
+            # Due too late for its level: the table of levels has changed.
+            if self.now_ms < due <= self.now_ms + delay_ms:
+                self.next_due = due
                 return REDELIVER_DONE
-        return REDELIVER_NEXT
-
-    cdef RedeliveryStop walk_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil:
-        cdef RedeliveryStop why
-        while self.at < stop:
-            why = self.one(offsets[self.at])
+            why = self.read(load_i64(entry))
             if why != REDELIVER_NEXT:
                 return why
-            self.at += 1
-            if self.enough():
-                return REDELIVER_DONE
+        return REDELIVER_NEXT
+
+    cdef RedeliveryStop read_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil:
+        cdef RedeliveryStop why
+        while self.at < stop and self.piece_bytes < PIECE_BYTES:
+            why = self.read(offsets[self.at])
+            if why != REDELIVER_NEXT:
+                return why
         return REDELIVER_NEXT
 
     cdef inline bint enough(self) noexcept nogil:
-        # Reading the clock costs a tenth of a message.
-        return load_acquire(&self.log.max_offset) >= self.byte_limit or (
-            self.at % 16 == 0 and monotonic_ns() >= self.time_limit
+        return (
+            load_acquire(&self.log.max_offset) >= self.byte_limit
+            or monotonic_ns() >= self.time_limit
         )
 
     # The record at a physical offset into `parked`; DONE if there is no valid one.
@@ -195,22 +215,30 @@ cdef class Redelivery:
             return REDELIVER_DONE
         return REDELIVER_NEXT
 
-    cdef RedeliveryStop one(self, int64_t physical_offset) noexcept nogil:
+    # Adds the message of the entry `at` to `piece` or skips it, and goes on to the next entry.
+    cdef RedeliveryStop read(self, int64_t physical_offset) noexcept nogil:
         cdef RedeliveryStop why = self.look(physical_offset)
         if why == REDELIVER_SOURCE:
             return why
+        self.next = &self.piece[self.count]
         if why == REDELIVER_NEXT and self.kind == RESTORE_TIMED and self.rolls():
-            return self.append()
+            return self.take()
         if self.kind == RESTORE_DELAYED and (why == REDELIVER_DONE or not self.is_parked_here()):
             if self.at >= self.passes:
                 return REDELIVER_DAMAGED
-            self.skipped += 1
-            return REDELIVER_NEXT
-        if why == REDELIVER_DONE or restore(&self.parked, self.kind, self.buffer,
-                                            &self.message) != RESTORE_OK:
-            self.skipped += 1
-            return REDELIVER_NEXT
-        return self.append()
+            return self.skip()
+        if why == REDELIVER_DONE or not self.restored():
+            return self.skip()
+        return self.take()
+
+    cdef bint restored(self) noexcept nogil:
+        return restore(&self.parked, self.kind, self.buffer + self.piece_bytes,
+                       &self.next.message) == RESTORE_OK
+
+    cdef RedeliveryStop skip(self) noexcept nogil:
+        self.skipped += 1
+        self.at += 1
+        return REDELIVER_NEXT
 
     # Whether the record is the one that this entry of the level refers to.
     cdef bint is_parked_here(self) noexcept nogil:
@@ -224,39 +252,60 @@ cdef class Redelivery:
         cdef int32_t length = 0
         cdef const uint8_t *at = property_of(&self.parked, TIMER_OUT_MS, &length)
         cdef int64_t due = -1 if at == NULL else decimal(at, length)
-        if due <= self.now_ms or restore(&self.parked, self.kind, self.buffer,
-                                         &self.message) != RESTORE_OK:
+        cdef Message *message = &self.next.message
+        if due <= self.now_ms or not self.restored():
             return False
-        self.message.topic = self.parked.topic
-        self.message.topic_length = self.parked.topic_length
-        self.message.queue_id = self.parked.queue_id
-        self.message.properties = self.parked.properties
-        self.message.properties_length = self.parked.properties_length
-        self.message.tags_code = timer_wake(due, self.now_ms, self.roll_ms)
+        message.topic = self.parked.topic
+        message.topic_length = self.parked.topic_length
+        message.queue_id = self.parked.queue_id
+        message.properties = self.parked.properties
+        message.properties_length = self.parked.properties_length
+        message.tags_code = timer_wake(due, self.now_ms, self.roll_ms)
         return True
 
-    cdef RedeliveryStop append(self) noexcept nogil:
-        cdef AppendStatus status
+    # Finds the queue of the message that was read, and counts it as one of the piece.
+    cdef RedeliveryStop take(self) noexcept nogil:
+        cdef Message *message = &self.next.message
         cdef KnownQueue *known = self.known.find(
-            self.message.topic, self.message.topic_length, self.message.queue_id)
+            message.topic, message.topic_length, message.queue_id)
         if known.topic == NULL:
             return REDELIVER_QUEUE
         if known.queue == NULL:
-            self.skipped += 1
+            return self.skip()
+        self.next.queue = <void *> known.queue
+        self.next.entry = self.at
+        self.piece_bytes += encoded_size(message)
+        self.count += 1
+        self.at += 1
+        return REDELIVER_NEXT
+
+    # Appends what is left of the piece.
+    cdef RedeliveryStop append_piece(self) noexcept nogil:
+        cdef AppendStatus status = APPEND_OK
+        cdef RestoredMessage *one
+        cdef int64_t now_ms
+        if self.count == 0:
             return REDELIVER_NEXT
         self.log.lock.take()
-        status = self.log.append(&self.message, <ConsumeQueue> known.queue,
-                                 self.log.clock.now_ms(), &self.appended)
+        now_ms = self.log.clock.now_ms()
+        while self.put < self.count:
+            one = &self.piece[self.put]
+            status = self.log.append(&one.message, <ConsumeQueue> one.queue, now_ms,
+                                     &self.appended)
+            if status == APPEND_NEXT_SEGMENT or status == APPEND_QUEUE_ROOM:
+                break
+            if status == APPEND_OK:
+                self.end = self.appended.end
+                self.delivered += 1
+            else:
+                self.skipped += 1
+            self.put += 1
         self.log.lock.drop()
-        if status == APPEND_NEXT_SEGMENT:
-            return REDELIVER_SEGMENT
-        if status == APPEND_QUEUE_ROOM:
-            return REDELIVER_ROOM
-        if status != APPEND_OK:
-            self.skipped += 1
-        else:
-            self.end = self.appended.end
-            self.delivered += 1
+        self.log.lock.let_others_in()
+        if self.put < self.count:
+            return REDELIVER_SEGMENT if status == APPEND_NEXT_SEGMENT else REDELIVER_ROOM
+        self.put = self.count = 0
+        self.piece_bytes = 0
         return REDELIVER_NEXT
 
     # --- with it
@@ -267,6 +316,8 @@ cdef class Redelivery:
         self.now_ms = now_ms
         self.byte_limit = load_acquire(&self.log.max_offset) + RUN_BYTES
         self.time_limit = monotonic_ns() + self.run_ns
+        self.put = self.count = 0
+        self.piece_bytes = 0
         self.delivered = self.skipped = 0
         self.end = self.next_due = 0
         self.passes, self.damaged = INT64_MAX, False
@@ -275,36 +326,42 @@ cdef class Redelivery:
 
     cdef int resume(self, RedeliveryStop stop, int64_t physical_offset) except -1:
         """Do the step that needs the GIL, so that the walk can continue."""
-        cdef KnownQueue *known
+        while stop == REDELIVER_SEGMENT or stop == REDELIVER_ROOM:
+            with self.log.lock:
+                if stop == REDELIVER_SEGMENT:
+                    self.log.next_segment()
+                else:
+                    (<ConsumeQueue> self.piece[self.put].queue).make_room()
+            with nogil:
+                stop = self.append_piece()
         if stop == REDELIVER_SOURCE:
             self.source = self.log.segment_at(physical_offset)
             if self.source is None and self.at >= self.passes:
                 self.damaged = True
             elif self.source is None:
-                self.skipped += 1
-                self.at += 1
+                self.skip()
         elif stop == REDELIVER_DAMAGED:
             self.damaged = True
         elif stop == REDELIVER_QUEUE:
             self.meet_queue()
-        elif stop == REDELIVER_SEGMENT:
-            with self.log.lock:
-                self.log.next_segment()
-        elif stop == REDELIVER_ROOM:
-            known = self.known.find(self.message.topic, self.message.topic_length,
-                                    self.message.queue_id)
-            with self.log.lock:
-                (<ConsumeQueue> known.queue).make_room()
+        return 0
+
+    cdef int fail(self, error) except -1:
+        """The disk ended the run before what is left of the piece was appended."""
+        self.failure = str(error)
+        if self.put < self.count:
+            self.at = self.piece[self.put].entry
         return 0
 
     cdef int meet_queue(self) except -1:
-        cdef bytes topic = self.message.topic[:self.message.topic_length]
+        cdef Message *message = &self.next.message
+        cdef bytes topic = message.topic[:message.topic_length]
         queue = None
         # A half message must not be delivered from a delay queue (the reference discards it, too).
         if is_topic(topic) and topic != TRANS_HALF_TOPIC:
-            queue = self.queues.get(topic.decode(), self.message.queue_id)
+            queue = self.queues.get(topic.decode(), message.queue_id)
         else:
             logger.error("the parked record at %d is for topic %r: not delivered",
                          self.parked.physical_offset, topic)
-        self.known.add(topic, self.message.queue_id, queue)
+        self.known.add(topic, message.queue_id, queue)
         return 0

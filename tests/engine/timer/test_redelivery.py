@@ -1,9 +1,11 @@
 """Parked messages move to their queues: in order, complete, once, and damaged ones are skipped."""
 
+import errno
 import shutil
 from array import array
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from congreve.engine.clock import ManualClock
@@ -11,6 +13,9 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.redelivery import Redelivery
+from congreve.io_backends.fault.fault import FaultBackend
+from congreve.io_backends.fault.plan import FaultPlan
+from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, string_hash
 
@@ -110,6 +115,33 @@ def test_a_run_ends_at_its_limit(store):
     assert run.deliver_level(queue, 0, 4, now_ms=NOW + 5_000, delay_ms=1_000) == 4
     assert run.deliver_level(queue, 4, 100, now_ms=NOW + 5_000, delay_ms=1_000) == 10
     assert bodies(store) == [b"message %d" % n for n in range(0, 30, 3)]
+
+
+def test_a_full_disk_in_the_middle_of_a_piece_neither_loses_nor_repeats_messages(tmp_path, clock):
+    creates: dict[int, int] = {}
+    backend = FaultBackend(MmapBackend(), FaultPlan(creates=creates))
+    with MessageStore(config_of(tmp_path), clock=clock, backend=backend) as store:
+        for number in range(0, 210, 3):
+            store.put(parked(number))
+        creates.update(dict.fromkeys(range(1_000), errno.ENOSPC))
+        run, queue = redelivery(store), level_queue(store)
+        at = run.deliver_level(queue, 0, 70, now_ms=NOW + 1_000, delay_ms=1_000)
+        assert run.failure is not None
+        assert 0 < at < 70
+        assert len(bodies(store)) == run.delivered == at
+        creates.clear()
+        assert run.deliver_level(queue, at, 70, now_ms=NOW + 1_000, delay_ms=1_000) == 70
+        assert bodies(store) == [b"message %d" % n for n in range(0, 210, 3)]
+
+
+def test_a_run_ends_after_large_messages(tmp_path, clock):
+    settings = {"root_dir": str(tmp_path), "flush_disk_type": "ASYNC_FLUSH"}
+    with MessageStore(StoreConfig(**settings), clock=clock) as store:
+        for number in range(16):
+            store.put(msgspec.structs.replace(parked(3 * number), body=bytes(500_000)))
+        run = redelivery(store)
+        queue = level_queue(store)
+        assert run.deliver_level(queue, 0, 16, now_ms=NOW + 1_000, delay_ms=1_000) == 5
 
 
 def test_a_time_later_than_the_level_allows_counts_as_now(store):
