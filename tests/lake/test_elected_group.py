@@ -74,7 +74,10 @@ async def test_the_next_master_continues_the_export(
     async def is_exported(numbers: list[int]) -> None:
         """Return when the table has these messages."""
         async with asyncio.timeout(WAIT_S):
-            while not {*numbers} <= {number_of(row[2]) for row in stores.in_table(warehouse)}:
+            # In a thread: the links between the members are on this event loop.
+            while not {*numbers} <= {
+                number_of(row[2]) for row in await asyncio.to_thread(stores.in_table, warehouse)
+            }:
                 await asyncio.sleep(LAG_MS / 2000)
 
     async with group.running():
@@ -89,7 +92,9 @@ async def test_the_next_master_continues_the_export(
                 await asyncio.sleep(chance.uniform(0, LAG_MS / 1000))
                 victim = await group.master()
                 group.members[victim].kill()
-                await messages.acknowledges()
+                # On a slow machine the slave may have left the set: then only the victim can go on.
+                if len((await group.state()).in_sync) > 1:
+                    await messages.acknowledges()
                 group.start(victim)
                 await group.all_in_sync()
         finally:
