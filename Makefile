@@ -10,8 +10,8 @@ FOLDERS := broker client console engine io_backends lake namesrv records remotin
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run cluster check check-broker check-others test test-interop test-interop-clients \
-	test-interop-others test-programs test-broker test-crash test-others lint bench soak soak-parsers soak-threads bench-spark clean wheel docs audit sbom
+.PHONY: build run cluster check test test-interop lint bench soak soak-parsers soak-threads bench-spark \
+	clean wheel docs audit sbom
 
 build: $(VENV)/.built
 
@@ -84,47 +84,49 @@ run: $(VENV)/.demo
 cluster: $(VENV)/.built $(VENV)/.etcd
 	$(BIN)/python deploy/cluster.py $(if $(ONCE),--once)
 
-# Three of these at once, because tests wait a lot; JOBS=1 runs one after the other. The long ones
-# come first.
+# The tests in groups, several at once because tests wait a lot; JOBS=1 runs one after the other. The
+# long ones come first. What they need comes before them: the compiler works while others wait for
+# the network.
 test:
-	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint \
-		test-interop-others test-interop-clients test-programs test-broker test-crash test-others
-
-PROGRAMS := $(addprefix tests/,examples lake packaging spark)
-BROKER   := $(addprefix tests/,broker console public_api)
-OTHERS   := $(addprefix --ignore=,tests/interop tests/crash $(PROGRAMS) $(BROKER))
-
-test-interop: test-interop-clients test-interop-others
-
-test-interop-clients: $(VENV)/.dev $(VENV)/.drivers
-	$(BIN)/pytest tests/interop/clients
-
-test-interop-others: $(VENV)/.dev $(VENV)/.drivers
-	$(BIN)/pytest tests/interop --ignore=tests/interop/clients
-
-test-programs: $(VENV)/.dev
-	$(BIN)/pytest $(PROGRAMS)
-
-test-broker: $(VENV)/.dev
-	$(BIN)/pytest $(BROKER)
-
-test-crash: $(VENV)/.dev
-	$(BIN)/pytest tests/crash
-
-test-others: $(VENV)/.dev
-	$(BIN)/pytest $(OTHERS)
+	-$(MAKE) --jobs=6 --output-sync=target $(VENV)/.dev $(VENV)/.drivers
+	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target $(addprefix test-,$(INTEROP)) \
+		test-programs test-crash $(addprefix test-,$(GROUPS)) lint
 
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
-# generated examples. Two halves of about the same length at once, and lint.
+# generated examples. All groups at once.
 check:
-	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target lint check-broker check-others
+	$(MAKE) --jobs=$(or $(JOBS),6) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
 
 QUICK := --quick -m "not interop and not crash and not slow"
-check-broker: $(VENV)/.dev
-	$(BIN)/pytest $(QUICK) $(BROKER)
+check-others: QUICK += --ignore=tests/bench
 
-check-others: $(VENV)/.dev
-	$(BIN)/pytest $(QUICK) $(OTHERS) --ignore=tests/bench
+# What pytest gets for each group.
+INTEROP := interop-others interop-messages interop-clients
+interop-clients  := tests/interop/clients
+interop-messages := $(addprefix tests/interop/,consuming messages)
+interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(interop-messages))
+programs := $(addprefix tests/,examples lake packaging spark)
+crash    := tests/crash
+
+GROUPS   := broker state console remoting others
+state    := $(addprefix tests/broker/,election metadata quotas replication)
+broker   := tests/broker $(addprefix --ignore=,$(state))
+console  := $(addprefix tests/,console public_api)
+remoting := tests/remoting
+others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(console) $(remoting))
+
+.PHONY: $(addprefix test-,$(INTEROP) programs crash $(GROUPS)) $(addprefix check-,$(GROUPS))
+
+$(addprefix test-,$(INTEROP)): test-%: $(VENV)/.dev $(VENV)/.drivers
+	$(BIN)/pytest $($*)
+
+$(addprefix test-,programs crash $(GROUPS)): test-%: $(VENV)/.dev
+	$(BIN)/pytest $($*)
+
+$(addprefix check-,$(GROUPS)): check-%: $(VENV)/.dev
+	$(BIN)/pytest $(QUICK) $($*)
+
+test-interop: $(addprefix test-,$(INTEROP))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
