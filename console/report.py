@@ -126,7 +126,7 @@ def show(rows: Sequence[dict[str, Any]], output: str, title: str | None = None) 
 
     table = Table(title=title)
     for name in rows[0]:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     Console().print(table)

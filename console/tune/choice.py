@@ -42,13 +42,10 @@ def recommend(rounds: Rounds, machine: Machine | None = None) -> Tuned:
     )
 
 
-def is_busy(rounds: Rounds) -> bool:
+def is_busy(tuned: Tuned) -> bool:
     """Whether the disk alone was BUSY times as slow in one round as in another."""
-    spreads = [
-        max(sample.p50_us for sample in samples) / min(sample.p50_us for sample in samples)
-        for samples in (rounds.samples(step) for step in rounds if step.backend == RAW)
-    ]
-    return any(spread > BUSY for spread in spreads)
+    ranges = [step.p50_us_range for step in tuned.measured if step.backend == RAW]
+    return any(slowest > BUSY * fastest for fastest, slowest in ranges)
 
 
 def dissenting(rounds: Rounds, chosen: str) -> list[str]:

@@ -83,7 +83,7 @@ def tune(
     _compare_with_last(folder)
     found, refusals = _measure(str(folder), rounds, seconds)
     chosen = recommend(found, machine_of(str(folder)))
-    others, busy = dissenting(found, chosen.io_backend), is_busy(found)
+    others, busy = dissenting(found, chosen.io_backend), is_busy(chosen)
     if not dry_run:
         save_tuned(str(folder), chosen)
         draw(chosen, png or folder / "congreve" / "tuned.png")

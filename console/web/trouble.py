@@ -80,7 +80,7 @@ def _of_broker(status: BrokerStatus) -> Iterator[Trouble]:
         yield Trouble(f"{name} is short of resources: {shortages}.", href)
     used = status.disk_used or 0.0
     if used >= DISK_HIGH:
-        text = f"The disk of {name} is {used:.0%} full."
+        text = f"The disk of {name} is {used:.0%} full: free space, or lower fileReservedTime."
         yield Trouble(text, href, urgent=used >= DISK_BAD)
     behind = as_bytes(figures.get("remainHowManyDataToFlush"))
     if behind > FLUSH_BEHIND_BYTES:

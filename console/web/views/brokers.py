@@ -64,7 +64,7 @@ async def save_setting(visit: Visit) -> Response:
 async def tuned(visit: Visit) -> Response:
     """What `congreve tune` measured and chose for the store of --store."""
     store = visit.options.store
-    values: dict[str, Any] = {"store": store, "tuned": None, "changes": [], "error": None}
+    values: dict[str, Any] = {"store": store, "tuned": None, "error": None}
     values["picture"] = store is not None and (store / PICTURE).is_file()
     if store is not None:
         try:
@@ -75,14 +75,18 @@ async def tuned(visit: Visit) -> Response:
 
 
 def _tuned(store: str) -> dict[str, Any]:
-    """The saved result, and what of the machine has changed since. Raises CongreveError."""
+    """The saved result, whether the machine was busy, and what of it has changed since.
+
+    Raises CongreveError.
+    """
+    from congreve.console.tune.choice import is_busy
     from congreve.engine.state.tuned import load_tuned, machine_of
 
     found = load_tuned(store)
-    changes = []
+    changes: list[str] = []
     if found is not None and found.machine is not None:
         changes = found.machine.differences(machine_of(store))
-    return {"tuned": found, "changes": changes}
+    return {"tuned": found, "changes": changes, "busy": found is not None and is_busy(found)}
 
 
 async def tuned_picture(visit: Visit) -> Response:

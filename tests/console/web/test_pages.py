@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
+import msgspec
 import pytest
 
 import congreve
 from congreve.client import Message
 from congreve.client.admin.client import AdminClient
 from congreve.console.web import views
+from congreve.console.web.options import Options
+from congreve.engine.state.tuned import MeasuredStep, Tuned, machine_of, save_tuned
 from congreve.remoting.transport.client import RemotingClient
-from tests.console.web.conftest import MARKUP, QUEUES, Console
+from tests.console.web.conftest import MARKUP, QUEUES, Console, serve_console
 
 PLAIN = [
     path for path in views.PAGES if "{" not in path and path not in ("/live", "/tuned/picture")
@@ -291,3 +295,39 @@ def test_the_requests_of_a_page_do_not_grow_with_topics_or_groups(
 def test_rates_are_columns_for_a_chart(console: Console) -> None:
     times, incoming, outgoing = json.loads(console.page("/rates"))
     assert len(times) == len(incoming) == len(outgoing) >= 1
+
+
+def test_the_result_of_tune_says_when_to_measure_again(node: congreve.Node, tmp_path: Path) -> None:
+    machine = msgspec.structs.replace(machine_of(str(tmp_path)), kernel="1.0")
+    measured = MeasuredStep(
+        backend="raw",
+        policy="SYNC_FLUSH",
+        group_bytes=4096,
+        in_flight=1,
+        p50_us=200.0,
+        p50_us_range=(100.0, 400.0),
+        p99_us=500.0,
+        bytes_per_s=2e7,
+        bytes_per_s_range=(1e7, 3e7),
+    )
+    tuned = Tuned(
+        io_backend="pool",
+        flush_disk_type="SYNC_FLUSH",
+        reason="it is <quick>",
+        machine=machine,
+        measured=(measured,),
+    )
+    for console in serve_console(Options(namesrv=node.address, store=tmp_path)):
+        assert "has no result yet" in console.page("/tuned")
+        save_tuned(str(tmp_path), tuned)
+        text = console.page("/tuned")
+        assert "Since then the kernel was 1.0 and is" in text
+        assert "The machine was busy" in text
+        assert "it is &lt;quick&gt;" in text
+        assert "20 <span" in text  # MB/s
+        quiet = msgspec.structs.replace(measured, p50_us_range=(190.0, 210.0))
+        now = machine_of(str(tmp_path))
+        save_tuned(str(tmp_path), msgspec.structs.replace(tuned, machine=now, measured=(quiet,)))
+        text = console.page("/tuned")
+        assert "Since then" not in text
+        assert "busy" not in text

@@ -194,7 +194,7 @@ def snapshot(*lags: Lag) -> Snapshot:
         ),
         ({"stateFilesWritable": "false (x)"}, "cannot save topics", True),
         ({"storeShortages": "descriptors"}, "short of resources: descriptors", False),
-        ({"commitLogDiskRatio": "0.80"}, "80% full", False),
+        ({"commitLogDiskRatio": "0.80"}, "80% full: free space", False),
         ({"commitLogDiskRatio": "0.1", "consumeQueueDiskRatio": str(DISK_BAD)}, "full", True),
         ({"remainHowManyDataToFlush": "65.0 MiB"}, "not on disk yet", False),
         ({"remainHowManyDataToFlush": "65.0 MB"}, "not on disk yet", False),
