@@ -218,6 +218,7 @@ cdef class CommitLog:
 
     cdef object open_segment(self, Segment segment):
         self.active = segment
+        self.backend.reached(self.max_offset)
         self.next_report = segment.base_offset
         self.prepare_at = segment.base_offset
         if self.segment_size >= PREPARE_AT_ONCE and not self.backend.prewrites:

@@ -337,6 +337,34 @@ def test_memory_ahead_of_the_writer_is_prepared(tmp_path: Path) -> None:
     bench.close()
 
 
+def populated(segment: Segment, position: int) -> bool:
+    """Whether this process has the page in its table (proc(5), pagemap)."""
+    address = np.asarray(memoryview(segment)).ctypes.data + position
+    with open("/proc/self/pagemap", "rb") as table:
+        table.seek(address // 4096 * 8)
+        return bool(table.read(8)[7] & 0x80)
+
+
+@pytest.mark.skipif(
+    tuple(map(int, os.uname().release.split(".")[:2])) < (5, 14),
+    reason="MADV_POPULATE_WRITE came with Linux 5.14",
+)
+def test_memory_after_the_end_is_prepared_before_the_first_append(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 64 << 20, MmapBackend(prefault=0)).open()
+    for _ in range(10):
+        bench.append(1_000_000)
+    end = bench.log.max_offset
+    bench.close()
+    bench = Bench(tmp_path, 64 << 20, MmapBackend(prefault=20 << 20)).open(end)
+    segment = bench.log.segment_at(0)
+    assert segment is not None
+    deadline = time.monotonic() + WAIT_S
+    while not populated(segment, 25 << 20):
+        assert time.monotonic() < deadline, "never prepared"
+        time.sleep(0.01)
+    bench.close()
+
+
 def test_a_folder_in_place_of_a_prepared_segment_is_a_recoverable_error(tmp_path: Path) -> None:
     bench = Bench(tmp_path).open()
     (tmp_path / "commitlog.prepared").write_bytes(b"")
