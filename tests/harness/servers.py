@@ -36,8 +36,9 @@ JAVA_OPENS = [
     ),
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 ]
-# Tests start many of them on few cores: little memory, no long compilation, and no verification of
-# classes, which takes a quarter of the processor time of a broker's start.
+# Tests start many of them on few cores: little memory, no long compilation, no verification of
+# classes, and no TLS. With TLS each server makes a key and a certificate of its own, which takes
+# three quarters of the processor time of its start.
 SMALL_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -45,7 +46,10 @@ SMALL_JVM = (
     "-XX:-BytecodeVerificationRemote",
     "-Xms64m",
     "-XX:MaxDirectMemorySize=512m",
+    "-Dtls.server.mode=disabled",
 )
+# For tests of TLS; the last value of a property counts.
+TLS_JVM = (*SMALL_JVM, "-Dtls.server.mode=permissive")
 LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss.SSS} %p %c{0} %m%n</pattern></encoder>
@@ -235,8 +239,8 @@ class BrokerServer(Server):
         return f'"{self.address}"'.encode() in body
 
 
-def namesrv(kind: str, folder: Path) -> Server:
-    """A name server of that kind ("congreve" or "java"), not started."""
+def namesrv(kind: str, folder: Path, *, jvm: Sequence[str] = SMALL_JVM) -> Server:
+    """A name server of that kind ("congreve" or "java"), not started; `jvm` is for the latter."""
     port = free_port()
     name = f"{kind}-namesrv"
     if kind == "congreve":
@@ -246,7 +250,7 @@ def namesrv(kind: str, folder: Path) -> Server:
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "namesrv.conf"
         config.write_text(f"listenPort={port}\nkvConfigPath={folder}/kvConfig.json\n")
-        command = java_command(folder / "home", 128)
+        command = java_command(folder / "home", 128, jvm=jvm)
         command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config)]
     return Server(name, command, port, folder)
 

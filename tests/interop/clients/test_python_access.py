@@ -32,12 +32,14 @@ from .groups import group
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.BrokerServer]:
-    """The reference with access control."""
+    """The reference with access control and TLS."""
     folder = tmp_path_factory.mktemp("acl")
-    namesrv = servers.namesrv("java", folder / "namesrv")
+    namesrv = servers.namesrv("java", folder / "namesrv", jvm=servers.TLS_JVM)
     namesrv.start()
     made = servers.broker(
-        "java", folder / "broker", namesrv.address, settings={"aclEnable": "true"}
+        *("java", folder / "broker", namesrv.address),
+        settings={"aclEnable": "true"},
+        jvm=servers.TLS_JVM,
     )
     (folder / "broker" / "home" / "conf" / "plain_acl.yml").write_text(
         "accounts:\n- accessKey: pythonclient\n  secretKey: 'secret-of-it'\n  admin: true\n"
