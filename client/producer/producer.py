@@ -148,7 +148,7 @@ class Producer(ClientInstance):
         outgoing = self._prepare(message, queue=queue)
         return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
 
-    def knows(self, topic: str) -> bool:
+    def has_route(self, topic: str) -> bool:
         """Whether the topic's route is cached. Raises ClientStateError when the producer is not
         running, InvalidNameError when the name is invalid."""
         self.check_running()
@@ -166,8 +166,8 @@ class Producer(ClientInstance):
         """send() for a thread without an event loop, over a connection that the thread owns until
         the answer arrives.
 
-        The producer must have no hooks and knows() must be true for the topic. May be called from
-        any thread. Raises as send() does.
+        The producer must have no hooks, and has_route() must be true for the topic. May be called
+        from any thread. Raises as send() does.
         """
         seconds = self._seconds(timeout_s)
         outgoing = self._prepare(message, queue=queue)

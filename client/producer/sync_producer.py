@@ -57,7 +57,7 @@ class SyncProducer(SyncClient[Producer]):
             self._thread.is_running
             and not producer.hooks
             and isinstance(message, Message)
-            and producer.knows(message.topic)
+            and producer.has_route(message.topic)
         )
 
     def send_soon(

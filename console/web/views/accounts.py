@@ -41,7 +41,7 @@ async def accounts(visit: Visit) -> Response:
         None,
     )
     return visit.page(
-        "accounts.html",
+        "accounts/accounts.html",
         brokers=found,
         errors=errors,
         edited=account,
@@ -74,7 +74,7 @@ async def save_account(visit: Visit) -> Response:
     if not is_new:
         return visit.done("changed account", key, "/accounts")
     visit.audit.note(visit, "created account", key)
-    return visit.page("new_account.html", access_key=key, secret_key=secret)
+    return visit.page("accounts/new_account.html", access_key=key, secret_key=secret)
 
 
 async def delete_account(visit: Visit) -> Response:

@@ -20,7 +20,7 @@ PICTURE = Path("congreve", "tuned.png")
 
 async def brokers(visit: Visit) -> Response:
     """The list, with slaves."""
-    return visit.page("brokers.html", statuses=await visit.cluster.statuses())
+    return visit.page("brokers/brokers.html", statuses=await visit.cluster.statuses())
 
 
 async def broker(visit: Visit) -> Response:
@@ -37,7 +37,7 @@ async def broker(visit: Visit) -> Response:
     different_only = visit.query("all") != "1"
     edited = visit.query("edit")
     return visit.page(
-        "broker.html",
+        "brokers/broker.html",
         name=name,
         statuses=statuses,
         rows=[row for row in rows if row.differs or not different_only],
@@ -71,7 +71,7 @@ async def tuned(visit: Visit) -> Response:
             values |= await asyncio.to_thread(_tuned, str(store))
         except CongreveError as error:
             values["error"] = str(error)
-    return visit.page("tuned.html", **values)
+    return visit.page("brokers/tuned.html", **values)
 
 
 def _tuned(store: str) -> dict[str, Any]:

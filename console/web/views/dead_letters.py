@@ -49,7 +49,7 @@ async def dead_letters(visit: Visit) -> Response:
     counted = visit.cluster.letters()
     counts = None if counted is None else {each.group: each.count for each in counted}
     rows = sorted(names, key=lambda name: (-(counts or {}).get(name, 0), name))
-    return visit.page("dead_letters.html", rows=rows, counts=counts)
+    return visit.page("dead_letters/dead_letters.html", rows=rows, counts=counts)
 
 
 async def of_group(visit: Visit) -> Response:
@@ -62,7 +62,7 @@ async def of_group(visit: Visit) -> Response:
     kinds = sorted({(row.topic, row.reason) for row in counts.rows})
     numbers = {(row.topic, row.reason, row.age): row for row in counts.rows}
     return visit.page(
-        "letters.html",
+        "dead_letters/letters.html",
         group=group,
         topic=dlq_topic(group),
         counts=counts,
@@ -94,7 +94,10 @@ async def edit_form(visit: Visit) -> Response:
     group = visit.path("group")
     letter = await _letter(visit, group)
     return visit.page(
-        "edit_letter.html", group=group, letter=letter, text=body_text(letter.message.body)
+        "dead_letters/edit_letter.html",
+        group=group,
+        letter=letter,
+        text=body_text(letter.message.body),
     )
 
 
@@ -122,7 +125,7 @@ async def outcome(visit: Visit) -> Response:
     job = visit.cluster.jobs.find(visit.path("job"))
     if job is None:
         raise HTTPException(404, "There is no such job since the console started.")
-    return visit.page("resent.html", group=visit.path("group"), job=job)
+    return visit.page("dead_letters/resent.html", group=visit.path("group"), job=job)
 
 
 async def export(visit: Visit) -> Response:

@@ -47,7 +47,7 @@ async def groups(visit: Visit) -> Response:
     ]
     rows.sort(key=_ORDERS.get(order, _ORDERS["lag"]))
     return visit.page(
-        "groups.html",
+        "groups/groups.html",
         window=window(rows, visit.query("page", "1")),
         q=wanted,
         sort=order,
@@ -66,7 +66,7 @@ async def group(visit: Visit) -> Response:
         read_members(visit.cluster, name),
     )
     return visit.page(
-        "group.html",
+        "groups/group.html",
         row=row,
         queues=queues,
         members=members,
@@ -102,7 +102,7 @@ async def preview_reset(visit: Visit) -> Response:
     name, topic, target = _wanted_reset(visit)
     rows = await visit.cluster.admin.groups.reset(name, topic, target, preview=True)
     return visit.page(
-        "reset.html",
+        "groups/reset.html",
         group=name,
         topic=topic,
         to=visit.field("to"),
@@ -181,5 +181,5 @@ async def running_info(visit: Visit) -> Response:
         except CongreveError as error:
             errors.append(str(error))
             continue
-        return visit.page("member.html", group=name, client_id=client_id, info=info)
+        return visit.page("groups/member.html", group=name, client_id=client_id, info=info)
     raise HTTPException(404, "; ".join(errors) or f"{client_id} is not connected.")

@@ -75,7 +75,7 @@ async def messages(visit: Visit) -> Response:
             values["outcome"] = await find(visit, search)
         except CongreveError as error:
             values["error"] = str(error)
-    return visit.page("messages.html", **values)
+    return visit.page("messages/messages.html", **values)
 
 
 async def message(visit: Visit) -> Response:
@@ -86,7 +86,7 @@ async def message(visit: Visit) -> Response:
     if found is None:
         raise HTTPException(404, "There is no message at this offset, or it has expired.")
     return visit.page(
-        "message.html", message=shown(found, all_of_it=True, with_body=visit.sees_bodies)
+        "messages/message.html", message=shown(found, all_of_it=True, with_body=visit.sees_bodies)
     )
 
 

@@ -19,7 +19,7 @@ SLOW_GROUPS = 8
 
 async def overview(visit: Visit) -> Response:
     """The whole page."""
-    return visit.page("overview.html", **await _values(visit))
+    return visit.page("overview/overview.html", **await _values(visit))
 
 
 async def live(visit: Visit) -> Response:
@@ -29,7 +29,7 @@ async def live(visit: Visit) -> Response:
         ends = time.monotonic() + STREAM_S
         while time.monotonic() < ends and not await pause(visit.stopping, LIVE_S):
             try:
-                html = visit.text("overview_live.html", **await _values(visit))
+                html = visit.text("overview/overview_live.html", **await _values(visit))
             except CongreveError as error:
                 html = visit.text("live_error.html", text=str(error))
             yield event(html)

@@ -28,7 +28,7 @@ async def tail(visit: Visit) -> Response:
     topic = visit.query("topic")
     queues = await visit.cluster.lookup.queues(topic)
     return visit.page(
-        "tail.html",
+        "tail/tail.html",
         topic=topic,
         tags=visit.query("tags"),
         sql=visit.query("sql"),
@@ -83,7 +83,7 @@ class Tail:
         self._waiting, self._skipped = [], 0
         waiting.sort(key=lambda found: -found.record.store_timestamp)
         rows = [shown(found, with_body=self._visit.sees_bodies) for found in waiting]
-        return self._visit.text("tail_rows.html", rows=rows, skipped=skipped)
+        return self._visit.text("tail/tail_rows.html", rows=rows, skipped=skipped)
 
     async def _follow(self, queue: MessageQueue) -> None:
         lookup = self._visit.cluster.lookup

@@ -43,7 +43,7 @@ async def topics(visit: Visit) -> Response:
     for row in snapshot.topics.values():
         counts[row.kind] += 1
     return visit.page(
-        "topics.html",
+        "topics/topics.html",
         window=window(rows, visit.query("page", "1")),
         q=wanted,
         kind=kind,
@@ -61,7 +61,7 @@ async def topic(visit: Visit) -> Response:
         visit.cluster.admin.topic_stats(name), visit.cluster.admin.topic_route(name)
     )
     return visit.page(
-        "topic.html",
+        "topics/topic.html",
         row=row,
         queues=queues,
         route=route,

@@ -126,6 +126,18 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         yield opened
 
 
+@pytest.fixture
+def fence(store: MessageStore) -> Fence:
+    """The fence of a master that is alone in its set; no message waits for a slave."""
+    confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
+    lease = MasterLease(1000, 1)
+    lease.renewed(lease.now())
+    opened = Fence(term(1), lease, store.log, confirm, lease.now)
+    opened.open()
+    assert confirm.confirmed_offset == NO_LIMIT
+    return opened
+
+
 @pytest.mark.parametrize(
     "unknown_peer",
     [
@@ -138,14 +150,8 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
     ],
 )
 def test_10956_an_unknown_peer_on_the_port_is_disconnected(
-    store: MessageStore, unknown_peer: bytes
+    store: MessageStore, fence: Fence, unknown_peer: bytes
 ) -> None:
-    confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
-    lease = MasterLease(1000, 1)
-    lease.renewed(lease.now())
-    fence = Fence(term(1), lease, store.log, confirm, lease.now)
-    fence.open()
-    assert confirm.confirmed_offset == NO_LIMIT
     with slave_and_master(store, fence, Epochs((Epoch(4, 0),))) as (slave, connection):
         slave.sendall(unknown_peer)
         wait_readable(connection)
@@ -158,14 +164,9 @@ def test_10956_an_unknown_peer_on_the_port_is_disconnected(
 
 @pytest.mark.parametrize("learner", [False, True])
 def test_a_learner_gets_the_log_and_never_enters_the_set(
-    store: MessageStore, learner: bool
+    store: MessageStore, fence: Fence, learner: bool
 ) -> None:
     """RocketMQ 5: asyncLearner."""
-    confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
-    lease = MasterLease(1000, 1)
-    lease.renewed(lease.now())
-    fence = Fence(term(1), lease, store.log, confirm, lease.now)
-    fence.open()
     end = store.log.max_offset
     with slave_and_master(store, fence, Epochs((Epoch(4, 0),))) as (slave, connection):
         slave.sendall(SlaveHandshake(2, learner=learner).encode() + Report(0).encode())

@@ -149,4 +149,4 @@ def templates() -> list[Path]:
     """The files of all pages."""
     from congreve.console.web.pages import TEMPLATES
 
-    return sorted(TEMPLATES.glob("*.html"))
+    return sorted(TEMPLATES.rglob("*.html"))

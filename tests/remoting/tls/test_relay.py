@@ -88,6 +88,17 @@ class Started:
         assert not self.relay.is_alive()
 
 
+def started(
+    ends: tuple[socket.socket, socket.socket], contexts: Contexts
+) -> tuple[Started, Started]:
+    """The relays of a slave and its master."""
+    client, server = ends
+    return (
+        Started(client, contexts.client, server=False),
+        Started(server, contexts.server, server=True),
+    )
+
+
 def received(plain: socket.socket, size: int) -> bytes:
     found = bytearray()
     while len(found) < size and (piece := plain.recv(100_000)):
@@ -106,10 +117,8 @@ def send_in_pieces(plain: socket.socket, data: bytes) -> None:
 def test_bytes_arrive_in_both_directions_at_once(
     ends: tuple[socket.socket, socket.socket], contexts: Contexts
 ) -> None:
-    client, server = ends
-    address = client.getsockname()
-    slave = Started(client, contexts.client, server=False)
-    master = Started(server, contexts.server, server=True)
+    address = ends[0].getsockname()
+    slave, master = started(ends, contexts)
     with slave.opened() as near, master.opened() as far:
         assert far.getpeername() == address
         sent = [random.Random(seed).randbytes(SIZE) for seed in range(2)]
@@ -136,9 +145,7 @@ def test_bytes_arrive_in_both_directions_at_once(
 def test_an_end_that_reads_nothing_does_not_keep_the_relay(
     ends: tuple[socket.socket, socket.socket], contexts: Contexts
 ) -> None:
-    client, server = ends
-    slave = Started(client, contexts.client, server=False)
-    master = Started(server, contexts.server, server=True)
+    slave, master = started(ends, contexts)
     with slave.opened() as near, master.opened():
         near.setblocking(False)
         with pytest.raises(BlockingIOError):
