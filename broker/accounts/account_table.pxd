@@ -2,8 +2,9 @@ from libc.stdint cimport int32_t, uint8_t
 
 from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport SendHeader
-from congreve.remoting.wire.frame cimport HEADER_FIELDS_MAX, Header
+from congreve.remoting.wire.frame cimport Header
 from congreve.remoting.wire.hmac_sha1 cimport HmacKey, Sha1
+from congreve.remoting.wire.signed_fields cimport SignedFields
 from congreve.remoting.wire.slices cimport Slice
 
 cdef extern from "<pthread.h>" nogil:
@@ -41,29 +42,29 @@ cdef struct AccountEntry:
     PermTable groups
 
 
-# The places of a header's fields in order of their names. A client sends its fields in the same
-# order each time, so each thread keeps one for its next request.
-cdef struct FieldOrder:
-    int32_t count
-    int32_t places[HEADER_FIELDS_MAX]
-
-
 cdef class AccountTable:
     cdef pthread_rwlock_t lock
     cdef Sha1 sha1
     cdef Key **slots            # of AccountEntries
     cdef Py_ssize_t capacity
-    cdef FieldOrder order_of_callers
 
     cdef int add(self, account, Key **slots, Py_ssize_t capacity) except -1
-    # Whether a request is a signed and permitted send or pull. False: the gate decides. Several
-    # threads may call it at the same time.
+    # Around calls of may_pass(): the accounts stay the same meanwhile. Several threads may be
+    # between the two at the same time, each for a chunk of requests at most.
+    cdef inline void begin_checks(self) noexcept nogil:
+        pthread_rwlock_rdlock(&self.lock)
+
+    cdef inline void end_checks(self) noexcept nogil:
+        pthread_rwlock_unlock(&self.lock)
+
+    # Whether a request is a signed and permitted send or pull. False: the gate decides.
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       FieldOrder *order) noexcept nogil
+                       const SignedFields *signed) noexcept nogil
     cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
-                       FieldOrder *order) noexcept nogil
-    cdef bint may_pull(self, const Header *header, Slice body, FieldOrder *order) noexcept nogil
+                       const SignedFields *signed) noexcept nogil
+    cdef bint may_pull(self, const Header *header, Slice body,
+                       const SignedFields *signed) noexcept nogil
     cdef const AccountEntry *signed_by(self, const Header *header, Slice body,
-                                       FieldOrder *order) noexcept nogil
+                                       const SignedFields *signed) noexcept nogil
     cdef bint is_signed(self, const AccountEntry *account, const Header *header, Slice body,
-                        Slice signature, FieldOrder *order) noexcept nogil
+                        const SignedFields *signed) noexcept nogil

@@ -21,6 +21,7 @@ from congreve.remoting.wire.frame cimport (
 )
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 from congreve.remoting.wire.hmac_sha1 cimport SIGNATURE_SIZE, Sha1Context
+from congreve.remoting.wire.slices cimport COPY_SLACK
 
 from congreve.broker.accounts.accounts import Perm
 from congreve.records.message.topics import TRACE_TOPIC
@@ -32,15 +33,12 @@ cdef enum:
     RETRY_LENGTH = 7            # of RETRY_PREFIX
     CONTENT_ROOM = 1024
 
-cdef const char *ACCESS_KEY = b"AccessKey"
-cdef const char *SIGNATURE = b"Signature"
-
 
 # The signed text, as far as it was not hashed yet.
 cdef struct Content:
     Sha1Context context
     int32_t used
-    uint8_t text[CONTENT_ROOM]
+    uint8_t text[CONTENT_ROOM + COPY_SLACK]
 
 
 cdef void free_perms(PermTable *table) noexcept:
@@ -101,10 +99,6 @@ cdef int fill_perms(PermTable *table, dict perms, int default) except -1:
     return 0
 
 
-cdef inline bint is_named(Slice text, const char *name, int32_t length) noexcept nogil:
-    return text.length == length and memcmp(text.data, name, length) == 0
-
-
 cdef bint perm_of(const PermTable *table, const uint8_t *name, int32_t length,
                   uint8_t wanted) noexcept nogil:
     cdef Key key = key_of(name, length)
@@ -121,49 +115,27 @@ cdef bint topic_allows(const AccountEntry *account, Slice topic, uint8_t wanted)
     return perm_of(&account.topics, topic.data, topic.length, wanted)
 
 
-cdef bint sort_fields(const Header *header, FieldOrder *order) noexcept nogil:
-    """Order the fields by their names, from the order of the request before.
+cdef inline void put(Sha1 sha1, Content *content, Slice value, bint has_slack) noexcept nogil:
+    """Add a value: SHA-1 is quicker with one long text than with many short ones.
 
-    False if two have the same name.
+    `has_slack`: COPY_SLACK bytes after it may be read.
     """
-    cdef Slice mine
-    cdef Slice other
-    cdef int32_t i, j, place
-    cdef int compared
-    if order.count != header.count:
-        order.count = header.count
-        for i in range(header.count):
-            order.places[i] = i
-    for i in range(1, header.count):
-        place = order.places[i]
-        mine = header.fields[place].key
-        j = i
-        compared = -1
-        while j > 0:
-            other = header.fields[order.places[j - 1]].key
-            compared = memcmp(other.data, mine.data, min(other.length, mine.length))
-            if compared == 0:
-                compared = other.length - mine.length
-            if compared <= 0:
-                break
-            order.places[j] = order.places[j - 1]
-            j -= 1
-        order.places[j] = place
-        if compared == 0:
-            return False
-    return True
-
-
-cdef inline void put(Sha1 sha1, Content *content, Slice value) noexcept nogil:
-    """Add a value: SHA-1 is quicker with one long text than with many short ones."""
+    cdef uint8_t *out
+    cdef int32_t done = 0
     if content.used + value.length > CONTENT_ROOM:
         sha1.put(&content.context, content.text, content.used)
         content.used = 0
     if value.length > CONTENT_ROOM:
         sha1.put(&content.context, value.data, value.length)
-    else:
-        memcpy(content.text + content.used, value.data, value.length)
-        content.used += value.length
+        return
+    out = content.text + content.used
+    content.used += value.length
+    if not has_slack:
+        memcpy(out, value.data, value.length)
+        return
+    while done < value.length:
+        memcpy(out + done, value.data + done, COPY_SLACK)
+        done += COPY_SLACK
 
 
 @cython.final
@@ -229,19 +201,14 @@ cdef class AccountTable:
     # --- without the GIL
 
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       FieldOrder *order) noexcept nogil:
-        cdef bint permitted = False
-        pthread_rwlock_rdlock(&self.lock)
+                       const SignedFields *signed) noexcept nogil:
         if is_send(header.code):
-            permitted = self.may_send(header, send, body, order)
-        elif is_pull(header.code):
-            permitted = self.may_pull(header, body, order)
-        pthread_rwlock_unlock(&self.lock)
-        return permitted
+            return self.may_send(header, send, body, signed)
+        return is_pull(header.code) and self.may_pull(header, body, signed)
 
     cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
-                       FieldOrder *order) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body, order)
+                       const SignedFields *signed) noexcept nogil:
+        cdef const AccountEntry *account = self.signed_by(header, body, signed)
         return account != NULL and send.complete and (account.may_do_all or (
             topic_allows(account, send.topic, PUB)
             and (not send.sys_flag & SYS_TRANSACTION_MASK or perm_of(
@@ -250,8 +217,8 @@ cdef class AccountTable:
         ))
 
     cdef bint may_pull(self, const Header *header, Slice body,
-                       FieldOrder *order) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body, order)
+                       const SignedFields *signed) noexcept nogil:
+        cdef const AccountEntry *account = self.signed_by(header, body, signed)
         cdef PullHeader pull
         if account == NULL:
             return False
@@ -264,41 +231,37 @@ cdef class AccountTable:
         ))
 
     cdef const AccountEntry *signed_by(self, const Header *header, Slice body,
-                                       FieldOrder *order) noexcept nogil:
+                                       const SignedFields *signed) noexcept nogil:
         """The account whose signature the request has; NULL: none, or not decided here."""
         cdef Slice access_key
-        cdef Slice signature
         cdef Key key
         cdef AccountEntry *account
-        cdef int32_t i
-        access_key.data = signature.data = NULL
-        for i in range(header.count):
-            if is_named(header.fields[i].key, ACCESS_KEY, 9):
-                access_key = header.fields[i].value
-            elif is_named(header.fields[i].key, SIGNATURE, 9):
-                signature = header.fields[i].value
-        if access_key.data == NULL or signature.data == NULL:
+        if signed.access_key < 0 or signed.signature < 0 or not signed.distinct:
             return NULL
+        access_key = header.fields[signed.access_key].value
         key = key_of(access_key.data, access_key.length)
         account = <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
-        if account == NULL or not self.is_signed(account, header, body, signature, order):
+        if account == NULL or not self.is_signed(account, header, body, signed):
             return NULL
         return account
 
     cdef bint is_signed(self, const AccountEntry *account, const Header *header, Slice body,
-                        Slice signature, FieldOrder *order) noexcept nogil:
+                        const SignedFields *signed) noexcept nogil:
+        cdef Slice signature = header.fields[signed.signature].value
         cdef uint8_t[SIGNATURE_SIZE] expected
         cdef Content content
+        # Values are in the frame, before its body, or in the decoder's scratch, which has slack.
+        cdef bint has_slack = body.length >= COPY_SLACK
         cdef uint8_t wrong = 0
         cdef int32_t i
-        if signature.length != SIGNATURE_SIZE or not sort_fields(header, order):
+        if signature.length != SIGNATURE_SIZE:
             return False
         content.used = 0
         self.sha1.begin(&account.secret, &content.context)
         for i in range(header.count):
-            if not is_named(header.fields[order.places[i]].key, SIGNATURE, 9):
-                put(self.sha1, &content, header.fields[order.places[i]].value)
-        put(self.sha1, &content, body)
+            if signed.places[i] != signed.signature:
+                put(self.sha1, &content, header.fields[signed.places[i]].value, has_slack)
+        put(self.sha1, &content, body, False)
         self.sha1.put(&content.context, content.text, content.used)
         self.sha1.end(&account.secret, &content.context, expected)
         for i in range(SIGNATURE_SIZE):
@@ -313,9 +276,13 @@ cdef class AccountTable:
         cdef Frame whole
         cdef Header header
         cdef SendHeader send
+        cdef bint passes
         headers.keeps_fields = True
         if next_frame(frame, len(frame), &whole) != FRAME_WHOLE:
             return False
         if headers.decode(&whole, &header, &send) != HEADER_OK:
             return False
-        return self.may_pass(&header, &send, whole.body, &self.order_of_callers)
+        self.begin_checks()
+        passes = self.may_pass(&header, &send, whole.body, headers.signed)
+        self.end_checks()
+        return bool(passes)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.broker.accounts.account_table cimport AccountTable, FieldOrder
+from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
@@ -26,7 +26,6 @@ cdef class FastPath(FrameSink):
     cdef CommitLog log
     cdef HeaderDecoder headers
     cdef AccountTable accounts          # None without access control
-    cdef FieldOrder field_order         # of the request before
     cdef PullPath pulls
     cdef readonly SendPath sends
     """Its sends, and what it has appended."""
@@ -55,6 +54,7 @@ cdef class FastPath(FrameSink):
     # Serves ordinary frames, and returns why it stopped at the frame at `at`.
     cdef Stop run(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop prepare(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
+    cdef Stop prepare_piece(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef void decode_again(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop prepare_frame(self) noexcept nogil
     cdef bint is_permitted(self) noexcept nogil

@@ -259,6 +259,15 @@ cdef class FastPath(FrameSink):
 
     cdef Stop prepare(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         """Prepare sends up to PIECE bytes, or up to a frame that is something else."""
+        cdef Stop stop
+        if self.accounts is None:
+            return self.prepare_piece(data, available)
+        self.accounts.begin_checks()
+        stop = self.prepare_piece(data, available)
+        self.accounts.end_checks()
+        return stop
+
+    cdef Stop prepare_piece(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         cdef Py_ssize_t at = self.at
         cdef FrameStatus status
         cdef Stop stop
@@ -294,7 +303,7 @@ cdef class FastPath(FrameSink):
 
     cdef bint is_permitted(self) noexcept nogil:
         return self.accounts is None or self.accounts.may_pass(
-            &self.header, &self.send, self.frame.body, &self.field_order
+            &self.header, &self.send, self.frame.body, self.headers.signed
         )
 
     cdef Stop serve_alone(self) noexcept nogil:

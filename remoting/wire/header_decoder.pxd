@@ -2,6 +2,7 @@ from libc.stdint cimport int8_t, int32_t, uint8_t
 
 from congreve.remoting.wire.frame cimport HEADER_FIELDS_MAX, Frame, Header, HeaderStatus
 from congreve.remoting.wire.fast_headers cimport SEND_FIELDS, SendHeader
+from congreve.remoting.wire.signed_fields cimport SignedFields
 from congreve.remoting.wire.slices cimport Scratch, Slice
 
 cdef enum:
@@ -38,6 +39,7 @@ cdef struct Shape:
     int32_t pieces_count
     bint is_send                # a send's header, complete: `send` tells where its fields are
     int8_t send[SEND_FIELDS]    # places in `fields`; -1: it has none
+    SignedFields signed         # with `keeps_fields`
     ShapeField fields[HEADER_FIELDS_MAX]
     Piece pieces[PIECES_MAX]
     uint8_t text[SHAPE_MAX]
@@ -47,7 +49,9 @@ cdef struct Shape:
 cdef class HeaderDecoder:
     cdef Scratch scratch
     cdef Shape *shapes
-    cdef bint keeps_fields      # decode() also fills in `header.fields` of sends
+    cdef bint keeps_fields      # decode() also fills in `header.fields` of sends, and `signed`
+    cdef const SignedFields *signed     # of the current header, valid until the next call
+    cdef SignedFields unremembered      # of the last header without a shape
     cdef readonly long remembered
     """Number of JSON headers with a new layout, which were remembered."""
 
@@ -57,6 +61,7 @@ cdef class HeaderDecoder:
     cdef HeaderStatus decode(self, const Frame *frame, Header *header,
                              SendHeader *send) noexcept nogil
 
+    cdef void find_signed(self, const Header *header, Shape *shape) noexcept nogil
     cdef void send_as_before(self, const Shape *shape, Slice text, const Header *header,
                              SendHeader *send) noexcept nogil
     cdef void fields_as_before(self, const Shape *shape, Slice text,

@@ -8,7 +8,7 @@ they lay, and its escapes too. Any other header is decoded from scratch, and rem
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy, memset
 
 from congreve.remoting.wire.frame cimport (
@@ -29,9 +29,11 @@ from congreve.remoting.wire.fast_headers cimport (
     send_places,
 )
 from congreve.remoting.wire.json_text cimport parse_int32, skip_sign, unescape
+from congreve.remoting.wire.signed_fields cimport sort_fields
+from congreve.remoting.wire.slices cimport COPY_SLACK
 
 cdef enum:
-    SCRATCH_SIZE = 64 * 1024
+    SCRATCH_SIZE = 64 * 1024    # and COPY_SLACK bytes that are read and not used
 
 
 cdef extern from *:
@@ -183,7 +185,7 @@ cdef class HeaderDecoder:
 
     def __cinit__(self):
         self.scratch.capacity = SCRATCH_SIZE
-        self.scratch.data = <uint8_t *> PyMem_Malloc(SCRATCH_SIZE)
+        self.scratch.data = <uint8_t *> PyMem_Calloc(1, SCRATCH_SIZE + COPY_SLACK)
         self.shapes = <Shape *> PyMem_Calloc(SHAPES, sizeof(Shape))
         if self.scratch.data == NULL or self.shapes == NULL:
             raise MemoryError()
@@ -209,6 +211,7 @@ cdef class HeaderDecoder:
                     header.code = shape.code
                     header.version = shape.version
                     header.flag = shape.flag
+                    self.signed = &shape.signed
                     if send != NULL and shape.is_send:
                         header.count = 0
                         if self.keeps_fields:
@@ -223,9 +226,18 @@ cdef class HeaderDecoder:
                 return status
             if shape != NULL:
                 self.remembered += remember(frame.header, header, shape)
+            if self.keeps_fields:
+                self.find_signed(header, shape)
         if send != NULL and is_send(header.code):
             read_send_header(header, send)
         return HEADER_OK
+
+    cdef void find_signed(self, const Header *header, Shape *shape) noexcept nogil:
+        cdef SignedFields *signed = &self.unremembered
+        if shape != NULL and shape.length:
+            signed = &shape.signed
+        sort_fields(header, signed)
+        self.signed = signed
 
     cdef void send_as_before(self, const Shape *shape, Slice text, const Header *header,
                              SendHeader *send) noexcept nogil:
