@@ -9,7 +9,7 @@ from congreve.remoting.errors import FrameError
 from congreve.remoting.messages.codes import ResponseCode, SerializeType
 from congreve.remoting.messages.command import HEADER_MAX, RemotingCommand
 
-from .tool import config_of, running
+from ..tool import config_of, running
 
 MANY = 100_000
 SEND = {"a": "P", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
