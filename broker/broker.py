@@ -262,6 +262,7 @@ class Broker(Lifecycle):
             runtime_info,
             self._access,
             self.replication.state,
+            self.replication.copies,
         )
 
     def _access_control(self, files: FileSystem) -> AccessControl:

@@ -22,6 +22,7 @@ from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
 from congreve.broker.replication.state import ReplicationState
+from congreve.broker.replication.table_copies import TableCopies
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
@@ -47,6 +48,7 @@ def all_handlers(
     runtime_info: RuntimeInfo,
     access: AccessControl | None,
     replication: Callable[[], ReplicationState],
+    copies: TableCopies,
 ) -> dict[int, Handler]:
     """The handlers of all request codes of one broker."""
     processors: tuple[Processor, ...] = (
@@ -57,6 +59,7 @@ def all_handlers(
         settings,
         AccountAdminProcessor(managers.config, access),
         ReplicationAdminProcessor(managers.config, managers.store, replication),
+        copies,
     )
     return {
         code: handler for processor in processors for code, handler in processor.handlers().items()

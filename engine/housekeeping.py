@@ -110,13 +110,7 @@ class Housekeeping:
 
     def try_remove_topic(self, topic: str) -> bool:
         """remove_topic(), but return False at once while another thread has `maintenance`."""
-        if not self.maintenance.acquire(blocking=False):
-            return False
-        try:
-            self.remove_topic(topic)
-        finally:
-            self.maintenance.release()
-        return True
+        return self._try(lambda: self.remove_topic(topic))
 
     def drop_queues_before(self, topic: str, log_end: int) -> int:
         """Empty a topic's queues with records only before `log_end`; returns their number."""
@@ -130,6 +124,19 @@ class Housekeeping:
             for queue in queues:
                 queue.destroy()
         return len(queues)
+
+    def try_drop_queues_before(self, topic: str, log_end: int) -> bool:
+        """drop_queues_before(), but return False at once while another thread has `maintenance`."""
+        return self._try(lambda: self.drop_queues_before(topic, log_end))
+
+    def _try(self, work: Callable[[], int]) -> bool:
+        if not self.maintenance.acquire(blocking=False):
+            return False
+        try:
+            work()
+        finally:
+            self.maintenance.release()
+        return True
 
     def _unlink_soon(self) -> None:
         self._has_removed = True

@@ -369,6 +369,10 @@ class MessageStore(ReadableStore):
         """
         return self._housekeeping.drop_queues_before(topic, log_end)
 
+    def try_drop_queues_before(self, topic: str, log_end: int) -> bool:
+        """drop_queues_before(), but return False at once while wait_for_files() would wait."""
+        return self._housekeeping.try_drop_queues_before(topic, log_end)
+
     def checkpoint(self) -> None:
         """Flush and write the checkpoint; for any thread. Raises BackendError, StoreError."""
         self._housekeeping.checkpoint()

@@ -143,6 +143,7 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.COUNT_DELAYED_MESSAGES,
         RequestCode.LIST_DELAYED_MESSAGES,
+        RequestCode.AWAIT_TABLE_CHANGE,
         RequestCode.VIEW_BROKER_STATS_DATA,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.DELETE_EXPIRED_COMMITLOG,

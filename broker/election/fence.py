@@ -92,6 +92,13 @@ class Fence:
         with self._lock:
             return self.term.admits(member)
 
+    def required(self) -> frozenset[int] | None:
+        """The slaves that must have what is acknowledged; None: nothing may be acknowledged."""
+        with self._lock:
+            if self._closed or not self._lease.held:
+                return None
+            return self.term.required - {self.term.master.member}
+
     def confirmed(self) -> int:
         """The offset up to which messages are acknowledged, for transfers."""
         with self._lock:

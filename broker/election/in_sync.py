@@ -1,5 +1,6 @@
 """The members that have all acknowledged messages, as one master decides it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from congreve.broker.election.coordinator import GroupState, Master
@@ -50,6 +51,9 @@ class InSyncSet:
         self._joining: set[int] = set()
         self.acknowledged = 0
         """Messages up to this offset may have been acknowledged."""
+        self.lacks_since: Callable[[int], float | None] = lambda member: None
+        """Since when a member lacks a change of topics or groups; None: it has all that are
+        acknowledged, and none waits for it."""
 
     @property
     def required(self) -> frozenset[int]:
@@ -140,7 +144,7 @@ class InSyncSet:
         needed = max(self.confirmed(own_end), self.acknowledged, self._start)
         ready = set()
         for member in self._joining_now(own_end, now) - members:
-            if self._slaves[member].offset >= needed:
+            if self._slaves[member].offset >= needed and self.lacks_since(member) is None:
                 ready.add(member)
         return members | ready if ready else None
 
@@ -157,11 +161,12 @@ class InSyncSet:
         return self._joining
 
     def _is_lost(self, member: int, own_end: int, now: float) -> bool:
-        """Whether a slave lost its log, or messages wait for one that is away or far behind."""
+        """Whether a slave lost its log, or something waits for one that is away or far behind."""
         slave = self._slaves.get(member)
+        since = self.lacks_since(member)
         if slave is None or not slave.connected:
-            return self._offset(member) < own_end
-        if slave.lost:
+            return self._offset(member) < own_end or since is not None
+        if slave.lost or (since is not None and now - since > self._patience_s):
             return True
         if slave.offset >= own_end:
             slave.caught_up_at = now

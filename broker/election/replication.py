@@ -91,6 +91,7 @@ class ElectionReplication(Replication):
             self._exported.replace(0)
         self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
         self.fence.open()
+        term.lacks_since = self.copies.lacks_since
 
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
@@ -133,6 +134,13 @@ class ElectionReplication(Replication):
 
     def note_master(self, ha: str, broker: str) -> None:
         """The coordination service names the master, not the name servers."""
+
+    @property
+    def _member(self) -> int:
+        return self._role.member
+
+    def _required_members(self) -> frozenset[int] | None:
+        return None if self.fence is None else self.fence.required()
 
     def _find_master(self) -> MasterAddress | None:
         master = self._elected

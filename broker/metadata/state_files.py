@@ -1,6 +1,7 @@
 """The state files of a broker: their paths, and the writing of changes."""
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from congreve.broker.metadata.config_file import ConfigFile, Entry
@@ -70,6 +71,10 @@ class StateFiles:
     def topics_path(self) -> str:
         """The path of topics.json."""
         return self._topics.path
+
+    def copy_tables(self, copied: Callable[[], Awaitable[None]]) -> None:
+        """Let changes of topics and groups count as saved when `copied` has returned, too."""
+        self._topics.changes.copied = self._groups.changes.copied = copied
 
     def load(self) -> bool:
         """Read all files; returns whether there was a topics.json.

@@ -8,7 +8,7 @@ waits for the write; when a write fails, the waiting requests fail, and the writ
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from congreve.engine.errors import StoreError
@@ -71,6 +71,8 @@ class Changes(Generic[T]):
         self.path = path
         self.trouble: str | None = None
         """The reason why changes cannot be written, or None."""
+        self.copied: Callable[[], Awaitable[None]] | None = None
+        """Called after each write: returns when other brokers have the changes, too."""
         self._take = take
         self._write = write
         self._saved = saved
@@ -148,6 +150,8 @@ class Changes(Generic[T]):
     async def _write_once(self) -> StoreError | None:
         try:
             await asyncio.to_thread(self._write, self._take())
+            if self.copied is not None:
+                await self.copied()
         except StoreError as error:
             return error
         except Exception as error:  # even after a defect, no caller may wait forever

@@ -4,10 +4,13 @@ from typing import NamedTuple
 
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.store import MessageStore
-from congreve.remoting.messages.bodies import KVTable
+from congreve.remoting.messages.bodies import KVTable, TableChanges
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import ViewMessageRequestHeader
+from congreve.remoting.messages.headers import (
+    AwaitTableChangeRequestHeader,
+    ViewMessageRequestHeader,
+)
 from congreve.remoting.transport.client import RemotingClient
 
 ANSWER_S = 3.0
@@ -44,6 +47,15 @@ class MasterRequests:
     async def table(self, code: int) -> bytes:
         """The body of the answer to a request for one of the master's tables."""
         return bytes((await self._ask(code, {})).body)
+
+    async def table_changes(self, member: int, copied: str) -> TableChanges:
+        """Wait until topics or groups change, or for a while; `copied` is what this slave has.
+
+        RocketMQ's masters do not know the request: ReplicationError.
+        """
+        header = AwaitTableChangeRequestHeader(member=member, copied=copied)
+        answer = await self._ask(RequestCode.AWAIT_TABLE_CHANGE, header.fields())
+        return TableChanges.decode(answer.body)
 
     async def check_same(self, store: MessageStore, last_record: int) -> None:
         """Compare this store's newest record with the master's at the same place.

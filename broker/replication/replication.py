@@ -16,6 +16,7 @@ from congreve.broker.replication.settings import ReplicationSettings, replicatio
 from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
 from congreve.broker.replication.state import ReplicationState
+from congreve.broker.replication.table_copies import TableCopies
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.remoting.messages.command import RemotingCommand
@@ -74,6 +75,10 @@ class Replication:
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
         self._following: asyncio.Task[None] | None = None  # a changed certificate
+        self.copies = TableCopies(
+            managers.metadata, self._required_members, lambda: store.log.max_offset
+        )
+        """The slaves that copy this master's topics and groups."""
 
     @property
     def ha_address(self) -> str:
@@ -101,6 +106,8 @@ class Replication:
         if not self._config.is_slave:
             self._service = self._new_service(settings)
             self._listen(self._service)
+            self.copies.start()
+            self._managers.files.copy_tables(self.copies.copied)
             if settings.certificates is not None:
                 self._following = loop.create_task(settings.certificates.keep_following())
             return
@@ -119,11 +126,16 @@ class Replication:
             self._requests,
             self._slave.remove_topic,
         )
-        self._synchronize = Periodic(SYNCHRONIZE_S, self._copy_tables)
+        self._synchronize = Periodic(SYNCHRONIZE_S, self._follow_tables)
         self._synchronize.start()
 
-    async def _copy_tables(self) -> None:
-        await self.copy_tables()
+    async def _follow_tables(self) -> None:
+        """Copy the master's tables, and again at each change if the master says when."""
+        while await self.copy_tables() and await self._tables_change():
+            pass
+
+    async def _tables_change(self) -> bool:
+        return self._tables is not None and await self._tables.wait_for_change(self._member)
 
     async def copy_tables(self) -> bool:
         """Let a slave copy its master's tables now; whether it has."""
@@ -132,6 +144,7 @@ class Replication:
 
     async def stop(self) -> None:
         """Stop both roles; idempotent."""
+        self.copies.close()
         if self._following is not None:
             self._following.cancel()
         if self._service is not None:
@@ -155,6 +168,18 @@ class Replication:
             "" if self._slave is None else self._slave.trouble,
             behind_max=self._config.ha_slave_fallbehind_max,
         )
+
+    @property
+    def _member(self) -> int:
+        """This broker's number at its master."""
+        return self._config.broker_id
+
+    def _required_members(self) -> frozenset[int] | None:
+        """The members that must have a change of topics or groups before its answer.
+
+        No slave: none takes over by itself.
+        """
+        return frozenset()
 
     def _new_service(self, settings: ReplicationSettings) -> HAService:
         return HAService(self._store, self.confirm, settings, self._check_login)

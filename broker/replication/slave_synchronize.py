@@ -9,6 +9,7 @@ import msgspec
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.master_requests import MasterRequests
+from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
@@ -26,6 +27,7 @@ from congreve.remoting.messages.codes import RequestCode
 logger = logging.getLogger(__name__)
 
 Offsets = dict[str, dict[int, int]]
+_FAILURES = (RemotingError, ReplicationError, StoreError, msgspec.MsgspecError, ValueError)
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -44,7 +46,7 @@ class DelayProgress(msgspec.Struct, frozen=True):
 
 
 class SlaveSynchronize:
-    """Copies a master's tables each second, on the event loop.
+    """Copies a master's tables each second, on the event loop, and at changes that it announces.
 
     Topics and groups are replaced when their DataVersion differs; `remove_topic` removes the queues
     of a topic that the master has deleted before a physical offset. An offset is taken when the
@@ -67,12 +69,15 @@ class SlaveSynchronize:
         self._master = master
         self._remove_topic = remove_topic
         self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
+        self._made_again: dict[str, int] = {}  # the same for topics that may be there again
         self._offsets_text = b""
         self._offsets: Offsets | None = None
         self._topics_version: DataVersion | None = None
         self._seen: set[str] = set()  # topics that the master had at any time
         self._groups_version: DataVersion | None = None
         self._delay: DelayProgress | None = None
+        self._announced = ""  # the newest change that the master has told
+        self._copied = ""  # the same, once the tables are on this slave's disk
         self._log = LimitedLog(logger)
 
     async def run(self) -> bool:
@@ -81,6 +86,7 @@ class SlaveSynchronize:
         master = self._master()
         if master is None:
             return False
+        announced = self._announced
         # A topic with records here is in a table that the master sends now, or was deleted there.
         present = set(self._store.queues.topics())
         try:
@@ -91,10 +97,30 @@ class SlaveSynchronize:
                 await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             )
             await self._remove_deleted(present, master)
-        except (RemotingError, StoreError, msgspec.MsgspecError, ValueError) as error:
+            await self._metadata.topics.file.saved()
+            await self._metadata.groups.file.saved()
+        except _FAILURES as error:
             self._log.warning("this slave has not copied its master's tables: %s", error)
             self._restore_topics()
             return False
+        self._copied = announced
+        return True
+
+    async def wait_for_change(self, member: int) -> bool:
+        """Wait for a change of the master's topics and groups, or until offsets are to be copied.
+
+        It reports that `member`, this slave, has what run() has copied. False from a master that
+        does not say when they change.
+        """
+        master = self._master()
+        if master is None:
+            return False
+        try:
+            changes = await master.table_changes(member, self._copied)
+        except _FAILURES:
+            return False
+        self._announced = changes.newest
+        self._made_again |= changes.deleted_topics
         return True
 
     def _restore_topics(self) -> None:
@@ -130,10 +156,13 @@ class SlaveSynchronize:
         if gone - self._deleted.keys():
             end = (await master.span()).end
             self._deleted = {topic: self._deleted.get(topic, end) for topic in gone}
-        for topic, end in list(self._deleted.items()):
-            if self._store.log.max_offset >= end and self._remove_topic(topic, end):
-                del self._deleted[topic]
-                logger.warning("topic %s was deleted at the master: its queues are removed", topic)
+        for ends in (self._made_again, self._deleted):
+            for topic, end in list(ends.items()):
+                if self._store.log.max_offset >= end and self._remove_topic(topic, end):
+                    del ends[topic]
+                    logger.warning(
+                        "topic %s was deleted at the master: its queues are removed", topic
+                    )
 
     async def _take_groups(self, body: bytes) -> None:
         version = msgspec.json.decode(body, type=_Version, strict=False).data_version

@@ -215,13 +215,14 @@ cdef class LogReceiver:
     def remove_topic(self, str topic not None, int64_t log_end):
         """Remove the queues of a topic that the master has deleted before `log_end`.
 
-        False, without a change: the topic has later records, because it was made again, or another
-        thread works with the files now. Raises StoreError.
+        If the topic has later records, because it was made again, the queues without such are
+        emptied. False, without a change: another thread works with the files now. Raises
+        StoreError.
         """
         with self.log.lock:
-            for queue in self.store.queues.queues_of(topic):
-                if queue.max_physical_offset > log_end:
-                    return False
+            queues = self.store.queues.queues_of(topic)
+            if any(queue.max_physical_offset > log_end for queue in queues):
+                return self.store.try_drop_queues_before(topic, log_end)
             if not self.store.try_remove_topic(topic):
                 return False
             self.dispatcher.forget_queues()

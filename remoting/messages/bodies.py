@@ -259,6 +259,17 @@ class KVTable(Body):
     table: dict[str, str] = {}
 
 
+class TableChanges(Body):
+    """Answer to AWAIT_TABLE_CHANGE: the newest change of topics and groups.
+
+    `deleted_topics` are topics that were deleted since the slave's last copy, with a physical
+    offset: records of the topic before it belong to the deleted one.
+    """
+
+    newest: str
+    deleted_topics: dict[str, Int64] = {}
+
+
 # --- clients
 
 

@@ -103,6 +103,8 @@ class RequestCode(IntEnum):
     """Ours: how many delayed messages are due in each hour."""
     LIST_DELAYED_MESSAGES = 9_002
     """Ours: the delayed messages that are due next."""
+    AWAIT_TABLE_CHANGE = 9_018
+    """Ours: a slave waits until topics or groups of its master change."""
 
 
 class ResponseCode(IntEnum):

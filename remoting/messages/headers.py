@@ -326,6 +326,14 @@ class ViewMessageRequestHeader(Header):
     offset: Int64
 
 
+class AwaitTableChangeRequestHeader(Header):
+    """AWAIT_TABLE_CHANGE; `member` is the slave's brokerId, `copied` what it has: a
+    TableChanges.newest, or empty."""
+
+    member: Int64
+    copied: str = ""
+
+
 class QueryMessageRequestHeader(Header):
     """QUERY_MESSAGE; `unique_key` is true where the key is a UNIQ_KEY."""
 

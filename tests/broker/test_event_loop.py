@@ -122,6 +122,7 @@ REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
     R.RECALL_MESSAGE: ({"recallHandle": "djEgVCBi"}, b"", None),
     R.COUNT_DELAYED_MESSAGES: ({}, b"", 0),
     R.LIST_DELAYED_MESSAGES: ({}, b"", 0),
+    R.AWAIT_TABLE_CHANGE: ({"member": 1}, b"", 0),
     R.QUERY_MESSAGE: ({}, b"", 22),
     R.VIEW_MESSAGE_BY_ID: ({}, b"", None),
     R.SEARCH_OFFSET_BY_TIMESTAMP: ({}, b"", 0),

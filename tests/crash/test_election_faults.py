@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from harness import build
 from harness.drivers import Driver, java_driver
+from harness.elected import has_topic
 from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.eventually import eventually
 from harness.link import Direction
@@ -22,9 +23,12 @@ from harness.replicas import log_bytes
 from harness.shifted_clock import ShiftedClock
 
 from congreve.client import ConsumeFrom, PushConsumer
+from congreve.client.admin import AdminClient
+from congreve.client.errors import ClientError
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.record import decode_record
+from congreve.remoting.errors import RemotingError
 
 TOPIC = "Faults"
 CONSUMERS = "c"
@@ -34,6 +38,7 @@ DISK = 64 << 20
 PIECE = 64 << 10
 LARGE = 60_000
 HOUR_S = 3600
+MADE = itertools.count()
 FULL_DISK = "fill disk of slave"
 WITH_ROCKETMQ = 10
 """So many of the 60 faults of the long run."""
@@ -136,9 +141,26 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 async def kill(group: ElectedProcesses, history: History, victim: int) -> None:
+    state = await group.state()
+    if state.master is not None and state.master.member == victim:
+        await create_and_kill(group, victim)
     group.members[victim].kill()
     await history.acknowledges()
     group.start(victim)
+
+
+async def create_and_kill(group: ElectedProcesses, master: int) -> None:
+    """Kill the master right after it has created a topic; the other members of the set have it."""
+    topic, queues = f"Made{next(MADE)}", QUEUES + 1
+    async with AdminClient(group.namesrv.address) as admin:
+        try:
+            await admin.create_topic(topic, queues=queues)
+        except (ClientError, RemotingError):
+            return
+        finally:
+            group.members[master].kill()
+    for member in (await group.state()).in_sync - {master}:
+        assert has_topic(group.members[member].store, topic, queues), f"{topic}, member {member}"
 
 
 async def set_clock_back(group: ElectedProcesses, history: History, victim: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,6 +14,17 @@ from .etcd import Etcd
 from .eventually import eventually
 from .pairs import broker_config
 from .servers import free_port
+
+
+def has_topic(store: Path, topic: str, queues: int) -> bool:
+    """Whether a member's files have a topic with so many queues."""
+    for file in ("congreve/topics.journal", "config/topics.json"):
+        path = store / file
+        text = "".join(path.read_text().split()) if path.exists() else ""
+        entries = re.findall(rf'"{topic}":{{[^}}]*}}', text)
+        if entries:  # the journal's last line is the newest
+            return f'"readQueueNums":{queues},' in entries[-1]
+    return False
 
 
 class ElectedGroup:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from harness.certificates import Authority, ha_tls_settings
-from harness.elected import ElectedGroup
+from harness.elected import ElectedGroup, has_topic
 from harness.etcd import Etcd
 from harness.eventually import eventually
 
@@ -20,6 +20,7 @@ from congreve.broker.election.etcd import EtcdCoordinator
 from congreve.broker.election.operator import Operator, OperatorError
 from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
+from congreve.client.admin import AdminClient
 from congreve.client.errors import ClientError
 from congreve.client.message import SendStatus
 from congreve.console.replication.election import election
@@ -82,6 +83,33 @@ async def test_a_member_takes_over_with_every_acknowledged_message(
             assert await group.master() == 1
             assert acknowledged <= set(bodies(group.broker(1)))
             acknowledged |= await send(producer, 90, 5)
+
+
+async def test_a_new_topic_is_on_the_disk_of_every_member_of_the_set(
+    tmp_path: Path, etcd: Etcd
+) -> None:
+    async with ElectedGroup(tmp_path, etcd, haMaxTimeSlaveNotCatchup="1000") as group:
+        await group.start(1)
+        await group.start(2)
+        await eventually(lambda: group.in_sync() == {1, 2})
+        async with AdminClient(group.name_server.address) as admin:
+            await admin.create_topic("made", queues=5)
+            assert has_topic(tmp_path / "2", "made", 5)
+            await admin.create_topic("made", queues=6)
+            assert has_topic(tmp_path / "2", "made", 6)
+            await group.stop(2)
+            # No message waits for the member that is away, but this change does.
+            await eventually(lambda: created(admin, "later"))
+            assert group.in_sync() == {1}
+
+
+async def created(admin: AdminClient, topic: str) -> bool:
+    """Whether the topic is created now; a change waits at most 3 s for members."""
+    try:
+        await admin.create_topic(topic)
+    except ClientError:
+        return False
+    return True
 
 
 async def test_members_copy_the_log_over_tls(tmp_path: Path, etcd: Etcd) -> None:
