@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl as tls
 import zlib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
@@ -193,8 +193,7 @@ class NameServerRegistration:
             if not self._config.force_register and await self._is_up_to_date(server):
                 return
             server.changed = None
-        changed, server.changed = server.changed, set()
-        body = await self._body(changed)
+        body = await self._body(server)
         config = self._config
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
@@ -214,17 +213,17 @@ class NameServerRegistration:
             server.order_topics = frozenset(KVTable.decode(answer.body).table)
             await self._take_order_topics()
 
-    async def _body(self, only: Iterable[str] | None) -> bytes:
-        """The topics of these names, or all, as a registration's body."""
+    async def _body(self, server: _NameServer) -> bytes:
+        """The topics that this name server has not received, as a registration's body."""
         compressed = self._config.compressed_register
-        body = await self._pieces.run(self._body_steps(only, compressed))
+        body = await self._pieces.run(self._body_steps(server, compressed))
         return await asyncio.to_thread(deflated, body) if compressed else body
 
-    def _body_steps(
-        self, only: Iterable[str] | None, compressed: bool
-    ) -> Generator[None, None, bytes]:
+    def _body_steps(self, server: _NameServer, compressed: bool) -> Generator[None, None, bytes]:
+        # In one step: a name server ignores topics that come with a version that it knows.
         version = self._topics.data_version
-        names = list(self._topics.table if only is None else only)
+        changed, server.changed = server.changed, set()
+        names = list(self._topics.table if changed is None else changed)
         table: dict[str, TopicConfig] = {}
         for name in names:
             config = self._topics.announced(name)

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from harness.eventually import eventually
@@ -25,6 +26,8 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
 from congreve.steps import at_once
+
+T = TypeVar("T")
 
 
 def broker_config(*name_servers: str, **settings: object) -> BrokerConfig:
@@ -111,6 +114,41 @@ async def test_a_new_topic_is_registered_at_once_and_without_the_others() -> Non
         await eventually(lambda: len(server.registrations) == 2)
         assert set(server.registrations[1].topic_config_table) == {"T"}
         assert server.registrations[1].data_version == topics.data_version
+
+
+class GatedPieces(Pieces):
+    """Pieces whose work begins when `gate` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def run(self, work: Generator[object, None, T]) -> T:
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
+        return await super().run(work)
+
+
+async def test_a_topic_that_is_created_while_another_is_being_registered_is_registered() -> None:
+    """The version of the second change must not arrive with the first topic alone."""
+    async with NameServer(port=0) as server:
+        config, pieces = broker_config(server.address), GatedPieces()
+        topics = TopicConfigManager(config, Clock())
+        subject = NameServerRegistration(config, topics, pieces)
+        pieces.gate.set()
+        await subject.start()
+        try:
+            pieces.gate.clear()
+            topics.update(TopicConfig(topic_name="first"))
+            await eventually(lambda: pieces.waiting == 1)
+            topics.update(TopicConfig(topic_name="second"))
+            pieces.gate.set()
+            await subject.settled()
+            assert {"first", "second"} <= set(server.routes.topics().topic_list)
+        finally:
+            await subject.stop()
 
 
 async def test_a_waiter_for_a_new_topic_finds_it_at_each_name_server() -> None:
