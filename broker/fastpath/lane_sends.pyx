@@ -154,7 +154,7 @@ cdef class LaneSends(LaneSink):
                 break
             if stop == STOP_PULL and self.serve_pull(lane, connection):
                 self.path.at += self.path.frame.size
-                if connection.choked or connection.fd < 0:
+                if connection.peer_slow or connection.fd < 0:
                     break
             elif stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
@@ -182,7 +182,7 @@ cdef class LaneSends(LaneSink):
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
         self.pulls.polling.drop_connection(connection)
 
-    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
+    cdef void handle_entry(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
         cdef void *queue
         if entry.kind == ARRIVED_IN_LANE:
             memcpy(&queue, entry.data, sizeof(void *))

@@ -159,7 +159,7 @@ class StoreExaminer:
         for misfit in self._misfits:
             report(misfit)
         if known is not None:
-            self._check_promises(queues, known, report)
+            self._compare_with_checkpoint(queues, known, report)
         rules = [] if known is None else list(known.parking)
         if parking is not None:
             rules.insert(0, parking)
@@ -195,19 +195,19 @@ class StoreExaminer:
             more_problems=max(reported - limit, 0),
         )
 
-    def _check_promises(
+    def _compare_with_checkpoint(
         self, queues: QueueTable, known: QueueCheckpoint, report: Callable[[str], None]
     ) -> None:
         expired = bool(self._segments) and self._segments[0][0] > known.log_begin
-        for topic, promised in known.queues.items():
-            for queue_id, promise in promised.items():
+        for topic, spans in known.queues.items():
+            for queue_id, span in spans.items():
                 queue = queues.find(topic, queue_id)
                 if queue is None:
                     continue
-                if queue.max < promise.max or (queue.min > promise.min and not expired):
+                if queue.max < span.max or (queue.min > span.min and not expired):
                     report(
                         f"queue {queue_id} of {topic} has entries {queue.min} to {queue.max}, "
-                        f"the checkpoint promises {promise.min} to {promise.max}"
+                        f"the checkpoint has {span.min} to {span.max}"
                     )
 
     def _verify_segment(

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from congreve.engine.queue.queue_entries cimport QueueEntries
-from congreve.engine.queue.queue_files cimport MappingBudget
+from congreve.engine.queue.queue_files cimport WritableMappings
 from congreve.io_backends.mapping cimport Mapping
 
 
@@ -27,9 +27,9 @@ cdef class ConsumeQueue(QueueEntries):
     """Numbers of the files that were not compared with their CRC-32 so far; None: of no file."""
     cdef readonly bint has_more
     """Whether load() found data after the end that it was given."""
-    cdef MappingBudget budget   # of the queues that are mapped for writing,
+    cdef WritableMappings writable  # the queues that are mapped for writing,
     cdef bint counted           # among them this one,
-    cdef int64_t max_seen       # which had its end here when the budget last looked at it
+    cdef int64_t max_seen       # which had its end here when evict() last looked at it
     cdef Mapping ahead          # a later file that make_room() mapped for a batch
     cdef int64_t ahead_base
 
@@ -42,7 +42,7 @@ cdef class ConsumeQueue(QueueEntries):
     cdef reserve_upto(self, int64_t offset)
     cdef Mapping file_for(self, int64_t base)
     # Unmaps the newest file; the next make_room() maps it again. For the one writer.
-    cdef void give_back(self)
+    cdef void unmap_newest(self)
     # Adds the entry of a record that recovery found in the log; True when an entry was appended.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from congreve.engine.queue.queue_entries import QueueEntries
-from congreve.engine.queue.queue_files import MappingBudget, MappingCache
+from congreve.engine.queue.queue_files import MappingCache, WritableMappings
 
 @final
 class ConsumeQueue(QueueEntries):
@@ -20,7 +20,7 @@ class ConsumeQueue(QueueEntries):
         queue_id: int,
         file_size: int = 6_000_000,
         cache: MappingCache | None = None,
-        budget: MappingBudget | None = None,
+        writable: WritableMappings | None = None,
     ) -> None: ...
     @property
     def watchers(self) -> int: ...

@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_entries cimport QueueEntries
-from congreve.engine.queue.queue_files cimport MappingBudget, MappingCache
+from congreve.engine.queue.queue_files cimport MappingCache, WritableMappings
 from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
@@ -44,28 +44,28 @@ cdef int64_t count_valid(const uint8_t *data, int64_t entries, int64_t *end) noe
 
 
 # Unmaps the queues that got no entry for the longest, after a queue was mapped for writing.
-cdef spend(MappingBudget budget, ConsumeQueue queue):
+cdef admit(WritableMappings writable, ConsumeQueue queue):
     queue.max_seen = -1
     if not queue.counted:
         queue.counted = True
-        budget.queues.append(queue)
-    save(budget, budget.limit)
+        writable.queues.append(queue)
+    evict(writable, writable.limit)
 
 
 # Leaves at most `most` queues mapped; whether one was unmapped. It skips a queue once that got
 # entries since its last turn. Readers lose nothing: the mapping lives as long as references to it.
-cdef bint save(MappingBudget budget, Py_ssize_t most) except -1:
+cdef bint evict(WritableMappings writable, Py_ssize_t most) except -1:
     cdef ConsumeQueue queue
-    cdef bint saved = False
-    while len(budget.queues) > most:
-        queue = budget.queues.popleft()
+    cdef bint evicted = False
+    while len(writable.queues) > most:
+        queue = writable.queues.popleft()
         if queue.active is not None and queue.max_seen != queue.max_offset:
             queue.max_seen = queue.max_offset
-            budget.queues.append(queue)
+            writable.queues.append(queue)
         else:
-            queue.give_back()
-            saved = True
-    return saved
+            queue.unmap_newest()
+            evicted = True
+    return evicted
 
 
 def newest_of(queues):
@@ -97,9 +97,9 @@ cdef class ConsumeQueue(QueueEntries):
     """
 
     def __init__(self, str folder, str topic, int32_t queue_id, int64_t file_size=6_000_000,
-                 MappingCache cache=None, MappingBudget budget=None):
+                 MappingCache cache=None, WritableMappings writable=None):
         QueueEntries.__init__(self, folder, topic, queue_id, file_size, cache)
-        self.budget = MappingBudget() if budget is None else budget
+        self.writable = WritableMappings() if writable is None else writable
 
     @property
     def max_physical_offset(self):
@@ -133,7 +133,7 @@ cdef class ConsumeQueue(QueueEntries):
                 self.active = self.file_for(base)
                 self.active_base = base
                 self.ahead = None
-                spend(self.budget, self)
+                admit(self.writable, self)
             position -= base
             end = position + max(STRETCH_MIN, min(STRETCH_GROWTH * position, STRETCH_MAX))
             if self.reserved > self.max_offset:
@@ -153,12 +153,12 @@ cdef class ConsumeQueue(QueueEntries):
         try:
             return self.on_disk.writable(base)
         except BackendError as error:
-            # The budget leaves mappings for other code of the process.
-            if error.errno != ENOMEM or not save(self.budget, self.budget.mapped // 2):
+            # The limit leaves mappings for other code of the process.
+            if error.errno != ENOMEM or not evict(self.writable, self.writable.mapped // 2):
                 raise
         return self.on_disk.writable(base)
 
-    cdef void give_back(self):
+    cdef void unmap_newest(self):
         self.active, self.ahead, self.next = None, None, NULL
         self.free_entries = 0
         self.counted = False
@@ -387,7 +387,7 @@ cdef class ConsumeQueue(QueueEntries):
 
     def unmap(self):
         """Release the mappings for writing; for a queue after forget_entries()."""
-        self.give_back()
+        self.unmap_newest()
         self.sums = None
 
     def destroy(self):

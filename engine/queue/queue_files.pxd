@@ -16,7 +16,7 @@ cdef class MappingCache:
     cpdef drop_below(self, str folder)
 
 
-cdef class MappingBudget:
+cdef class WritableMappings:
     # How many queues may have their newest file mapped for writing; the others are mapped again
     # when they get an entry. One thread appends, and it alone takes mappings away.
     cdef readonly int limit

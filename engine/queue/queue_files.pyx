@@ -73,8 +73,8 @@ cdef class MappingCache:
                 self.mappings.pop(key, None)
 
 
-cdef class MappingBudget:
-    """Limits the queues of a store that have their newest file mapped for writing.
+cdef class WritableMappings:
+    """The queues of a store that have their newest file mapped for writing, at most `limit`.
 
     A `limit` of 0 means mappings_for_queues(); other values below 16 count as 16.
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue, forget_entries
 from congreve.engine.queue.queue_entries import moved_topics
-from congreve.engine.queue.queue_files import MappingBudget, MappingCache
+from congreve.engine.queue.queue_files import MappingCache, WritableMappings
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import LIGHT_PREFIX
 
@@ -44,7 +44,7 @@ class QueueTable:
     ) -> None:
         """`folder` is the store's consumequeue; all queues share `mapping_limit` read mappings.
 
-        At most `writable_limit` of them are mapped for writing (0: MappingBudget's default).
+        At most `writable_limit` of them are mapped for writing (0: WritableMappings chooses).
         Removed topics wait in `removed_folder` (default: beside `folder`) for unlink_steps().
         """
         self.folder = Path(folder)
@@ -52,7 +52,7 @@ class QueueTable:
         self.file_size = file_size
         self._files = files
         self._cache = MappingCache(mapping_limit, files)
-        self.budget = MappingBudget(writable_limit)
+        self.writable = WritableMappings(writable_limit)
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._removed: deque[tuple[Path, dict[int, ConsumeQueue]]] = deque()
         self._numbers = count()
@@ -187,7 +187,7 @@ class QueueTable:
         self._remove_folder(folder)
 
     def _made(self, folder: str, topic: str, queue_id: int) -> ConsumeQueue:
-        return ConsumeQueue(folder, topic, queue_id, self.file_size, self._cache, self.budget)
+        return ConsumeQueue(folder, topic, queue_id, self.file_size, self._cache, self.writable)
 
     def flush(self) -> None:
         """Make all present entries durable. Raises BackendError.

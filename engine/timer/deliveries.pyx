@@ -83,7 +83,7 @@ cdef class DeliveryScan:
         cdef int32_t size = 0
         for _ in self.candidates(start, True):
             if (
-                self.look(self.view.prepared_offset - 1)
+                self.read_parked(self.view.prepared_offset - 1)
                 and is_text(self.parked.topic, self.parked.topic_length, TIMER_TOPIC)
                 and queue.entry(self.parked.queue_offset, &physical_offset, &size, &wake)
                 and physical_offset == self.parked.physical_offset
@@ -103,11 +103,11 @@ cdef class DeliveryScan:
         cdef int64_t[::1] due = found
         cdef int64_t i
         for i in range(places.shape[0]):
-            due[i] = number(&self.parked, TIMER_OUT_MS) if self.look(places[i]) else -1
+            due[i] = number(&self.parked, TIMER_OUT_MS) if self.read_parked(places[i]) else -1
         self.source = None
         return found
 
-    def sound_to(self, ConsumeQueue queue, int64_t start, int64_t stop, leads):
+    def first_damaged(self, ConsumeQueue queue, int64_t start, int64_t stop, leads):
         """The first of the timer queue's entries [start, stop) that is damaged; `stop` without one.
 
         It calls `leads` (QueueRepair.leads) for entries whose record it cannot compare itself.
@@ -228,7 +228,7 @@ cdef class DeliveryScan:
         while at < queue.max_offset:
             if (
                 queue.entry(at, &physical_offset, &size, &tags_code) and size != CQ_FILLER_SIZE
-                and self.look(physical_offset)
+                and self.read_parked(physical_offset)
                 and restore(&self.parked, RESTORE_DELAYED, NULL, &message) == RESTORE_OK
             ):
                 if self.is_copy(&message):
@@ -238,7 +238,7 @@ cdef class DeliveryScan:
             at += 1  # delivery skips it, too
         return offset
 
-    cdef bint look(self, int64_t physical_offset) except -1:
+    cdef bint read_parked(self, int64_t physical_offset) except -1:
         """Read the record at a physical offset into `parked`; False if there is no valid one."""
         cdef int64_t at
         if self.source is None or not (

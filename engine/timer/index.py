@@ -117,7 +117,7 @@ class TimerIndex:
         else:
             self._next = max(state.inserted, self.queue.min)
         self._inserted = self._next
-        self._ask_log(self._log.min_offset if state is None else state.log_end)
+        self._read_deliveries(self._log.min_offset if state is None else state.log_end)
         self._remove_foreign_runs()
         for run in self._runs:
             self._merge.add_run(self._reader(run))
@@ -134,7 +134,7 @@ class TimerIndex:
             raise StoreError(f"cannot repair the queue of timed messages: {error}") from error
         return True
 
-    def _ask_log(self, log_end: int) -> None:
+    def _read_deliveries(self, log_end: int) -> None:
         """Read from the log the entries that were handled after `log_end`."""
         self._log_end = log_end if log_end >= 0 else self._log.max_offset
         if log_end < 0 or self.queue.min >= self.queue.max:
@@ -178,9 +178,9 @@ class TimerIndex:
             return 0  # a run is being written; the entries stay in the queue
         start = max(self._next, self.queue.min)
         stop = min(self.queue.max, start + INGEST_MAX)
-        sound = self._scan.sound_to(self.queue, start, stop, self._repair.leads)
-        if sound < stop:
-            self.damaged = stop = sound
+        first_damaged = self._scan.first_damaged(self.queue, start, stop, self._repair.leads)
+        if first_damaged < stop:
+            self.damaged = stop = first_damaged
         if start >= stop:
             return 0
         entries = self.queue.entries(start, stop)
@@ -282,7 +282,7 @@ class TimerIndex:
         smallest = sorted(self._runs, key=lambda run: run.count)[: len(self._runs) // 2 + 1]
         kept = [run for run in self._runs if run not in smallest]
         cursor, inserted, name = self._cursor.copy(), self._inserted, self._new_name()
-        said_at, log_end = self._saved_log_end(), self._log.max_offset
+        saved_log_end, log_end = self._saved_log_end(), self._log.max_offset
 
         def work() -> Publish:
             readers = [
@@ -290,7 +290,7 @@ class TimerIndex:
             ]
             run = write_run(self._folder, name, merged_blocks(readers), self._files)
             state = TimerState(
-                log_end=said_at,
+                log_end=saved_log_end,
                 inserted=inserted,
                 runs=[(one.name, one.count) for one in [*kept, run]],
                 cursor=cursor.rows(),

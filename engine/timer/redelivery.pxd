@@ -68,7 +68,7 @@ cdef class Redelivery:
                                      int64_t delay_ms) noexcept nogil
     cdef RedeliveryStop read_offsets(self, const int64_t *offsets, int64_t stop) noexcept nogil
     cdef RedeliveryStop read(self, int64_t physical_offset) noexcept nogil
-    cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil
+    cdef RedeliveryStop read_parked(self, int64_t physical_offset) noexcept nogil
     cdef bint restored(self) noexcept nogil
     cdef bint rolls(self) noexcept nogil
     cdef bint is_parked_here(self) noexcept nogil
@@ -78,4 +78,4 @@ cdef class Redelivery:
     cdef bint enough(self) noexcept nogil
     cdef int resume(self, RedeliveryStop stop, int64_t physical_offset) except -1
     cdef int fail(self, error) except -1
-    cdef int meet_queue(self) except -1
+    cdef int find_queue(self) except -1

@@ -174,7 +174,7 @@ cdef class Redelivery:
             due = load_i64(entry + CQ_AT_TAGS_CODE)
             if due <= INT32_MAX:
                 # A tag's hash: the reference rebuilt this queue after a crash (D5).
-                why = self.look(load_i64(entry))
+                why = self.read_parked(load_i64(entry))
                 if why > REDELIVER_DONE:
                     return why
                 due = (level_due(&delay_ms, 1, 1, self.parked.store_timestamp)
@@ -203,7 +203,7 @@ cdef class Redelivery:
         )
 
     # The record at a physical offset into `parked`; DONE if there is no valid one.
-    cdef RedeliveryStop look(self, int64_t physical_offset) noexcept nogil:
+    cdef RedeliveryStop read_parked(self, int64_t physical_offset) noexcept nogil:
         cdef int64_t at
         if self.source is None:
             return REDELIVER_SOURCE
@@ -217,7 +217,7 @@ cdef class Redelivery:
 
     # Adds the message of the entry `at` to `piece` or skips it, and goes on to the next entry.
     cdef RedeliveryStop read(self, int64_t physical_offset) noexcept nogil:
-        cdef RedeliveryStop why = self.look(physical_offset)
+        cdef RedeliveryStop why = self.read_parked(physical_offset)
         if why == REDELIVER_SOURCE:
             return why
         self.next = &self.piece[self.count]
@@ -343,7 +343,7 @@ cdef class Redelivery:
         elif stop == REDELIVER_DAMAGED:
             self.damaged = True
         elif stop == REDELIVER_QUEUE:
-            self.meet_queue()
+            self.find_queue()
         return 0
 
     cdef int fail(self, error) except -1:
@@ -353,7 +353,7 @@ cdef class Redelivery:
             self.at = self.piece[self.put].entry
         return 0
 
-    cdef int meet_queue(self) except -1:
+    cdef int find_queue(self) except -1:
         cdef Message *message = &self.next.message
         cdef bytes topic = message.topic[:message.topic_length]
         queue = None

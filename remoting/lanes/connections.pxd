@@ -23,8 +23,8 @@ cdef struct LaneConnection:
     bint again                  # the session may have bytes that epoll does not report
     bint closing                # it is closed when all is sent
     bint paused                 # the loop has paused reading
-    bint choked                 # its peer does not read, so the lane does not read either
-    bint blocked                # the mailbox had no room for its next frame
+    bint peer_slow              # its peer does not read, so the lane does not read either
+    bint mailbox_full           # the mailbox had no room for its next frame
     bint resting                # its requests were refused, so it is not read for a moment
     int32_t ordered             # frames at the loop that later frames must not overtake
     uint8_t address[16]         # of the peer
@@ -42,8 +42,8 @@ cdef struct LaneConnection:
 
 # Whether no more of the connection's bytes may be read now.
 cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
-    return (connection.paused or connection.choked or connection.blocked or connection.resting
-            or connection.ordered)
+    return (connection.paused or connection.peer_slow or connection.mailbox_full
+            or connection.resting or connection.ordered)
 
 
 # What the first byte of a connection says.

@@ -142,8 +142,8 @@ cdef class ConnectionTable:
         release(&connection.out)
         connection.ordered = 0
         store_relaxed(&connection.unsent, 0)
-        connection.closing = connection.paused = connection.choked = connection.blocked = False
-        connection.resting = False
+        connection.closing = connection.paused = connection.resting = False
+        connection.peer_slow = connection.mailbox_full = False
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
         return fd

@@ -22,7 +22,7 @@ cdef enum EntryToLane:
     PAUSE
     RESUME
     HANDLED
-    TELL_WRITABLE
+    NOTIFY_WRITABLE
     ROOM                # the loop's mailbox has room again
     FENCE
     STOP_LISTENING

@@ -109,9 +109,9 @@ cdef class LaneHandle:
         """The loop has handled an ordered frame: the lane serves the frames after it."""
         self.post(entry_kinds.HANDLED, connection)
 
-    def tell_writable(self, int64_t connection):
+    def notify_writable(self, int64_t connection):
         """Ask for a WRITABLE entry when few bytes are unsent; until then the lane reads none."""
-        self.post(entry_kinds.TELL_WRITABLE, connection)
+        self.post(entry_kinds.NOTIFY_WRITABLE, connection)
 
     def fence(self, int32_t number):
         """Ask for a FENCED entry, which follows all entries about the lane's current work."""

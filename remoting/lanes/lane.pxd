@@ -10,7 +10,7 @@ cdef enum:
 
 cdef class LaneSink:
     cdef int event_fd           # an eventfd that the sink reads, or -1
-    cdef Mailbox inbox          # the lane's, which sets it; obey() gets kinds from TO_SINK on
+    cdef Mailbox inbox          # the lane's, which sets it; the sink handles kinds from TO_SINK
     # Takes whole frames from a connection's bytes, in the lane's thread. Returns the number of
     # bytes taken, or UNFRAMEABLE. It answers with lane.put(), or gives a frame to the loop with
     # lane.pass_frame(); if that returns False it stops before this frame.
@@ -22,7 +22,7 @@ cdef class LaneSink:
     # Called when `event_fd` is readable.
     cdef void readable(self, Lane lane) noexcept nogil
     # Called with a mailbox entry from another thread for the sink.
-    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil
+    cdef void handle_entry(self, Lane lane, const MailboxEntry *entry) noexcept nogil
     # Called before a connection is closed.
     cdef void closed(self, LaneConnection *connection) noexcept nogil
 
@@ -43,7 +43,7 @@ cdef class Lane:
     cdef int64_t poll_ns
     cdef bint polls             # the turn read a small chunk
     cdef int64_t poll_until_ns
-    cdef int64_t next_look_ms
+    cdef int64_t next_check_ms
     cdef int64_t unfinished_max
     cdef readonly int64_t connections
     """Open connections."""
@@ -72,7 +72,7 @@ cdef class Lane:
     cdef void watch(self, LaneConnection *connection) noexcept nogil
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil
     cdef void read_entries(self) noexcept nogil
-    cdef void obey(self, MailboxEntry *entry) noexcept nogil
-    cdef void look(self) noexcept nogil
+    cdef void handle_entry(self, MailboxEntry *entry) noexcept nogil
+    cdef void check_timeouts(self) noexcept nogil
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil
     cdef void shed(self) noexcept nogil

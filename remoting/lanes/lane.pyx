@@ -26,7 +26,7 @@ cdef enum:
     EVENTS_MAX = 64
     ACCEPTS_A_TURN = 64
     ENTRIES_MAX = 256
-    LOOK_MS = 250
+    CHECK_MS = 250
 
 # Ids in epoll of the descriptors that are not connections.
 cdef uint64_t MAILBOX = <uint64_t> 1 << 62
@@ -56,12 +56,12 @@ cdef class LaneSink:
             taken += frame.size
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
-        return LOOK_MS
+        return CHECK_MS
 
     cdef void readable(self, Lane lane) noexcept nogil:
         pass
 
-    cdef void obey(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
+    cdef void handle_entry(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
         pass
 
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
@@ -140,8 +140,8 @@ cdef class Lane:
                 connection = self.table.find(<int64_t> id)
                 if connection != NULL:
                     self.serve_connection(connection, events[i].events)
-        if self.now_ms >= self.next_look_ms:
-            self.look()
+        if self.now_ms >= self.next_check_ms:
+            self.check_timeouts()
         return found
 
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil:
@@ -156,7 +156,7 @@ cdef class Lane:
         cdef int64_t now_ns = sockets.monotonic_ns() if self.poll_ns else 0
         if self.polls:
             self.polls, self.poll_until_ns = False, now_ns + self.poll_ns
-        return 0 if now_ns < self.poll_until_ns else min(wanted, <int> LOOK_MS)
+        return 0 if now_ns < self.poll_until_ns else min(wanted, <int> CHECK_MS)
 
     # Connections.
 
@@ -268,7 +268,7 @@ cdef class Lane:
         if connection.ordered:
             return False
         if not self.to_loop.post(entry_kinds.FRAME, connection.id, data, size, ordered, False):
-            connection.blocked = True
+            connection.mailbox_full = True
             return False
         connection.ordered += ordered
         return True
@@ -292,15 +292,15 @@ cdef class Lane:
 
     cdef void count_unsent(self, LaneConnection *connection) noexcept nogil:
         """Stop reading from a peer that does not read, and notify the loop."""
-        if connection.unsent > HIGH_WATER and not connection.choked:
-            connection.choked = True
+        if connection.unsent > HIGH_WATER and not connection.peer_slow:
+            connection.peer_slow = True
             self.post(entry_kinds.UNWRITABLE, connection.id, NULL, 0, 0)
-        elif connection.unsent < LOW_WATER and connection.choked:
-            connection.choked = False
+        elif connection.unsent < LOW_WATER and connection.peer_slow:
+            connection.peer_slow = False
             self.post(entry_kinds.WRITABLE, connection.id, NULL, 0, 0)
 
     cdef void write_out(self, LaneConnection *connection) noexcept nogil:
-        cdef bint choked = connection.choked
+        cdef bint peer_slow = connection.peer_slow
         cdef int error = self.table.send_kept(connection)
         connection.active_ms = self.now_ms
         if error or (connection.closing and not connection.unsent):
@@ -308,7 +308,7 @@ cdef class Lane:
             return
         self.count_unsent(connection)
         self.watch(connection)
-        if choked and not connection.choked:
+        if peer_slow and not connection.peer_slow:
             self.resume(connection)
 
     # Mailbox entries from the loop.
@@ -319,10 +319,10 @@ cdef class Lane:
         cdef int64_t i
         cdef int64_t count = self.to_lane.take(taken, ENTRIES_MAX, &refused)
         for i in range(count):
-            self.obey(&taken[i])
+            self.handle_entry(&taken[i])
             free(taken[i].data)
 
-    cdef void obey(self, MailboxEntry *entry) noexcept nogil:
+    cdef void handle_entry(self, MailboxEntry *entry) noexcept nogil:
         cdef LaneConnection *connection = self.table.find(entry.connection)
         cdef int32_t place
         if entry.kind == entry_kinds.STOP:
@@ -335,11 +335,11 @@ cdef class Lane:
         elif entry.kind == entry_kinds.ROOM:
             for place in range(self.table.places):
                 connection = self.table.at(place)
-                if connection.fd >= 0 and connection.blocked:
-                    connection.blocked = False
+                if connection.fd >= 0 and connection.mailbox_full:
+                    connection.mailbox_full = False
                     self.resume(connection)
         elif entry.kind >= entry_kinds.TO_SINK:
-            self.sink.obey(self, entry)
+            self.sink.handle_entry(self, entry)
         elif connection == NULL:
             pass
         elif entry.kind == entry_kinds.WRITE:
@@ -363,18 +363,18 @@ cdef class Lane:
         elif entry.kind == entry_kinds.HANDLED:
             connection.ordered = 0
             self.resume(connection)
-        elif entry.kind == entry_kinds.TELL_WRITABLE:
+        elif entry.kind == entry_kinds.NOTIFY_WRITABLE:
             if connection.unsent < LOW_WATER:
                 self.post(entry_kinds.WRITABLE, connection.id, NULL, 0, 0)
             else:
-                connection.choked = True
+                connection.peer_slow = True
                 self.watch(connection)
 
-    cdef void look(self) noexcept nogil:
+    cdef void check_timeouts(self) noexcept nogil:
         """Close connections that are idle, or whose frame arrives too slowly."""
         cdef LaneConnection *connection
         cdef int32_t place, late
-        self.next_look_ms = self.now_ms + LOOK_MS
+        self.next_check_ms = self.now_ms + CHECK_MS
         if self.may_listen and self.to_loop.waiting() <= self.to_loop.count_max // 4:
             self.listeners.listen(True)
         for place in range(self.table.places):

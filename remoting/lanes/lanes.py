@@ -74,7 +74,7 @@ class Lanes:
             loop.remove_reader(lane.handle.event_fd)
         self._transports.clear()
 
-    async def passed(self) -> None:
+    async def wait_for_fence(self) -> None:
         """Wait until no lane uses entries of shared tables that it looked up before this call."""
         number = next(self._fences)
         done = asyncio.get_running_loop().create_future()

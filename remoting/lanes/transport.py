@@ -130,7 +130,7 @@ class LaneTransport(asyncio.Transport):
         self._written += len(data)
         if not self._choked and self.get_write_buffer_size() > self._high_water:
             self.writable(False)
-            self._lane.tell_writable(self._number)
+            self._lane.notify_writable(self._number)
 
     def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         self.write(b"".join(list_of_data))

@@ -218,7 +218,7 @@ class RemotingServer:
     async def lanes_passed(self) -> None:
         """Wait until no lane uses entries of shared tables that it looked up before this call."""
         if self._lanes is not None:
-            await self._lanes.passed()
+            await self._lanes.wait_for_fence()
 
     def _admit(self, listener: int) -> Connection | None:
         """The protocol of a new connection to the listener at this place; None: one too many."""

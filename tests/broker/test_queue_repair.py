@@ -18,32 +18,12 @@ from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-from .tool import local_config
+from .tool import PULL_FIELDS, TOPIC_FIELDS, local_config
 
 MESSAGES = 20_000
 ENTRY = 20  # bytes
 SEGMENT = 16 << 20
-CREATE = {
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-}
-PULL = {
-    "consumerGroup": "G",
-    "topic": "T",
-    "queueId": "0",
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-    "expressionType": "TAG",
-}
+PULL = PULL_FIELDS | {"maxMsgNums": "32", "expressionType": "TAG"}
 
 
 @pytest.fixture
@@ -149,7 +129,7 @@ async def test_a_flipped_tags_code_hides_no_message_before_its_file_is_checked(
     config.store = store
     client = RemotingClient()
     async with Broker(config) as broker:
-        create = RemotingCommand(code=17, ext_fields=dict(CREATE))
+        create = RemotingCommand(code=17, ext_fields=dict(TOPIC_FIELDS))
         await client.invoke(f"127.0.0.1:{broker.port}", create)
         for number in range(100):
             broker.store.put(Record(topic="T", body=b"%d" % number, properties={"TAGS": "a"}))
@@ -188,7 +168,7 @@ def config_of(root: Path, **settings: Any) -> BrokerConfig:
 async def fill(broker: Broker, client: RemotingClient, topic: str) -> None:
     address = f"127.0.0.1:{broker.port}"
     if topic == "T":
-        await client.invoke(address, RemotingCommand(code=17, ext_fields=dict(CREATE)))
+        await client.invoke(address, RemotingCommand(code=17, ext_fields=dict(TOPIC_FIELDS)))
     for number in range(MESSAGES):
         broker.store.put(
             Record(topic=topic, body=b"%d" % number, properties={"PGROUP": "P", "TRAN_MSG": "true"})

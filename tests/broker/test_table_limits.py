@@ -19,7 +19,7 @@ from congreve.remoting.messages.bodies import (
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-from .tool import local_config
+from .tool import PULL_FIELDS, TOPIC_FIELDS, local_config
 
 MANY = 30
 LIMIT = 5
@@ -27,28 +27,6 @@ SEND = {
     "a": "P", "b": "T", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0",
     "i": "", "j": "0", "k": "false", "m": "false",
 }  # fmt: skip
-TOPIC = {
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-}
-
-PULL = {
-    "consumerGroup": "G",
-    "topic": "T",
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "1",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-}
 
 
 class Clients:
@@ -137,11 +115,11 @@ async def test_topics_over_the_limit_are_refused_and_the_others_are_served(
 ) -> None:
     async with serving(tmp_path, max_topics=20) as clients:
         made = [await clients.ask(310, SEND | {"b": f"S{i}"}, b"body") for i in range(MANY)]
-        made += [await clients.ask(17, TOPIC | {"topic": f"A{i}"}) for i in range(MANY)]
+        made += [await clients.ask(17, TOPIC_FIELDS | {"topic": f"A{i}"}) for i in range(MANY)]
         topics = clients.broker.managers.metadata.topics.table
         assert refused(made, "maxTopics") > MANY and len(topics) == 20
         assert (await clients.ask(310, SEND | {"b": "S0"}, b"body")).code == 0
-        assert (await clients.ask(17, TOPIC | {"topic": "S0", "perm": "4"})).code == 0
+        assert (await clients.ask(17, TOPIC_FIELDS | {"topic": "S0", "perm": "4"})).code == 0
         assert (await clients.ask(215, {"topic": "S0"})).code == 0
         assert (await clients.ask(310, SEND | {"b": "again"}, b"body")).code == 0
     assert lines_about(caplog, "maxTopics") == 1
@@ -160,11 +138,11 @@ async def test_a_lost_topics_file_is_rebuilt_beyond_the_limit(tmp_path: Path) ->
 @pytest.mark.parametrize("perm", [-1, 8, 2**31 - 1, -(2**31)])
 async def test_a_topic_with_invalid_permissions_is_refused(perm: int, tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
-        answer = await clients.ask(17, TOPIC | {"perm": str(perm)})
+        answer = await clients.ask(17, TOPIC_FIELDS | {"perm": str(perm)})
         assert answer.code == 1 and f"perm[{perm}]" in (answer.remark or "")
         assert "T" not in clients.broker.managers.metadata.topics.table
         for possible in range(8):
-            assert (await clients.ask(17, TOPIC | {"perm": str(possible)})).code == 0
+            assert (await clients.ask(17, TOPIC_FIELDS | {"perm": str(possible)})).code == 0
 
 
 async def test_groups_over_the_limit_are_refused_and_the_others_are_served(
@@ -177,7 +155,10 @@ async def test_groups_over_the_limit_are_refused_and_the_others_are_served(
         assert len(managers.members.consumers.groups) <= 20
         assert (await clients.ask(34, body=heartbeat("c", "G0", 2))).code == 0
         assert (
-            refused([await clients.ask(11, PULL | {"consumerGroup": "unheard"})], "maxGroups") == 1
+            refused(
+                [await clients.ask(11, PULL_FIELDS | {"consumerGroup": "unheard"})], "maxGroups"
+            )
+            == 1
         )
     assert lines_about(caplog, "maxGroups") == 1
 
@@ -267,7 +248,7 @@ async def test_a_name_over_the_length_limit_is_refused(tmp_path: Path) -> None:
 
 async def test_offsets_over_the_limit_are_refused_and_known_ones_advance(tmp_path: Path) -> None:
     async with serving(tmp_path, max_consumer_offsets=LIMIT) as clients:
-        assert (await clients.ask(17, TOPIC)).code == 0
+        assert (await clients.ask(17, TOPIC_FIELDS)).code == 0
 
         async def commit(group: str, queue: int, offset: int) -> RemotingCommand:
             fields = {"consumerGroup": group, "topic": "T", "queueId": str(queue)}
@@ -289,12 +270,14 @@ async def test_endless_invalid_requests_do_not_fill_the_log_of_an_embedded_broke
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as clients:
-        assert (await clients.ask(17, TOPIC)).code == 0
+        assert (await clients.ask(17, TOPIC_FIELDS)).code == 0
         assert (await clients.ask(310, SEND, b"body")).code == 0
         caplog.clear()
         for number in range(50):
             assert (await clients.ask(310, SEND | {"b": "no good"}, b"body")).code == 1
-            assert (await clients.ask(11, PULL | {"queueOffset": str(1_000 + number)})).code == 21
+            assert (
+                await clients.ask(11, PULL_FIELDS | {"queueOffset": str(1_000 + number)})
+            ).code == 21
             offset = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
             assert (await clients.ask(15, offset | {"commitOffset": str(99 - number)})).code == 0
             assert (await clients.ask(34, body=heartbeat(f"c{number}", "G"))).code == 0

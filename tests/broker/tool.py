@@ -14,6 +14,28 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.client import RemotingClient
 
+TOPIC_FIELDS = {
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "order": "false",
+}
+PULL_FIELDS = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "1",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+
 
 def local_config(**settings) -> BrokerConfig:
     """Settings of a broker that listens on a free port of 127.0.0.1."""

@@ -75,7 +75,7 @@ cdef class LanePulls:
     def __init__(self, store, ValidatedPulls validated_pulls not None, QuotaTable quotas not None,
                  *, uint64_t watcher, int32_t ended_kind):
         # A mapping that a pull keeps outlives the budget of its queue.
-        self.table = LanePullTable(validated_pulls, max(store.queues.budget.limit // 8, 1))
+        self.table = LanePullTable(validated_pulls, max(store.queues.writable.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.polling = LanePolling(quotas)
         self.headers = HeaderDecoder()
@@ -280,7 +280,7 @@ cdef class LanePulls:
     cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil:
         """Answer a pull that waited, let it wait again, or give it to the loop."""
         cdef LaneConnection *connection = lane.table.find(waiting.connection)
-        if not connection.choked:
+        if not connection.peer_slow:
             if waiting.deadline_ms > lane.now_ms and self.serve_again(lane, connection, waiting):
                 return
             if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size,

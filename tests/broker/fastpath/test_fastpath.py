@@ -19,15 +19,9 @@ from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-CREATE = {
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "2",
-    "writeQueueNums": "2",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-}
+from ..tool import TOPIC_FIELDS
+
+CREATE = TOPIC_FIELDS | {"readQueueNums": "2", "writeQueueNums": "2"}
 SLACK_MS = 5_000  # between two sends of the same message
 LONG = {
     "producerGroup": "P",

@@ -136,14 +136,14 @@ def test_many_dirty_queues_are_synced_as_a_group(tmp_path: Path) -> None:
     assert [queue.max for queue in again] == [1] * (GROUP_SYNC_AT + 1)
 
 
-def test_queues_beyond_the_budget_release_their_mapping(tmp_path: Path) -> None:
+def test_queues_beyond_the_limit_release_their_mapping(tmp_path: Path) -> None:
     """65,536 mapped queues would use every mapping that a process may have."""
     before = maps_in_use()
     table = QueueTable(tmp_path, 4000, mapping_limit=10, writable_limit=20)
     for turn in range(3):
         for queue_id in range(500):
             table.get("T", queue_id).append(turn, 100 * (turn * 500 + queue_id), 100, queue_id)
-            assert table.budget.mapped <= 20
+            assert table.writable.mapped <= 20
     assert maps_in_use() < before + 50
     for queue in table:
         assert [int(row["tags_code"]) for row in queue.entries(0, 3)] == [queue.queue_id] * 3
