@@ -33,7 +33,7 @@ from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.watchdog import Watchdog
 
-PIECE_S = 0.001
+PIECE_S = 0.0012
 """A piece of a collection, after which the event loop serves requests."""
 PAUSE_S = 0.001
 """The pause after each piece: lanes and the loop share the cores."""
