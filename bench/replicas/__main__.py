@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-from harness import servers
 from harness.certificates import Authority, ha_tls_settings
-from harness.replicas import Replicas, await_equal_logs
+from harness.replicas import await_equal_logs
+
+from replicas.pair import running_pair
 
 TLS = "congreve, TLS"
-FOLLOWS_S = 10.0
-"""A RocketMQ slave needs some seconds until it follows."""
 
 
 class Work(NamedTuple):
@@ -47,29 +44,15 @@ WORK = (
 
 def measure(kind: str, work: Work, seconds: float, folder: Path) -> dict[str, float]:
     """One run of one pair: the figures of `congreve bench`."""
-    namesrv = servers.namesrv("java" if kind == "java" else "congreve", folder / "namesrv")
-    namesrv.start()
-    replicas = Replicas(namesrv, folder)
-    settings = {"mappedFileSizeCommitLog": str(256 << 20), "haHousekeepingInterval": "20000"}
+    settings: dict[str, str] = {}
     if kind == TLS:
         authority = Authority(folder / "tls")
-        settings |= ha_tls_settings(authority, *authority.issue("broker"))
+        settings = ha_tls_settings(authority, *authority.issue("broker"))
         kind = "congreve"
-    try:
-        master = replicas.master(kind, **settings, brokerRole=work.role)
-        slave = replicas.slave(kind, **settings)
-        time.sleep(FOLLOWS_S)
-        command = [sys.executable, "-m", "congreve", "bench", "-n", namesrv.address]
-        command += ["--broker", replicas.name, "--connections", str(work.connections)]
-        command += ["--inflight", str(work.inflight), "--size", str(work.size), "--output", "json"]
-        command += ["--warmup", "6", "--seconds", str(seconds)]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        await_equal_logs(master, slave)
-        found: dict[str, float] = json.loads(out)[0]
+    with running_pair(kind, folder, settings, brokerRole=work.role) as pair:
+        found = pair.send(work.connections, work.inflight, work.size, seconds)
+        await_equal_logs(pair.master, pair.slave)
         return found
-    finally:
-        replicas.kill()
-        namesrv.kill()
 
 
 def main() -> None:
