@@ -19,7 +19,7 @@ from congreve.records.record import decode_records
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-from ..tool import local_config
+from ..tool import TOPIC_FIELDS, local_config
 
 MESSAGES = 1_000
 BODY = 50_000  # most of the log is before the 32 MiB that are always in memory
@@ -118,17 +118,6 @@ def cold_store(tmp_path: Path) -> StoreConfig:
     return config
 
 
-CREATE = {
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-}
-
-
 @pytest.mark.parametrize(
     ("expression_type", "expression", "first", "step"),
     [("TAG", "*", 0, 1), ("TAG", "odd", 1, 2), ("SQL92", "TAGS = 'odd'", 1, 2)],
@@ -153,7 +142,7 @@ async def test_old_messages_are_read_completely_by_a_thread(
     async with Broker(config) as broker:
         client = RemotingClient()
         address = f"127.0.0.1:{broker.port}"
-        await client.invoke(address, RemotingCommand(code=17, ext_fields=dict(CREATE)))
+        await client.invoke(address, RemotingCommand(code=17, ext_fields=dict(TOPIC_FIELDS)))
         bodies = await pull_all(client, address, expression_type, expression)
         await client.close()
     assert bodies == [body_of(number) for number in range(first, MESSAGES, step)]
