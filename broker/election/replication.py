@@ -65,7 +65,7 @@ class ElectionReplication(Replication):
         self._elected: Master | None = None
         self.fence: Fence | None = None
         """Holds back a master's answers; None for a slave."""
-        self._exported = ConfirmedFile(config.store.own_dir) if config.lake_topics else None
+        self._confirmed_file = ConfirmedFile(config.store.own_dir) if config.lake_topics else None
         self._noted = 0
         self._noting = Periodic(config.lake_lag_millis / NOTES / 1000, self._note_confirmed)
         self._log = LimitedLog(logger)
@@ -86,9 +86,9 @@ class ElectionReplication(Replication):
         start = log.max_offset if known.entries else log.min_offset
         number = term.master.epoch
         epochs.save(known.without_expired(log.min_offset).begun(number, start))
-        if self._exported is not None:
+        if self._confirmed_file is not None:
             # What another term confirmed may have been cut since by an unclean election.
-            self._exported.replace(0)
+            self._confirmed_file.replace(0)
         self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
         self.fence.open()
         term.lacks_since = self.copies.lacks_since
@@ -96,7 +96,7 @@ class ElectionReplication(Replication):
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         await super().start()
-        if self.fence is not None and self._exported is not None:
+        if self.fence is not None and self._confirmed_file is not None:
             self._noting.start()
 
     async def stop(self) -> None:
@@ -106,11 +106,11 @@ class ElectionReplication(Replication):
 
     async def _note_confirmed(self) -> None:
         """Write for the exporter to tables what every later master will have."""
-        assert self.fence is not None and self._exported is not None, "start() looks"
+        assert self.fence is not None and self._confirmed_file is not None, "start() looks"
         confirmed = self.fence.confirmed()
         if confirmed > self._noted:
             try:
-                await asyncio.to_thread(self._exported.replace, confirmed)
+                await asyncio.to_thread(self._confirmed_file.replace, confirmed)
             except StoreError as error:
                 self._log.warning("tables get no further messages: %s", error)
             else:
