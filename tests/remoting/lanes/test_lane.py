@@ -103,6 +103,20 @@ def test_a_loop_that_reads_late_loses_no_frame_and_bounds_their_memory() -> None
         peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == many)
 
 
+def test_a_turn_of_the_loop_takes_few_of_many_frames() -> None:
+    many = 500
+    with lane() as peers, peers.connect() as peer:
+        peer.sendall(FRAME * many)
+        turns: list[int] = []
+
+        def take() -> bool:
+            turns.append(len(peers.handle.take_entries()))
+            return sum(turns) == 1 + many
+
+        peers.wait(take)
+        assert max(turns) <= 32
+
+
 def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
     with lane() as peers:
         with peers.connect():
