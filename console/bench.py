@@ -20,6 +20,7 @@ from congreve.console.report import cluster_options, connection, output_option, 
 from congreve.console.tune.picture import FORMATS
 from congreve.errors import CongreveError
 
+SECONDS_MAX = 86_400
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
 
 
@@ -46,8 +47,20 @@ class BenchError(CongreveError):
 )
 @click.option("--queues", type=click.IntRange(1, 1024), default=4, show_default=True)
 @click.option("--binary", is_flag=True, help="Binary headers instead of JSON.")
-@click.option("--warmup", default=2.0, show_default=True, help="Seconds that are not measured.")
-@click.option("--seconds", default=5.0, show_default=True, help="Seconds that are measured.")
+@click.option(
+    "--warmup",
+    type=click.FloatRange(0, SECONDS_MAX),
+    default=2.0,
+    show_default=True,
+    help="Seconds that are not measured.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, SECONDS_MAX, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Seconds that are measured.",
+)
 @click.option("--hdr", type=click.Path(path_type=Path), help="File for HdrHistogram's percentiles.")
 @click.option("--png", type=click.Path(path_type=Path), help="File for the picture of latencies.")
 @output_option

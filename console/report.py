@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -11,6 +11,8 @@ import click
 from congreve.console.loadgen.generator import SECRET_KEY
 
 F = TypeVar("F", bound=Callable[..., Any])
+WIDTH_MAX = 10_000
+"""Characters of a line."""
 
 
 def output_option(command: F) -> F:
@@ -110,9 +112,16 @@ def tls_file_option(command: F) -> F:
     )(command)
 
 
-def show(rows: Sequence[dict[str, Any]], output: str, title: str | None = None) -> None:
+def show(
+    rows: Sequence[dict[str, Any]],
+    output: str,
+    title: str | None = None,
+    *,
+    whole: Collection[str] = (),
+) -> None:
     """Print rows that all have the same keys; the keys are the column heads. A table without rows
-    is the word `none`."""
+    is the word `none`. Cells of the columns `whole`, and all cells in a pipe or a file, are not
+    broken into lines: a user copies them."""
     if output == "json":
         import msgspec
 
@@ -126,7 +135,13 @@ def show(rows: Sequence[dict[str, Any]], output: str, title: str | None = None) 
 
     table = Table(title=title)
     for name in rows[0]:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in whole)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+    console = Console()
+    needed = console.measure(table, options=console.options.update(max_width=WIDTH_MAX))
+    if not console.is_terminal:
+        console.width = needed.maximum
+    elif whole:
+        console.width = max(console.width, needed.minimum)
+    console.print(table)

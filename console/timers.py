@@ -66,7 +66,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
         return rows, None if found.is_complete else "there are more"
 
     rows, title = ask(namesrv, question)
-    show(rows, output, title)
+    show(rows, output, title, whole=("handle",))
 
 
 @timers.command(help="Take delayed messages back: they are never delivered.")

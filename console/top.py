@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 URL = "http://127.0.0.1:5557"
 TIMEOUT_S = 10.0
+NOT_METRICS = "this is not a broker's metrics port"
 
 
 class Topic(msgspec.Struct):
@@ -140,13 +142,18 @@ def read_varz(url: str) -> Varz:
         raise CongreveError(f"--url {url}: use http://HOST:PORT")
     try:
         with urllib.request.urlopen(url.rstrip("/") + "/varz", timeout=TIMEOUT_S) as answer:
-            return parse_varz(answer.read())
+            text = answer.read()
     except urllib.error.HTTPError as error:
-        text = error.read(200).decode(errors="replace").strip()
-        raise CongreveError(f"{url}: {text or error.reason}") from error
+        raise CongreveError(f"{url}: HTTP status {error.code}: {NOT_METRICS}") from error
     except OSError as error:
         why = getattr(error, "reason", error)
         raise CongreveError(f"{url}: {why}: is metricsPort set in broker.conf?") from error
+    except http.client.HTTPException as error:
+        raise CongreveError(f"{url}: no HTTP: {NOT_METRICS}") from error
+    try:
+        return parse_varz(text)
+    except CongreveError as error:
+        raise CongreveError(f"{url}: {error}") from error
 
 
 def parse_varz(text: bytes) -> Varz:
@@ -154,7 +161,7 @@ def parse_varz(text: bytes) -> Varz:
     try:
         return msgspec.json.decode(text, type=Varz)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CongreveError(f"this is not a broker's metrics port: {error}") from error
+        raise CongreveError(f"{NOT_METRICS} ({error})") from error
 
 
 class Readings:

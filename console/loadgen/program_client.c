@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_CAPACITY = 1 << 20, EVENTS = 64 };
+enum { READ_CAPACITY = 1 << 20, FRAME_MAX = 16 << 20, EVENTS = 64 };
 enum { FIRST_OPAQUE = 1000000000, OPAQUES = 1000000000 };
 static const int64_t DRAIN_NS = 10000000000LL;
 
@@ -34,7 +34,7 @@ typedef struct {
     uint32_t turns; /* requests so far: their opaque is turn * inflight + slot */
     int target;     /* send: of the next request */
     char *in, *out;
-    size_t in_head, in_tail, out_head, out_tail, out_capacity;
+    size_t in_head, in_tail, in_capacity, out_head, out_tail, out_capacity;
     layout_hint hint;
 } connection;
 
@@ -84,7 +84,8 @@ static void open_connection(client *c, int index)
     }
     n->out_capacity = largest * (size_t)(s->inflight + 1);
     n->out = malloc(n->out_capacity);
-    n->in = malloc(READ_CAPACITY);
+    n->in_capacity = READ_CAPACITY;
+    n->in = malloc(n->in_capacity);
     n->slots = calloc((size_t)s->inflight, sizeof *n->slots);
     int targets = s->topics * s->queues;
     n->target = (int)((int64_t)targets * index / s->connections);
@@ -257,7 +258,7 @@ static void take(client *c, connection *n, const char *frame, size_t size)
 static void receive(client *c, connection *n)
 {
     char *to = n->in + n->in_tail;
-    size_t room = READ_CAPACITY - n->in_tail;
+    size_t room = n->in_capacity - n->in_tail;
     ssize_t got = n->tls ? tls_receive(n->tls, to, room) : recv(n->fd, to, room, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -265,18 +266,27 @@ static void receive(client *c, connection *n)
         die("the server closed a connection%s%s", got ? ": " : "", got ? strerror(errno) : "");
     n->in_tail += (size_t)got;
     c->now = now_ns();
+    size_t wanted = 0;
     while (n->in_tail - n->in_head >= 4) {
         size_t size = (size_t)get32(n->in + n->in_head) + 4;
-        if (size < 8 || size > READ_CAPACITY)
+        if (size < 8 || size > FRAME_MAX)
             die("a frame of %zu bytes came", size);
-        if (n->in_tail - n->in_head < size)
+        if (n->in_tail - n->in_head < size) {
+            wanted = size;
             break;
+        }
         take(c, n, n->in + n->in_head, size);
         n->in_head += size;
     }
     memmove(n->in, n->in + n->in_head, n->in_tail - n->in_head);
     n->in_tail -= n->in_head;
     n->in_head = 0;
+    if (wanted > n->in_capacity) {
+        n->in_capacity = wanted;
+        n->in = realloc(n->in, wanted);
+        if (n->in == NULL)
+            die("no memory for a frame of %zu bytes", wanted);
+    }
     flush(c, n);
 }
 

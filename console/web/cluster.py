@@ -38,12 +38,17 @@ T = TypeVar("T")
 BROKERS_AGE_S = 5.0
 STATUS_AGE_S = 1.5
 SNAPSHOT_AGE_S = 10.0
-SNAPSHOT_STALE_S = 600.0
+SNAPSHOT_STALE_S = 60.0
+"""Pages show an older lag only as one that is being read."""
+LAG_WAIT_S = 0.15
+"""After a longer pause a page waits so long for the lag."""
 LETTERS_AGE_S = 60.0
 SEARCH_AGE_MS = 2_000
 """A topic or group that an older snapshot lacks may be new: it is read again."""
 HISTORY_MAX = 300
 """Samples of rates that are kept; the overview takes one every two seconds."""
+RATE_S = 30.0
+"""Rates are means of shorter times; the chart has a gap where samples lie further apart."""
 TIMEOUT_S = 15.0
 
 
@@ -100,11 +105,14 @@ class BrokerStatus(msgspec.Struct):
 
 
 class Sample(msgspec.Struct, array_like=True, frozen=True):
-    """Rates of all brokers together, in messages a second, at a time in seconds since 1970."""
+    """Rates of all brokers together, in messages a second, at a time in seconds since 1970.
+
+    They are None in a gap, where no page was open.
+    """
 
     at: float
-    in_rate: float
-    out_rate: float
+    in_rate: float | None
+    out_rate: float | None
 
 
 class _Count(msgspec.Struct, frozen=True):
@@ -139,9 +147,12 @@ class Cluster:
         self._monotonic = monotonic
         self._counts: dict[str, _Count] = {}
         self._lags: dict[str, list[Lag]] = {}
-        self._brokers = Refreshed(self._read_brokers, BROKERS_AGE_S)
-        self._statuses = Refreshed(self._read_statuses, STATUS_AGE_S)
-        self._snapshot = Refreshed(self._read_snapshot, SNAPSHOT_AGE_S, stale=SNAPSHOT_STALE_S)
+        self._lags_at = self._sampled_at = 0.0
+        self._brokers = Refreshed(self._read_brokers, BROKERS_AGE_S, monotonic=monotonic)
+        self._statuses = Refreshed(self._read_statuses, STATUS_AGE_S, monotonic=monotonic)
+        self._snapshot = Refreshed(
+            self._read_snapshot, SNAPSHOT_AGE_S, stale=SNAPSHOT_STALE_S, monotonic=monotonic
+        )
         self._letters = Refreshed(self.admin.dead_letters.groups, LETTERS_AGE_S)
         self.jobs = Jobs()
 
@@ -249,9 +260,13 @@ class Cluster:
 
     async def _read_statuses(self) -> list[BrokerStatus]:
         found = await asyncio.gather(*map(self._status, await self.brokers()))
+        now, before = time.time(), self._sampled_at
+        self._sampled_at = self._monotonic()
+        if self.history and self._sampled_at - before > RATE_S:
+            self.history.append(Sample(now - STATUS_AGE_S, None, None))
         self.history.append(
             Sample(
-                time.time(),
+                now,
                 sum(each.in_rate for each in found),
                 sum(each.out_rate for each in found if each.broker.is_master),
             )
@@ -269,7 +284,7 @@ class Cluster:
         )
 
     def _rates(self, address: str, figures: dict[str, str]) -> tuple[float, float]:
-        """Messages a second since the last sample; before the first those of ten seconds."""
+        """Messages a second since the last sample; without a recent one those of ten seconds."""
         now = _Count(
             self._monotonic(),
             number(figures.get("msgPutTotalTodayNow")),
@@ -277,7 +292,8 @@ class Cluster:
         )
         before = self._counts.get(address)
         self._counts[address] = now
-        if before is None or now.put < before.put or now.got < before.got:
+        is_recent = before is not None and now.at - before.at <= RATE_S
+        if before is None or not is_recent or now.put < before.put or now.got < before.got:
             return _average(figures.get("putTps")), _average(figures.get("getTransferedTps"))
         seconds = max(now.at - before.at, 0.1)
         return (now.put - before.put) / seconds, (now.got - before.got) / seconds
@@ -288,9 +304,18 @@ class Cluster:
         tables = await _of_each(masters, read_tables, failures)
         if failures and not tables:
             raise next(iter(failures.values()))
-        # Lag takes a broker longer: until then, pages show the previous values.
-        self._snapshot.offer(await self._combined(tables, failures))
-        self._lags = await _of_each(masters, read_lags, failures)
+        reading = asyncio.create_task(_of_each(masters, read_lags, failures))
+        try:
+            await asyncio.wait((reading,), timeout=LAG_WAIT_S)
+            if not reading.done():
+                # Lag takes a large broker longer: until then, pages show the previous values.
+                if self._monotonic() - self._lags_at > SNAPSHOT_STALE_S:
+                    self._lags = {}
+                self._snapshot.offer(await self._combined(tables, failures))
+            self._lags = await reading
+        finally:
+            reading.cancel()
+        self._lags_at = self._monotonic()
         return await self._combined(tables, failures)
 
     async def _combined(

@@ -88,6 +88,7 @@ def test_delayed_messages_are_listed_and_recalled(namesrv: str) -> None:
     assert (row["due"], row["level"], row["keys"]) == (due_ms, "a time", "k")
     (count,) = rows(namesrv, "timers", "count")
     assert (count["hour"], count["count"]) == (due_ms // 3_600_000 * 3_600_000, 1)
+    assert row["handle"] in congreve("timers", "list", namesrv=namesrv).stdout, "it can be copied"
     rows(namesrv, "timers", "recall", row["handle"])
     assert rows(namesrv, "timers", "list") == []
     again = congreve("timers", "recall", row["handle"], namesrv=namesrv)
@@ -114,6 +115,12 @@ def test_an_unknown_group_is_an_error_of_one_line(namesrv: str, arguments: tuple
 def test_a_table_without_rows_is_a_word(namesrv: str) -> None:
     run = congreve("timers", "list", "-t", "never-used", namesrv=namesrv)
     assert (run.returncode, run.stdout) == (0, "none\n")
+
+
+@pytest.mark.parametrize("option", ["--seconds=0", "--seconds=-1", "--warmup=-1"])
+def test_an_invalid_duration_of_a_measurement_is_refused(option: str) -> None:
+    refused = congreve("bench", option)
+    assert (refused.returncode, "Error: Invalid value" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("when", ["soon", "2026-13-01"])

@@ -55,6 +55,12 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
         url = f"http://127.0.0.1:{node.broker.config.metrics_port}"
         shown = congreve("top", "--once", "--url", url, "--interval", "0.2")
         figures = congreve("top", "--json", "--url", url, "--interval", "0.2")
+        others = [
+            congreve("top", "--once", "--url", f"{url}{path}") for path in ("/healthz?", "/x")
+        ]
+    for other in others:
+        assert (other.returncode, len(other.stderr.splitlines())) == (1, 1), other.stderr
+        assert "not a broker's metrics port" in other.stderr
     assert figures.returncode == 0, figures.stderr
     found = msgspec.json.decode(figures.stdout)
     assert (found["trouble"], found["lag"], found["role"]) == (None, 0, "ASYNC_MASTER")

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+import congreve
+from congreve.client import AdminClient, Message, Producer, PullConsumer
 from congreve.client.errors import ClientError
+from congreve.console.web.cluster import SNAPSHOT_STALE_S, Cluster
 from congreve.console.web.jobs import RUNNING_MAX, Jobs
 from congreve.console.web.refreshed import PAUSE_FACTOR, Refreshed
 
@@ -107,6 +110,37 @@ async def test_an_error_reaches_the_callers_and_the_read_is_repeated() -> None:
     with pytest.raises(ClientError):
         await value.get()
     assert await value.get() == 1
+
+
+async def test_after_a_pause_figures_are_those_of_now(node: congreve.Node) -> None:
+    """Not the lag of the last visit, and not the mean rate since then."""
+    clock = Clock()
+    cluster = Cluster(node.address, None, monotonic=clock)
+    async with (
+        AdminClient(node.address) as admin,
+        PullConsumer(node.address, group="pausing") as group,
+        Producer(node.address, group="p") as producer,
+    ):
+        await admin.create_topic("pauses", queues=1)
+        (queue,) = await group.queues("pauses")
+        await producer.send(Message(topic="pauses", body=b"1"))
+        await group.pull(queue, 0)
+        await group.commit(queue, 1)
+        await cluster.start()
+        await cluster.statuses()
+        before = await cluster.snapshot()
+        assert before.groups["pausing"].lag == 0
+        for _ in range(100):
+            await producer.send(Message(topic="pauses", body=b"2"))
+        clock.now += SNAPSHOT_STALE_S + 1
+        while not (after := await cluster.snapshot()).has_lag:
+            clock.now += SNAPSHOT_STALE_S + 1
+        assert after.groups["pausing"].lag == 100
+        (status,) = await cluster.statuses()
+        average = [float(part) for part in status.figures["putTps"].split()]
+        assert status.in_rate == average[0], "the broker's, of ten seconds"
+        assert [sample.in_rate is None for sample in cluster.history] == [False, True, False]
+        await cluster.stop()
 
 
 # --- jobs
