@@ -24,10 +24,10 @@ from congreve.remoting.messages.signature import (
     Credentials,
     RequestNumbers,
 )
+from congreve.remoting.signatures.hmac_sha1 import load_sha1
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.wire.hmac_sha1 import load_sha1
 
 
 class AccessControl:

@@ -1,9 +1,10 @@
 from libc.stdint cimport int32_t, uint8_t
 
+from congreve.broker.accounts.signed_requests cimport SignedRequests
 from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Header
-from congreve.remoting.wire.hmac_sha1 cimport HmacKey, Sha1
+from congreve.remoting.signatures.hmac_sha1 cimport HmacKey, Sha1
 from congreve.remoting.wire.signed_fields cimport SignedFields
 from congreve.remoting.wire.slices cimport Slice
 
@@ -57,14 +58,11 @@ cdef class AccountTable:
     cdef inline void end_checks(self) noexcept nogil:
         pthread_rwlock_unlock(&self.lock)
 
-    # Whether a request is a signed and permitted send or pull. False: the gate decides.
+    # Whether a request is a permitted send or pull, if its signature is right: first_wrong() tells,
+    # before end_checks(). False: the gate decides. See signed_requests.pxd.
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed) noexcept nogil
-    cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed) noexcept nogil
-    cdef bint may_pull(self, const Header *header, Slice body,
-                       const SignedFields *signed) noexcept nogil
-    cdef const AccountEntry *signed_by(self, const Header *header, Slice body,
-                                       const SignedFields *signed) noexcept nogil
-    cdef bint is_signed(self, const AccountEntry *account, const Header *header, Slice body,
-                        const SignedFields *signed) noexcept nogil
+                       const SignedFields *signed, SignedRequests *unverified,
+                       int32_t place) noexcept nogil
+    cdef int32_t first_wrong(self, SignedRequests *unverified) noexcept nogil
+    cdef const AccountEntry *account_of(self, const Header *header,
+                                        const SignedFields *signed) noexcept nogil

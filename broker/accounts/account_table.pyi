@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from typing import Self, final
 
 from congreve.broker.accounts.accounts import Account
-from congreve.remoting.wire.hmac_sha1 import Sha1
+from congreve.remoting.signatures.hmac_sha1 import Sha1
 
 @final
 class AccountTable:

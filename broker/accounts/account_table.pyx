@@ -9,6 +9,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp, memcpy, memset
 
+from congreve.broker.accounts cimport signed_requests
 from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.records.message.topics cimport RETRY_PREFIX
@@ -20,8 +21,6 @@ from congreve.remoting.wire.frame cimport (
     next_frame,
 )
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
-from congreve.remoting.wire.hmac_sha1 cimport SIGNATURE_SIZE, Sha1Context
-from congreve.remoting.wire.slices cimport COPY_SLACK
 
 from congreve.broker.accounts.accounts import Perm
 from congreve.records.message.topics import TRACE_TOPIC
@@ -31,14 +30,6 @@ cdef enum:
     PUB = 4
     SUB = 8
     RETRY_LENGTH = 7            # of RETRY_PREFIX
-    CONTENT_ROOM = 1024
-
-
-# The signed text, as far as it was not hashed yet.
-cdef struct Content:
-    Sha1Context context
-    int32_t used
-    uint8_t text[CONTENT_ROOM + COPY_SLACK]
 
 
 cdef void free_perms(PermTable *table) noexcept:
@@ -115,27 +106,24 @@ cdef bint topic_allows(const AccountEntry *account, Slice topic, uint8_t wanted)
     return perm_of(&account.topics, topic.data, topic.length, wanted)
 
 
-cdef inline void put(Sha1 sha1, Content *content, Slice value, bint has_slack) noexcept nogil:
-    """Add a value: SHA-1 is quicker with one long text than with many short ones.
+cdef bint may_send(const AccountEntry *account, const SendHeader *send) noexcept nogil:
+    return send.complete and (account.may_do_all or (
+        topic_allows(account, send.topic, PUB)
+        and (not send.sys_flag & SYS_TRANSACTION_MASK or perm_of(
+            &account.groups, send.producer_group.data, send.producer_group.length, PUB
+        ))
+    ))
 
-    `has_slack`: COPY_SLACK bytes after it may be read.
-    """
-    cdef uint8_t *out
-    cdef int32_t done = 0
-    if content.used + value.length > CONTENT_ROOM:
-        sha1.put(&content.context, content.text, content.used)
-        content.used = 0
-    if value.length > CONTENT_ROOM:
-        sha1.put(&content.context, value.data, value.length)
-        return
-    out = content.text + content.used
-    content.used += value.length
-    if not has_slack:
-        memcpy(out, value.data, value.length)
-        return
-    while done < value.length:
-        memcpy(out + done, value.data + done, COPY_SLACK)
-        done += COPY_SLACK
+
+cdef bint may_pull(const AccountEntry *account, const Header *header) noexcept nogil:
+    cdef PullHeader pull
+    read_pull_header(header, &pull)
+    return pull.complete and (account.may_do_all or (
+        topic_allows(account, pull.topic, SUB)
+        and perm_of(
+            &account.groups, pull.consumer_group.data, pull.consumer_group.length, SUB
+        )
+    ))
 
 
 @cython.final
@@ -201,72 +189,36 @@ cdef class AccountTable:
     # --- without the GIL
 
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed) noexcept nogil:
+                       const SignedFields *signed, SignedRequests *unverified,
+                       int32_t place) noexcept nogil:
+        cdef const AccountEntry *account
         if is_send(header.code):
-            return self.may_send(header, send, body, signed)
-        return is_pull(header.code) and self.may_pull(header, body, signed)
-
-    cdef bint may_send(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body, signed)
-        return account != NULL and send.complete and (account.may_do_all or (
-            topic_allows(account, send.topic, PUB)
-            and (not send.sys_flag & SYS_TRANSACTION_MASK or perm_of(
-                &account.groups, send.producer_group.data, send.producer_group.length, PUB
-            ))
-        ))
-
-    cdef bint may_pull(self, const Header *header, Slice body,
-                       const SignedFields *signed) noexcept nogil:
-        cdef const AccountEntry *account = self.signed_by(header, body, signed)
-        cdef PullHeader pull
-        if account == NULL:
+            account = self.account_of(header, signed)
+            if account == NULL or not may_send(account, send):
+                return False
+        elif is_pull(header.code):
+            account = self.account_of(header, signed)
+            if account == NULL or not may_pull(account, header):
+                return False
+        else:
             return False
-        read_pull_header(header, &pull)
-        return pull.complete and (account.may_do_all or (
-            topic_allows(account, pull.topic, SUB)
-            and perm_of(
-                &account.groups, pull.consumer_group.data, pull.consumer_group.length, SUB
-            )
-        ))
+        return signed_requests.add_request(
+            self.sha1, unverified, place, &account.secret, header, body, signed
+        )
 
-    cdef const AccountEntry *signed_by(self, const Header *header, Slice body,
-                                       const SignedFields *signed) noexcept nogil:
-        """The account whose signature the request has; NULL: none, or not decided here."""
+    cdef int32_t first_wrong(self, SignedRequests *unverified) noexcept nogil:
+        return signed_requests.first_wrong(self.sha1, unverified)
+
+    cdef const AccountEntry *account_of(self, const Header *header,
+                                        const SignedFields *signed) noexcept nogil:
+        """The account that the request names; NULL: none, or not decided here."""
         cdef Slice access_key
         cdef Key key
-        cdef AccountEntry *account
         if signed.access_key < 0 or signed.signature < 0 or not signed.distinct:
             return NULL
         access_key = header.fields[signed.access_key].value
         key = key_of(access_key.data, access_key.length)
-        account = <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
-        if account == NULL or not self.is_signed(account, header, body, signed):
-            return NULL
-        return account
-
-    cdef bint is_signed(self, const AccountEntry *account, const Header *header, Slice body,
-                        const SignedFields *signed) noexcept nogil:
-        cdef Slice signature = header.fields[signed.signature].value
-        cdef uint8_t[SIGNATURE_SIZE] expected
-        cdef Content content
-        # Values are in the frame, before its body, or in the decoder's scratch, which has slack.
-        cdef bint has_slack = body.length >= COPY_SLACK
-        cdef uint8_t wrong = 0
-        cdef int32_t i
-        if signature.length != SIGNATURE_SIZE:
-            return False
-        content.used = 0
-        self.sha1.begin(&account.secret, &content.context)
-        for i in range(header.count):
-            if signed.places[i] != signed.signature:
-                put(self.sha1, &content, header.fields[signed.places[i]].value, has_slack)
-        put(self.sha1, &content, body, False)
-        self.sha1.put(&content.context, content.text, content.used)
-        self.sha1.end(&account.secret, &content.context, expected)
-        for i in range(SIGNATURE_SIZE):
-            wrong |= expected[i] ^ signature.data[i]
-        return wrong == 0
+        return <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
 
     # --- for Python callers
 
@@ -276,13 +228,16 @@ cdef class AccountTable:
         cdef Frame whole
         cdef Header header
         cdef SendHeader send
+        cdef SignedRequests unverified
         cdef bint passes
+        unverified.count = 0
         headers.keeps_fields = True
         if next_frame(frame, len(frame), &whole) != FRAME_WHOLE:
             return False
         if headers.decode(&whole, &header, &send) != HEADER_OK:
             return False
         self.begin_checks()
-        passes = self.may_pass(&header, &send, whole.body, headers.signed)
+        passes = self.may_pass(&header, &send, whole.body, headers.signed, &unverified, 0)
+        passes = self.first_wrong(&unverified) < 0 and passes
         self.end_checks()
         return bool(passes)

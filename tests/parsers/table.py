@@ -78,7 +78,7 @@ ELSEWHERE: dict[str, str] = {
     "io_backends/mapping.pyx": _BYTES_OF_STORE,
     "namesrv/settings_processor.py": _HANDS_ON,
     "records/batches/batch.pyx": "an encoder",
-    "remoting/wire/hmac_sha1.pyx": "reads its own digest",
+    "remoting/signatures/hmac_sha1.pyx": "reads its own digest",
     "remoting/transport/blocking_client.py": _HANDS_ON,
     "remoting/transport/connection.py": _HANDS_ON,
     "remoting/transport/read_buffer.py": _HANDS_ON,

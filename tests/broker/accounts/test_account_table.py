@@ -14,8 +14,8 @@ from congreve.engine.clock import ManualClock
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.signatures.hmac_sha1 import Sha1, load_sha1
 from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.wire.hmac_sha1 import Sha1, load_sha1
 
 from ..conftest import FakeConnection
 from ..guarded import guarded
@@ -27,20 +27,32 @@ SHORT_NAMES = tuple("abcdefghijklm")
 SEND = {"a": "P", "b": "", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
 
 
-def sha1() -> Sha1:
-    found = load_sha1()
+def sha1(instructions: bool = True) -> Sha1:
+    found = load_sha1(instructions)
     assert found is not None, "this Python's OpenSSL has SHA-1"
     return found
 
 
-@given(st.binary(max_size=200), st.binary(max_size=300))
-def test_the_hmac_equals_that_of_python(secret: bytes, content: bytes) -> None:
+@given(st.binary(max_size=200), st.binary(max_size=300), st.binary(max_size=300))
+def test_the_hmac_equals_that_of_python(secret: bytes, content: bytes, other: bytes) -> None:
     import base64
     import hashlib
     import hmac
 
-    expected = base64.b64encode(hmac.digest(secret, content, hashlib.sha1)).decode()
-    assert sha1().hmac(secret, content) == expected
+    def expected(text: bytes) -> str:
+        return base64.b64encode(hmac.digest(secret, text, hashlib.sha1)).decode()
+
+    plain = sha1(instructions=False)
+    assert not plain.has_instructions
+    for each in (sha1(), plain):
+        assert each.hmac(secret, content) == expected(content)
+        assert each.hmac_two(secret, content, other) == (expected(content), expected(other))
+
+
+def test_the_instructions_are_used_where_the_processor_has_them() -> None:
+    path = Path("/proc/cpuinfo")
+    flags = path.read_text() if path.exists() else ""
+    assert sha1().has_instructions == (" sha_ni" in flags)
 
 
 perms = st.sampled_from([Perm.DENY, Perm.PUB, Perm.SUB, Perm.PUB | Perm.SUB, Perm.DENY | Perm.SUB])
@@ -124,6 +136,58 @@ async def test_compiled_code_serves_signed_sends_and_pulls(tmp_path: Path) -> No
                 assert (await tools.of(sender).send("T")).code == 1
             assert (await tools.of("both-of-T", "a-wrong-secret").send("T")).code == 1
             assert broker.store.queues.get("T", 0).max == 20
+
+
+LONG = b"l" * 9000
+"""A body whose signed text is not copied."""
+
+
+async def test_a_wrong_signature_refuses_one_request_of_a_chunk(tmp_path: Path) -> None:
+    import asyncio
+    import random
+
+    chance = random.Random(19)
+    for threads in (0, 1):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        async with guarded(folder, network_threads=threads) as (broker, tools):
+            await tools.of("administrator").create_topic("T")
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            stored = 0
+            for _ in range(12):
+                kinds = chance.choices(["send", "long", "delayed", "pull"], (8, 1, 1, 1), k=40)
+                right = [chance.random() < chance.choice((0.5, 0.95)) for _ in kinds]
+                chunk = b"".join(
+                    asked(number, kind, SECRET if signed else "a-wrong-secret")
+                    for number, (kind, signed) in enumerate(zip(kinds, right, strict=True))
+                )
+                writer.write(chunk)
+                answers = {}
+                while len(answers) < len(kinds):
+                    head = await asyncio.wait_for(reader.readexactly(4), 30)
+                    rest = await reader.readexactly(int.from_bytes(head, "big"))
+                    answer = RemotingCommand.decode(head + rest)
+                    answers[answer.opaque] = answer.code
+                assert [answers[number] != 1 for number in range(len(kinds))] == right
+                stored += sum(
+                    kind in ("send", "long") for kind, ok in zip(kinds, right, strict=True) if ok
+                )
+            assert broker.store.queues.get("T", 0).max == stored
+            writer.close()
+
+
+def asked(opaque: int, kind: str, secret: str) -> bytes:
+    """The bytes of a signed request."""
+    properties = "DELAY\x0118\x02" if kind == "delayed" else "TAGS\x01a\x02"
+    pull = PULL | {"queueOffset": "9000", "sysFlag": "0"}
+    request = RemotingCommand(
+        code=11 if kind == "pull" else 310,
+        opaque=opaque,
+        ext_fields=dict(pull) if kind == "pull" else SEND | {"b": "T", "i": properties},
+        body=b"" if kind == "pull" else LONG if kind == "long" else b"short",
+    )
+    Credentials(access_key="both-of-T", secret_key=secret).sign(request)
+    return request.encode()
 
 
 async def test_a_change_of_accounts_answers_pulls_that_wait_in_a_lane(tmp_path: Path) -> None:

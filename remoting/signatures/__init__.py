@@ -1,0 +1,1 @@
+"""Signatures of requests in compiled code."""

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class Sha1:
+    has_instructions: bool
+    def hmac(self, secret: bytes, content: bytes) -> str: ...
+    def hmac_two(self, secret: bytes, content: bytes, other: bytes) -> tuple[str, str]: ...
+
+def load_sha1(instructions: bool = True) -> Sha1 | None: ...
