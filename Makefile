@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PYTHONSAFEPATH := 1
+# Tests start hundreds of processes; each would compile the modules and the tests that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # cython-lint starts pycodestyle by its name.
 export PATH := $(abspath $(BIN)):$(PATH)
 
