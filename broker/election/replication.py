@@ -139,6 +139,10 @@ class ElectionReplication(Replication):
     def _member(self) -> int:
         return self._role.member
 
+    def _is_copy(self) -> bool:
+        """The elected master's tables are those of the group; a log that differs is cut."""
+        return True
+
     def _required_members(self) -> frozenset[int] | None:
         return None if self.fence is None else self.fence.required()
 

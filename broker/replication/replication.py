@@ -125,6 +125,7 @@ class Replication:
             self._store,
             self._requests,
             self._slave.remove_topic,
+            self._is_copy,
         )
         self._synchronize = Periodic(SYNCHRONIZE_S, self._follow_tables)
         self._synchronize.start()
@@ -173,6 +174,15 @@ class Replication:
     def _member(self) -> int:
         """This broker's number at its master."""
         return self._config.broker_id
+
+    def _is_copy(self) -> bool:
+        """Whether this log is a copy of the master's, or is empty.
+
+        A master that lost its disk, for example, has empty tables.
+        """
+        log = self._store.log
+        follows = self._slave is not None and self._slave.following is not None
+        return follows or log.max_offset == log.min_offset
 
     def _required_members(self) -> frozenset[int] | None:
         """The members that must have a change of topics or groups before its answer.

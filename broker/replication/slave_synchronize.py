@@ -51,7 +51,9 @@ class SlaveSynchronize:
     Topics and groups are replaced when their DataVersion differs; `remove_topic` removes the queues
     of a topic that the master has deleted before a physical offset. An offset is taken when the
     master's has changed, or is ahead at the first time: a slave keeps the offsets that consumers
-    committed to it while its master was away. Filters are not copied: consumers send them to every
+    committed to it while its master was away. As long as `is_copy` returns False, this log may not
+    be a copy of the master's, whose tables then belong to other messages: they are not copied.
+    Filters are not copied: consumers send them to every
     broker with their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
     """
 
@@ -62,12 +64,14 @@ class SlaveSynchronize:
         store: MessageStore,
         master: Callable[[], MasterRequests | None],
         remove_topic: Callable[[str, int], bool],
+        is_copy: Callable[[], bool],
     ) -> None:
         self._metadata = metadata
         self._delayed = delayed
         self._store = store
         self._master = master
         self._remove_topic = remove_topic
+        self._is_copy = is_copy
         self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
         self._made_again: dict[str, int] = {}  # the same for topics that may be there again
         self._offsets_text = b""
@@ -81,10 +85,14 @@ class SlaveSynchronize:
         self._log = LimitedLog(logger)
 
     async def run(self) -> bool:
-        """Copy what has changed; False from a master that does not answer, or without one."""
+        """Copy what has changed; False from a master that does not answer, or has another log, or
+        without one."""
         self._settle_delay()
         master = self._master()
         if master is None:
+            return False
+        if not self._is_copy():
+            self._restore_topics()
             return False
         announced = self._announced
         # A topic with records here is in a table that the master sends now, or was deleted there.

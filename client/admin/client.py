@@ -137,17 +137,19 @@ class AdminClient(ClientInstance):
         return list(masters)
 
     async def topic_stats(self, topic: str) -> list[QueueStats]:
-        """Offsets of each queue of a topic. Raises RouteNotFoundError when no broker has the
-        topic."""
+        """Offsets of each queue of a topic, from slaves where there is no master.
+
+        Raises RouteNotFoundError when no broker has the topic.
+        """
         check_topic(topic)
         self.check_running()
         route = await self.routes.find(topic)
         fields = GetTopicStatsInfoRequestHeader(topic=topic).fields()
+        code = RequestCode.GET_TOPIC_STATS_INFO
         answers = await asyncio.gather(
             *(
-                self.demand(addresses[MASTER_ID], RequestCode.GET_TOPIC_STATS_INFO, fields)
-                for addresses in route.brokers.values()
-                if MASTER_ID in addresses
+                self.demand(self.routes.address_to_read(name, MASTER_ID), code, fields)
+                for name in route.brokers
             )
         )
         tables = [TopicStatsTable.decode(answer.body).offset_table for answer in answers]
@@ -179,7 +181,7 @@ class AdminClient(ClientInstance):
             count=min(count, ENTRIES_MAX),
         )
         answer = await self.demand(
-            self.routes.address(queue.broker_name),
+            self.routes.address_to_read(queue.broker_name, MASTER_ID),
             RequestCode.QUERY_CONSUME_QUEUE,
             header.fields(),
         )

@@ -12,6 +12,7 @@ from congreve.client.admin.client import AdminClient
 from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.client.pull.pulling import PullRequest
+from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.message import Record
 from congreve.records.message.properties import TAGS
 from congreve.records.record import decode_records, parse_offset_message_id
@@ -139,9 +140,9 @@ class MessageLookup:
             end_timestamp=end_ms,
             unique_key=unique,
         ).fields()
-        masters = {name: route.master(name) for name in route.brokers}
+        read = self._admin.routes.address_to_read
         answers = await asyncio.gather(
-            *(self._query(name, master, fields) for name, master in masters.items() if master)
+            *(self._query(name, read(name, MASTER_ID), fields) for name in route.brokers)
         )
         found = [each for answer in answers for each in answer]
         return sorted(found, key=lambda each: each.record.store_timestamp)
@@ -173,12 +174,12 @@ class MessageLookup:
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header.fields())
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> int:
-        answer = await self._admin.demand(await self._master(queue), code, fields)
+        answer = await self._admin.demand(await self._broker(queue), code, fields)
         return OffsetResponseHeader.read(answer).offset
 
-    async def _master(self, queue: MessageQueue) -> str:
+    async def _broker(self, queue: MessageQueue) -> str:
         await self._admin.routes.find(queue.topic)
-        return self._admin.routes.address(queue.broker_name)
+        return self._admin.routes.address_to_read(queue.broker_name, MASTER_ID)
 
     async def newest(self, queues: Iterable[MessageQueue], count: int) -> list[Part]:
         """The last `count` offsets of each queue."""
@@ -225,7 +226,7 @@ class MessageLookup:
             version_ms=int(time.time() * 1000),
             carries_subscription=True,
         )
-        address = await self._master(queue)
+        address = await self._broker(queue)
         answer = await self._admin.ask(
             address,
             RequestCode.PULL_MESSAGE,

@@ -208,7 +208,7 @@ class PullConsumer(ClientInstance):
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
-        address = await self._master(queue)
+        address = await self._broker(queue)
         await self.demand(address, RequestCode.UPDATE_CONSUMER_OFFSET, header.fields())
 
     async def announce(self) -> None:
@@ -235,13 +235,14 @@ class PullConsumer(ClientInstance):
         return self._announced
 
     async def _offset(self, queue: MessageQueue, code: int, fields: dict[str, str]) -> int:
-        answer = await self.demand(await self._master(queue), code, fields)
+        answer = await self.demand(await self._broker(queue), code, fields)
         return OffsetResponseHeader.read(answer).offset
 
-    async def _master(self, queue: MessageQueue) -> str:
+    async def _broker(self, queue: MessageQueue) -> str:
+        """The address of the queue's master, or of a slave while there is no master."""
         self.check_running()
         await self.routes.find(queue.topic)
-        return self.routes.address(queue.broker_name)
+        return self.routes.address_to_read(queue.broker_name, MASTER_ID)
 
 
 def _fields(queue: MessageQueue) -> dict[str, str]:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from congreve.client.admin import AdminClient
+from congreve.client.errors import BrokerError
 from congreve.console.ask import ask
 from congreve.console.report import cluster_options, output_option, show
 from congreve.errors import CongreveError
+from congreve.remoting.messages.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from congreve.client.admin.reports import BrokerReports
     from congreve.remoting.messages.admin_bodies import HARuntimeInfo
 
 Rows = list[dict[str, Any]]
@@ -26,20 +29,44 @@ def replicas(namesrv: str, output: str) -> None:
     """Print a row for each slave of a master, and one for each registered slave."""
 
     async def question(admin: AdminClient) -> Rows:
-        from congreve.client.admin.reports import BrokerReports
-
-        rows = []
+        rows: Rows = []
         for name, group in sorted((await admin.cluster_info()).broker_addr_table.items()):
-            for number, address in sorted(group.broker_addrs.items()):
-                try:
-                    status = await BrokerReports(admin, address).ha_status()
-                except CongreveError:
-                    rows.append(_row(name, number, address, AWAY))
-                else:
-                    rows.extend(_rows(name, number, address, status))
+            rows.extend(await _of_group(admin, name, group.broker_addrs))
         return rows
 
     show(ask(namesrv, question), output)
+
+
+async def _of_group(admin: AdminClient, name: str, addresses: dict[int, str]) -> Rows:
+    """The rows of all brokers of a name.
+
+    RocketMQ 4.9 does not know the request: where its broker is the master, the ends of the logs
+    show how far slaves are behind.
+    """
+    from congreve.client.admin.reports import BrokerReports
+
+    rows: Rows = []
+    end = None  # of such a master's log
+    for number, address in sorted(addresses.items()):
+        reports = BrokerReports(admin, address)
+        try:
+            try:
+                found = list(_rows(name, number, address, await reports.ha_status()))
+            except BrokerError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                found = [_row(name, number, address, "slave" if number else "master")]
+                end = await _log_end(reports) if number == 0 else end
+            if number and end is not None:
+                found[0]["lag bytes"] = max(0, end - await _log_end(reports))
+        except CongreveError:
+            found = [_row(name, number, address, AWAY)]
+        rows.extend(found)
+    return rows
+
+
+async def _log_end(reports: BrokerReports) -> int:
+    return int((await reports.runtime())["commitLogMaxOffset"])
 
 
 def _rows(name: str, number: int, address: str, status: HARuntimeInfo) -> Iterator[dict[str, Any]]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
-from harness.pairs import Pair, running_pair
+from harness.pairs import Pair, broker_config, running_pair
 
+from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.client import Message, Producer
@@ -168,3 +169,24 @@ async def test_queues_with_later_records_stay(tmp_path: Path) -> None:
         assert [slave.store.max_offset("T", queue_id) for queue_id in (0, 1)] == [2, 0]
         assert receiver.remove_topic("T", master.store.log.max_offset)
         assert "T" not in slave.store.queues
+
+
+async def test_the_tables_of_a_master_that_lost_its_disk_are_not_copied(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        slave = pair.slave
+        pair.master.managers.metadata.topics.update(TopicConfig(topic_name="T"))
+        pair.master.store.put(Record(topic="T", body=b"x"))
+        metadata = slave.managers.metadata
+        await eventually(
+            lambda: metadata.topics.get("T") is not None and slave.store.max_offset("T", 0) == 1
+        )
+        same_ports = {
+            "listenPort": pair.master.address.rpartition(":")[2],
+            "haListenPort": pair.master.replication.ha_address.rpartition(":")[2],
+        }
+        await pair.master.stop()
+        async with Broker(broker_config(tmp_path / "empty", pair.name_server, **same_ports)):
+            await eventually(lambda: "ahead of the master's" in slave.replication.state().trouble)
+            assert not await slave.replication.copy_tables()
+        assert metadata.topics.get("T") is not None
+        assert slave.store.max_offset("T", 0) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -9,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from harness import servers
 from harness.drivers import Driver, Json, message
 from harness.replicas import Replicas, await_equal_logs
 from harness.servers import BrokerServer
+
+from congreve.console.replication.replicas import replicas as replicas_command
 
 MESSAGES = 400
 
@@ -64,12 +68,24 @@ def test_a_slave_has_the_same_bytes_as_its_master(
     await_topic(second, topic)
     shown = java.mqadmin("clusterList", "-n", namesrv.address)
     assert [line.split()[2] for line in shown.splitlines() if replicas.name in line] == ["0", "1"]
+    rows = replica_rows(namesrv, replicas.name)
+    assert [(row["role"], row["lag bytes"]) for row in rows] == (
+        [("master", ""), ("slave", 0)] if master == "java" else [("master", 0), ("slave", "")]
+    )
     if slave == "congreve":
         shown = java.mqadmin("brokerStatus", "-n", namesrv.address, "-b", second.address)
         assert re.search(rf"haMaster +: {first.address.partition(':')[0]}:{first.port + 1}", shown)
     else:
         shown = java.mqadmin("brokerStatus", "-n", namesrv.address, "-b", first.address)
         assert re.search(r"haSlaves +: 127.0.0.1:\d+ lag 0 bytes 0 ms", shown)
+
+
+def replica_rows(namesrv: servers.Server, name: str) -> list[Json]:
+    """What `congreve replicas` shows of one group."""
+    done = CliRunner().invoke(
+        replicas_command, ["-n", namesrv.address, "--output", "json"], catch_exceptions=False
+    )
+    return [row for row in json.loads(done.stdout) if row["broker"] == name]
 
 
 def await_topic(slave: BrokerServer, topic: str) -> None:
