@@ -222,9 +222,8 @@ cdef class AccountTable:
 
     # --- for Python callers
 
-    def lets_pass(self, bytes frame not None):
-        """Whether compiled code may serve this frame."""
-        cdef HeaderDecoder headers = HeaderDecoder()
+    def lets_pass(self, bytes frame not None, HeaderDecoder headers not None):
+        """Whether compiled code may serve this frame; `headers` has decoded those before it."""
         cdef Frame whole
         cdef Header header
         cdef SendHeader send

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from congreve.broker.accounts.account_table import AccountTable
+from congreve.broker.accounts.accounts import Account, Perm
 from congreve.errors import CongreveError
 from congreve.remoting.messages import bodies, fastjson, headers  # noqa: F401 - all headers
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.header import Header
 from congreve.remoting.messages.register_body import read_registration, write_registration
+from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.signatures.hmac_sha1 import load_sha1
 from congreve.remoting.wire import codec, frame
 from congreve.remoting.wire.header_decoder import HeaderDecoder
 
@@ -73,6 +77,29 @@ def _wire() -> Iterator[Parser]:
                 fields=("extFields", "code", "remark", "x") if form == 0 and not name else (),
             )
     yield Parser("fastjson", ("remoting/messages/fastjson.py",), fastjson.loads, json_seeds)
+
+
+def _signed() -> Iterator[Parser]:
+    """Sends as lanes check them, in the layout of the seeds and in others."""
+    sha1, decoder = load_sha1(), HeaderDecoder()
+    assert sha1 is not None
+    key, secret = "account", "secret-of-it"
+    table = AccountTable(sha1)
+    table.replace([Account(access_key=key, secret_key=secret, default_topic_perm=Perm.PUB)])
+    seeds = []
+    for form in (0, 1):
+        request = RemotingCommand(
+            code=310, ext_fields=dict(SEND_FIELDS), body=b"b" * 20, serialize_type=form
+        )
+        Credentials(access_key=key, secret_key=secret).sign(request)
+        seeds.append(request.encode())
+    assert all(table.lets_pass(seed, HeaderDecoder()) for seed in seeds)
+    modules = (
+        "broker/accounts/signed_requests.pyx",
+        "broker/accounts/account_table.pyx",
+        "remoting/wire/signed_fields.pyx",
+    )
+    yield Parser("signed sends", modules, lambda data: table.lets_pass(data, decoder), seeds)
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -136,5 +163,6 @@ def _typed_bodies() -> Iterator[Parser]:
 def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
     yield from _wire()
+    yield from _signed()
     yield from _typed_headers()
     yield from _typed_bodies()
