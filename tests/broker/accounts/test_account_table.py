@@ -15,8 +15,8 @@ from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.signatures.hmac_sha1 import Sha1, load_sha1
-from congreve.remoting.wire.header_decoder import HeaderDecoder
 from congreve.remoting.transport.peer_log import PeerLog
+from congreve.remoting.wire.header_decoder import HeaderDecoder
 
 from ..conftest import FakeConnection
 from ..guarded import guarded
