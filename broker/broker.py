@@ -245,7 +245,7 @@ class Broker(Lifecycle):
             await asyncio.to_thread(process.stop)
         await asyncio.to_thread(self.store.close)
         await self._metrics.close()
-        self._log_levels.give_back()
+        self._log_levels.restore()
 
     def _handlers(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> dict[int, Handler]:
         return all_handlers(
@@ -258,7 +258,7 @@ class Broker(Lifecycle):
                 self._clock,
                 self.store.files,
             ),
-            self._registration.settled,
+            self._registration.registered_everywhere,
             runtime_info,
             self._access,
             self.replication.state,

@@ -358,7 +358,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(str(error)) from error
         return msgspec.structs.replace(self, store=store, **mine)
 
-    def take(self, other: "BrokerConfig") -> None:
+    def copy_from(self, other: "BrokerConfig") -> None:
         """Copy the other's values into this object, which running code reads again at each use."""
         for mine, theirs in ((self.store, other.store), (self, other)):
             for setting in settings.table_of(type(mine)).values():
@@ -369,14 +369,14 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
         Raises ConfigError for the first value that is not allowed; then nothing has changed.
         """
-        self.take(self.changed(texts))
+        self.copy_from(self.changed(texts))
         return [key for key in texts if key not in all_settings()]
 
     def as_properties(self) -> dict[str, str]:
         """Every key with its value as text, sorted."""
         return dict(sorted((settings.as_texts(self.store) | settings.as_texts(self)).items()))
 
-    def shown(self) -> dict[str, str]:
+    def public_settings(self) -> dict[str, str]:
         """The keys that requests may read, with their values: no path and no secret."""
         table = all_settings()
         return {key: text for key, text in self.as_properties().items() if table[key].shown}

@@ -43,6 +43,6 @@ class LogLevels:
             self._before.setdefault(name, logger.level)
             logger.setLevel(level)
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore all levels."""
         self.apply("")

@@ -73,7 +73,7 @@ class Managers:
             return
         await self.delayed.stop()
         await self.transactions.stop()
-        await self.topic_deletion.checkpoints.settled()
+        await self.topic_deletion.checkpoints.finish()
         await self.files.close()
 
     def save_offsets(self) -> None:

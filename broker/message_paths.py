@@ -119,7 +119,7 @@ class MessagePaths:
             self._new_fast_path(None),
             pulls,
             store,
-            tells_appends=store.flush_timer.wants_wake,
+            posts_appends=store.flush_timer.wants_wake,
             confirm=self._confirm,
             timeout_s=self.group_commit.timeout_s,
             leader=self.lanes[0] if number else None,

@@ -132,7 +132,7 @@ class NameServerRegistration:
             await self._client.close()
             self._client = None
 
-    async def settled(self, limit_s: float = HEARD_TIMEOUT_S) -> None:
+    async def registered_everywhere(self, limit_s: float = HEARD_TIMEOUT_S) -> None:
         """Return when name servers have all changes so far, or after `limit_s` seconds.
 
         A client that creates a topic then finds its route (RocketMQ: registerIncrementBrokerData).

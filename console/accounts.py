@@ -49,7 +49,7 @@ def acl() -> None:
 @output_option
 def list_users(folder: Path, output: str) -> None:
     """Print the accounts of all files."""
-    shown = _open(folder).shown()
+    shown = _open(folder).without_secrets()
     show(
         [
             {
@@ -155,7 +155,7 @@ def _open(folder: Path) -> AccountFiles:
 
 
 def _find(files: AccountFiles, key: str) -> PlainAccessConfig | None:
-    accounts = files.shown().plain_access_configs
+    accounts = files.without_secrets().plain_access_configs
     return next((each for each in accounts if each.access_key == key), None)
 
 

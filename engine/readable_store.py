@@ -94,7 +94,7 @@ class ReadableStore:
             return None
         if queue[offset][1] == FILLER_SIZE:
             return None  # a repair has found no record for it
-        if not self.repair.leads(queue, offset):
+        if not self.repair.is_valid(queue, offset):
             if not repair:
                 raise DamagedEntryError(queue, offset)
             self.repair.repair(queue, offset, offset + 1)

@@ -42,7 +42,7 @@ class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
             raise ConfigError(str(error)) from error
         return config
 
-    def take(self, other: "NamesrvConfig") -> None:
+    def copy_from(self, other: "NamesrvConfig") -> None:
         """Copy the other's values into this object."""
         for setting in settings.table_of(NamesrvConfig).values():
             setattr(self, setting.field, getattr(other, setting.field))

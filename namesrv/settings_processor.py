@@ -61,7 +61,7 @@ class SettingsProcessor:
             return
         config = self._config_store.load(lambda text: self._config.changed(parse_properties(text)))
         if config is not None:
-            self._config.take(config)
+            self._config.copy_from(config)
 
     async def _put_kv(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = PutKVConfigRequestHeader.read(request)
@@ -106,7 +106,7 @@ class SettingsProcessor:
                     format_properties(texts),
                     lambda again: parse_properties(again) == texts,
                 )
-            self._config.take(config)
+            self._config.copy_from(config)
         return request.reply(ResponseCode.SUCCESS)
 
     def _get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:

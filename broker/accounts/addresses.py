@@ -55,7 +55,7 @@ class AddressPattern(msgspec.Struct, frozen=True):
         try:
             parts = _parts(address)
         except ValueError:
-            return False  # the peer has gone, and with it its address
+            return False  # the peer has disconnected, so its address is unknown
         version = 4 if len(parts) == _PARTS[4] else 6
         return any(
             block.version == version

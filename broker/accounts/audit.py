@@ -24,15 +24,15 @@ class AuditLog:
 
     def note(
         self,
-        who: str | None,
+        access_key: str | None,
         request: RemotingCommand,
         connection: Connection,
         answer: RemotingCommand | None,
     ) -> None:
-        """Write one line; `who` is an access key, None for a white address or an unknown sender."""
+        """Write one line; `access_key` is None for a white address or an unknown sender."""
         line: dict[str, object] = {
             "time": self._clock.now(),
-            "accessKey": who,
+            "accessKey": access_key,
             "address": str(connection),
             "request": RequestCode(request.code).name,
             "fields": {

@@ -88,7 +88,7 @@ class AccountFiles:
         self.versions, self._configs, self._paths, self._white = versions, configs, paths, white
         return Accounts(by_key=by_key, white_addresses=patterns)
 
-    def shown(self) -> AclConfig:
+    def without_secrets(self) -> AclConfig:
         """All accounts and white addresses as loaded, without secrets."""
         shown = [msgspec.structs.replace(each, secret_key=None) for each in self._configs.values()]
         return AclConfig(global_white_addrs=self._white, plain_access_configs=shown)

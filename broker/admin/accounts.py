@@ -92,7 +92,7 @@ class AccountAdminProcessor:
 
     def get_accounts(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """All accounts without their secrets (GET_BROKER_CLUSTER_ACL_CONFIG)."""
-        body = self._on(ResponseCode.SYSTEM_ERROR).files.shown().encode()
+        body = self._on(ResponseCode.SYSTEM_ERROR).files.without_secrets().encode()
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     async def _edit(

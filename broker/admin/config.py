@@ -57,7 +57,7 @@ class ConfigAdminProcessor:
 
     def get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """All settings as key=value lines (GET_BROKER_CONFIG)."""
-        values = {**_ASKED_FOR, **self._config.shown()}
+        values = {**_ASKED_FOR, **self._config.public_settings()}
         lines = [f"{key}={value}\n" for key, value in sorted(values.items())]
         fields = {"version": self._version.encode().decode()}
         return request.reply(ResponseCode.SUCCESS, None, fields, "".join(lines).encode())
@@ -79,7 +79,7 @@ class ConfigAdminProcessor:
                     await asyncio.to_thread(_save, self._files, self._config_path, texts)
             except (ConfigError, StoreError, OSError, ValueError) as error:
                 raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-            self._config.take(now)
+            self._config.copy_from(now)
         logger.info("config updated by %s:%d: %s", *connection.peer, texts)
         self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now())
         await self._config_changed(texts.keys() - later)

@@ -223,7 +223,7 @@ class BrokerStats:
         today = datetime.fromtimestamp(self._clock.now() / 1000).astimezone().date()
         if today == self._day:
             return
-        if self._day is None:  # the start: earlier messages count for no day
+        if self._day is None:  # at the start: no day has the messages from before it
             self.put_today_morning = totals.put
         self._day = today
         self.put_yesterday_morning = self.put_today_morning

@@ -8,7 +8,7 @@ from congreve.remoting.wire.slices cimport Slice
 # The result of parking a message.
 cdef enum ParkStatus:
     PARK_DONE
-    PARK_COLD               # without a change: the Python handler serves it
+    PARK_PYTHON               # without a change: the Python handler serves it
     PARK_QUEUE              # without a change: call open_queue() and retry
 
 

@@ -98,7 +98,7 @@ cdef class DelayPath:
         else:
             plain = wish.level.data == NULL and self.for_time(message, wish, now)
         if not plain:
-            return PARK_COLD
+            return PARK_PYTHON
         self.queue = self.queues[self.place]
         return PARK_QUEUE if self.queue == NULL else PARK_DONE
 

@@ -36,7 +36,7 @@ class DelayOffsets(DelayOffsetSerializeWrapper):
     log_end: int = -1
     checksum: int = -1
 
-    def sealed(self) -> "DelayOffsets":
+    def with_checksum(self) -> "DelayOffsets":
         """The same with the CRC-32 of both other fields."""
         text = f"{self.log_end} {sorted(self.offset_table.items())}"
         return DelayOffsets(
@@ -48,7 +48,7 @@ class DelayOffsets(DelayOffsetSerializeWrapper):
     def check(self) -> None:
         """Raises ValueError unless it is sealed, or as the reference writes it."""
         own = self.log_end >= 0 or self.checksum >= 0
-        if own and (right := self.sealed().checksum) != self.checksum:
+        if own and (right := self.with_checksum().checksum) != self.checksum:
             raise ValueError(f"its checksum is {self.checksum} and not {right}")
 
 
@@ -99,7 +99,7 @@ class ScheduleMessageService:
         end = self._store.log.max_offset if self._followed_end is None else self._followed_end
         self._changed, self._saved_end = False, end
         table = {level: 0 for level, _ in self._levels()} | self.offset_table
-        return DelayOffsets(offset_table=table, log_end=self._saved_end).sealed()
+        return DelayOffsets(offset_table=table, log_end=self._saved_end).with_checksum()
 
     @property
     def dirty(self) -> bool:
@@ -214,9 +214,9 @@ class ScheduleMessageService:
             if repair.exception() is not None:
                 logger.error("delay level %d waits for the disk: %s", level, repair.exception())
                 return DISK_FAILED_S
-        recalled = self._recalls.next_of(level, before)
+        recalled = self._recalls.next_recalled(level, before)
         if recalled == before:
-            self._recalls.passed(level, before)
+            self._recalls.note_skipped(level, before)
             self._set(level, before + 1)
             return 0.0
         limit = LEVEL_CHUNK if recalled is None else min(LEVEL_CHUNK, recalled - before)

@@ -275,10 +275,10 @@ class DelayedMessageProcessor:
             for start in range(first, stop, STEP):
                 entries = queue.entries(start, min(start + STEP, stop))
                 wanted = entries["size"] != FILLER_SIZE
-                recalled = recalls.next_of(level, start)
+                recalled = recalls.next_recalled(level, start)
                 while recalled is not None and recalled < start + len(entries):
                     wanted[recalled - start] = False
-                    recalled = recalls.next_of(level, recalled + 1)
+                    recalled = recalls.next_recalled(level, recalled + 1)
                 yield (
                     level,
                     entries["physical_offset"][wanted].astype(int64),
@@ -293,5 +293,5 @@ class DelayedMessageProcessor:
         stop = queue.max
         for start in range(max(queue.min, stop - ENTRIES_MAX), stop, STEP):
             rows = index.pending(start, min(start + STEP, stop))
-            rows = rows[~numpy.isin(rows[:, 1], self._delayed.recalls.timed())]
+            rows = rows[~numpy.isin(rows[:, 1], self._delayed.recalls.timed_offsets())]
             yield TIMED, rows[:, 1], rows[:, 2]

@@ -81,7 +81,7 @@ class Recalls:
         self._next = 0
         self._offsets: dict[int, list[int]] = {}  # by level, sorted
         self._waiting: dict[tuple[int, int], int] = {}  # level and offset: time in the entry
-        self._passed: set[tuple[int, int]] = set()  # of them: delivery has skipped these
+        self._skipped: set[tuple[int, int]] = set()  # of them: delivery has skipped these
         self._timed: NDArray[int64] | None = None
         self._changed = False
 
@@ -141,12 +141,12 @@ class Recalls:
         past = {
             key
             for key, wake in self._waiting.items()
-            if wake < limit and (key in self._passed or self._has_expired(*key))
+            if wake < limit and (key in self._skipped or self._has_expired(*key))
         }
         if not past:
             return
         self._waiting = {key: wake for key, wake in self._waiting.items() if key not in past}
-        self._passed -= past
+        self._skipped -= past
         self._offsets = {}
         for level, offset in sorted(self._waiting):
             self._offsets.setdefault(level, []).append(offset)
@@ -177,7 +177,7 @@ class Recalls:
             self._changed = True
         return put
 
-    def next_of(self, level: int, offset: int) -> int | None:
+    def next_recalled(self, level: int, offset: int) -> int | None:
         """The first recalled offset of a level from `offset` on."""
         offsets = self._offsets.get(level)
         if not offsets:
@@ -189,11 +189,11 @@ class Recalls:
         """Level and offset of all recalled messages."""
         return set(self._waiting)
 
-    def passed(self, level: int, offset: int) -> None:
+    def note_skipped(self, level: int, offset: int) -> None:
         """Report that delivery has skipped a recalled message."""
-        self._passed.add((level, offset))
+        self._skipped.add((level, offset))
 
-    def timed(self) -> NDArray[int64]:
+    def timed_offsets(self) -> NDArray[int64]:
         """The recalled physical offsets of timed messages, sorted."""
         if self._timed is None:
             self._timed = numpy.array(self._offsets.get(TIMED, []), int64)

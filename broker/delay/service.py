@@ -73,8 +73,8 @@ class DelayedMessages:
         self.timers.save()
         if self.levels.is_outdated:
             self._writer.changed()
-        await self._writer.settled()
-        await self.recalls.writer.settled()
+        await self._writer.finish()
+        await self.recalls.writer.finish()
 
     def save(self) -> None:
         """Save the offsets of both services soon."""

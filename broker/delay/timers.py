@@ -148,8 +148,10 @@ class TimerMessageService:
             count = len(rows) if done == len(wanted) else int(wanted[done])
         finally:
             index.handled(rows, count)
-        for offset in rows[:count, 1][numpy.isin(rows[:count, 1], self._recalls.timed())].tolist():
-            self._recalls.passed(TIMED, offset)
+        for offset in rows[:count, 1][
+            numpy.isin(rows[:count, 1], self._recalls.timed_offsets())
+        ].tolist():
+            self._recalls.note_skipped(TIMED, offset)
         if run.skipped:
             logger.error("%d timed messages have expired or have no target", run.skipped)
         if run.end:
@@ -160,7 +162,7 @@ class TimerMessageService:
         """Indices of the rows whose messages were not taken back."""
         if not len(self._recalls):
             return numpy.arange(len(rows))
-        return numpy.flatnonzero(~numpy.isin(rows[:, 1], self._recalls.timed()))
+        return numpy.flatnonzero(~numpy.isin(rows[:, 1], self._recalls.timed_offsets()))
 
     def _round(self) -> None:
         if self._index is not None:

@@ -66,4 +66,4 @@ cdef class FastPath(FrameSink):
     cdef int resume(self, Stop stop, object connection) except -1
     cdef bint room_made(self, Stop stop) except -1
     cdef int count_pull(self, object connection) except -1
-    cdef int answer_cold(self, object connection) except -1
+    cdef int answer_by_handler(self, object connection) except -1

@@ -18,12 +18,12 @@ from congreve.broker.fastpath.arrivals cimport note_arrival
 from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.broker.fastpath.stops cimport (
     STOP_ALONE,
-    STOP_COLD,
+    STOP_PYTHON,
     STOP_DONE,
     STOP_FULL,
     STOP_NEXT_FRAME,
     STOP_NOTIFY,
-    STOP_OUT,
+    STOP_ANSWER_BUFFER,
     STOP_PARK_QUEUE,
     STOP_PULL,
     STOP_QUEUE,
@@ -128,7 +128,7 @@ cdef class FastPath(FrameSink):
                 begin = bytes(data[self.at:self.at + 8])
                 raise FrameError(f"{connection.peer}: these bytes are not a frame: {begin!r}")
             self.resume(stop, connection)
-            if stop not in (STOP_PULL, STOP_OUT, STOP_NOTIFY):
+            if stop not in (STOP_PULL, STOP_ANSWER_BUFFER, STOP_NOTIFY):
                 steps += 1
                 if steps == STEPS_A_TURN:
                     connection.rest()
@@ -138,20 +138,20 @@ cdef class FastPath(FrameSink):
     cdef int resume(self, Stop stop, object connection) except -1:
         """Do the step that needs the GIL, so that run() can continue."""
         cdef int32_t size = self.frame.size
-        if stop == STOP_COLD:
-            self.answer_cold(connection)
+        if stop == STOP_PYTHON:
+            self.answer_by_handler(connection)
         elif stop == STOP_PULL:
             if self.pulls.serve(connection, &self.frame, &self.header):
                 self.at += size
                 if self.pulls.answered:
                     self.count_pull(connection)
             else:
-                self.answer_cold(connection)
+                self.answer_by_handler(connection)
         elif stop == STOP_NOTIFY:
             self.notify_arrivals()
             self.at += size
         elif not self.room_made(stop):
-            self.answer_cold(connection)
+            self.answer_by_handler(connection)
         return 0
 
     cdef bint room_made(self, Stop stop) except -1:
@@ -164,7 +164,7 @@ cdef class FastPath(FrameSink):
             self.open_queue()
         elif stop == STOP_PARK_QUEUE:
             self.delays.open_queue()
-        elif stop == STOP_OUT:
+        elif stop == STOP_ANSWER_BUFFER:
             grow_answers(&self.sends.answers, self.sends.wanted_room)
         else:
             try:
@@ -190,9 +190,9 @@ cdef class FastPath(FrameSink):
                                      peer.port)
         return 0
 
-    cdef int answer_cold(self, object connection) except -1:
+    cdef int answer_by_handler(self, object connection) except -1:
         cdef int32_t size = self.frame.size
-        self.sends.give_back(&self.frame, &self.header, &self.send)
+        self.sends.cancel_charge(&self.frame, &self.header, &self.send)
         self.notify_arrivals()  # a handler may delete a topic with a queue of this list
         connection.on_frame(<bytes> self.frame.data[:self.frame.size])
         self.transactions.find_queues()
@@ -302,14 +302,14 @@ cdef class FastPath(FrameSink):
     cdef Stop prepare_frame(self) noexcept nogil:
         if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
             self.header.code = UNKNOWN_CODE
-            return STOP_COLD
+            return STOP_PYTHON
         if self.header.flag & FLAG_RESPONSE or not self.is_permitted():
-            return STOP_COLD
+            return STOP_PYTHON
         if is_send(self.header.code):
             return self.sends.prepare(&self.frame, &self.header, &self.send)
         if is_pull(self.header.code):
             return STOP_PULL
-        return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_COLD
+        return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 
     cdef bint is_permitted(self) noexcept nogil:
         """Whether the current frame is permitted, if its signature is right.
@@ -350,12 +350,12 @@ cdef class FastPath(FrameSink):
         cdef EndStatus status
         cdef void *queue
         if not (self.sends.accepting and self.transactions.ends_transactions):
-            return STOP_COLD
+            return STOP_PYTHON
         if self.log.backend.failure:
-            return STOP_COLD
+            return STOP_PYTHON
         if not has_room(&self.sends.answers, SEND_RESPONSE_MAX):
             self.sends.wanted_room = SEND_RESPONSE_MAX
-            return STOP_OUT
+            return STOP_ANSWER_BUFFER
         status = self.transactions.end(&self.header, &appended)
         queue = self.transactions.queue
         if status == END_SEGMENT:
@@ -369,7 +369,7 @@ cdef class FastPath(FrameSink):
             self.sends.full_queue_id = self.transactions.queue_id
             return STOP_QUEUE_ROOM
         if status != END_DONE:
-            return STOP_COLD
+            return STOP_PYTHON
         self.sends.appended_end = appended.end
         if queue == NULL:
             (<TopicCounts> self.transactions.topic.counts).add_rollback()

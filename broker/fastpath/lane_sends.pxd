@@ -25,14 +25,14 @@ cdef class LaneSends(LaneSink):
     cdef KeyIndex index             # None if the store has no index
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH
-    cdef bint tells_appends
-    cdef bint leads                 # it listens to the backend, for all lanes and the loop
+    cdef bint posts_appends
+    cdef bint listens_to_backend    # for all lanes and the loop
     cdef int follower_fds[LANES_MAX]
     cdef int follower_count
     cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, with this one
     cdef int lane_count
-    cdef object kept                # the references that keep `lanes` alive
-    cdef int64_t tells_loop         # not 0: the loop wants a MOVED entry at each event
+    cdef object references          # they keep `lanes` alive
+    cdef int64_t posts_moves        # not 0: the loop wants a MOVED entry at each event
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 

@@ -31,7 +31,7 @@ class LaneSends(LaneSink):
         pulls: LanePulls,
         store: MessageStore,
         *,
-        tells_appends: bool,
+        posts_appends: bool,
         confirm: ConfirmOffset,
         timeout_s: float,
         leader: LaneSends | None = None,

@@ -13,10 +13,10 @@ from congreve.broker.fastpath.answer_buffer cimport grow_answers
 from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX, Arrivals
 from congreve.broker.fastpath.fastpath cimport UNKNOWN_CODE
 from congreve.broker.fastpath.stops cimport (
-    STOP_COLD,
+    STOP_PYTHON,
     STOP_DONE,
     STOP_NOTIFY,
-    STOP_OUT,
+    STOP_ANSWER_BUFFER,
     STOP_PARK_QUEUE,
     STOP_PULL,
     STOP_QUEUE,
@@ -84,14 +84,14 @@ def queues_of(bytes data not None):
 cdef class LaneSends(LaneSink):
     """Serves sends and pulls in a lane's thread; no other thread uses `path`.
 
-    With `tells_appends` it posts an entry of APPENDED_KIND after each chunk with messages. Where
+    With `posts_appends` it posts an entry of APPENDED_KIND after each chunk with messages. Where
     answers wait, for `confirm` and `timeout_s` at most, the lane without a `leader` listens to the
     backend for all others.
     (RocketMQ: SendMessageProcessor.)
     """
 
     def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
-                 bint tells_appends, ConfirmOffset confirm not None, double timeout_s,
+                 bint posts_appends, ConfirmOffset confirm not None, double timeout_s,
                  LaneSends leader=None):
         self.path, self.sends = path, path.sends
         self.pulls = pulls
@@ -99,7 +99,7 @@ cdef class LaneSends(LaneSink):
         self.store = store
         self.index = store.index
         if path.answers_wait:
-            self.leads = leader is None
+            self.listens_to_backend = leader is None
             if leader is None:
                 self.event_fd = self.path.log.backend.event_fd
             else:
@@ -109,14 +109,14 @@ cdef class LaneSends(LaneSink):
             self.commit = LaneCommit(
                 confirm, self.path.put_times, failed_kind=NOT_DURABLE, timeout_s=timeout_s,
             )
-        self.tells_appends = tells_appends
+        self.posts_appends = posts_appends
         self.resting = RestingConnections(REST_MS)
         self.accepting = True
 
     def follow(self, list lanes):
         """Set all lanes, this one included; the lane notifies them of entries in watched queues."""
         cdef LaneSends each
-        self.kept = lanes
+        self.references = lanes
         self.lane_count = <int> len(lanes)
         for number, each in enumerate(lanes):
             self.lanes[<int> number] = <void *> each
@@ -147,7 +147,7 @@ cdef class LaneSends(LaneSink):
         self.sends.born_host.port = connection.port
         self.sends.accepting = self.accepting
         self.path.begin_chunk()
-        self.path.stages.came = min(lane.now_ms * 1_000_000, self.path.stages.begun)
+        self.path.stages.arrived = min(lane.now_ms * 1_000_000, self.path.stages.begun)
         while True:
             stop = self.path.run(data, available)
             if stop == STOP_DONE or stop == STOP_UNFRAMEABLE:
@@ -156,7 +156,7 @@ cdef class LaneSends(LaneSink):
                 self.path.at += self.path.frame.size
                 if connection.peer_slow or connection.fd < 0:
                     break
-            elif stop == STOP_COLD or stop == STOP_PULL or not self.resume(stop):
+            elif stop == STOP_PYTHON or stop == STOP_PULL or not self.resume(stop):
                 if not self.pass_on(lane, connection):
                     break
                 self.path.at += self.path.frame.size
@@ -199,21 +199,21 @@ cdef class LaneSends(LaneSink):
         self.commit.release(lane)
         for i in range(self.follower_count):
             sockets.eventfd_write(self.follower_fds[i], 1)
-        if load_acquire(&self.tells_loop):
+        if load_acquire(&self.posts_moves):
             lane.post(MOVED, -1, NULL, 0, 0)
 
     @property
     def loop_waits(self):
         """Whether the loop wants an entry of MOVED_KIND at each event of the backend."""
-        return bool(self.tells_loop)
+        return bool(self.posts_moves)
 
     @loop_waits.setter
     def loop_waits(self, bint waits):
-        store_release(&self.tells_loop, waits)
+        store_release(&self.posts_moves, waits)
         full_barrier()  # the loop looks at what is durable after it
 
     def __dealloc__(self):
-        if self.event_fd >= 0 and not self.leads:
+        if self.event_fd >= 0 and not self.listens_to_backend:
             sockets.close_fd(self.event_fd)
 
     @property
@@ -241,7 +241,7 @@ cdef class LaneSends(LaneSink):
                 self.path.delays.open_queue()
             elif stop == STOP_QUEUE_ROOM:
                 self.make_room()
-            elif stop == STOP_OUT:
+            elif stop == STOP_ANSWER_BUFFER:
                 grow_answers(&self.sends.answers, self.sends.wanted_room)
             else:
                 with self.path.log.lock:
@@ -276,7 +276,7 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the current frame to the loop; later sends wait for it if their order matters."""
         cdef int32_t code = self.path.header.code
-        self.sends.give_back(&self.path.frame, &self.path.header, &self.path.send)
+        self.sends.cancel_charge(&self.path.frame, &self.path.header, &self.path.send)
         if code == END_TRANSACTION or (
             code != UNKNOWN_CODE and is_send(code)
             and self.path.send.sys_flag & SYS_TRANSACTION_MASK
@@ -312,7 +312,7 @@ cdef class LaneSends(LaneSink):
         if self.sends.appended_end:
             if self.index is not None:
                 self.index.wake()
-            if self.tells_appends:
+            if self.posts_appends:
                 lane.post(APPENDED, -1, NULL, 0, 0)
         self.notify_arrivals(lane)
 

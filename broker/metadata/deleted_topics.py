@@ -56,7 +56,7 @@ class DeletedTopics:
             await self.file.saved()
         except StoreError:
             for topic in topics:
-                self.made(topic)
+                self.note_created(topic)
             raise
 
     def end(self, topics: Iterable[str], log_end: int) -> None:
@@ -70,7 +70,7 @@ class DeletedTopics:
             ends[topic] = log_end
         self.file.changed()
 
-    def made(self, topic: str) -> None:
+    def note_created(self, topic: str) -> None:
         """Record that the topic was created again, or that its deletion did not start."""
         log_end = self._ends.pop(topic, None)
         if log_end is None:
@@ -79,7 +79,7 @@ class DeletedTopics:
             self._made_again[topic] = log_end
         self.file.changed()
 
-    def gone(self) -> dict[str, int]:
+    def deleted(self) -> dict[str, int]:
         """The topics that are deleted now, with the log's end at their deletion or UNDER_WAY."""
         return dict(self._ends)
 

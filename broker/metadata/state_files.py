@@ -106,7 +106,7 @@ class StateFiles:
         self.save_offsets()
         self.fold()
         for changes in self.all:
-            await changes.settled()
+            await changes.finish()
         self._topics.close()
         self._groups.close()
         self._offsets.close()

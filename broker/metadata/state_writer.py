@@ -111,7 +111,7 @@ class Changes(Generic[T]):
         self._wanted.set()
         await future
 
-    async def settled(self) -> None:
+    async def finish(self) -> None:
         """Write the changes that are not on disk, and stop; a failure is logged."""
         try:
             await self.saved()

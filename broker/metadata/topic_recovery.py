@@ -38,14 +38,14 @@ class TopicRecovery:
         if config is None or not self._topics.is_saved(topic):
             return
         if not self._topics.is_being_deleted(topic):
-            self._deleted.made(topic)
+            self._deleted.note_created(topic)
 
     def _end_deletions(self) -> None:
         """Finish deletions that a kill interrupted; recovery may have found their messages."""
         log_end = self._store.log.max_offset
-        for topic, end in self._deleted.gone().items():
+        for topic, end in self._deleted.deleted().items():
             if topic in self._topics.table:
-                self._deleted.made(topic)
+                self._deleted.note_created(topic)
                 continue
             at_once(self._offsets.remove_topic_steps(topic))
             found = topic in self._store.queues

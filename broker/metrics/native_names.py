@@ -231,7 +231,7 @@ class NativeNames:
     def of_broker(
         self, waiting: tuple[int, int], half_messages: int, timed: int
     ) -> Iterator[Family]:
-        """What waits: answers for the disk, pulls for messages, half and timed messages."""
+        """Numbers of waiting answers, pulls, half messages and timed messages."""
         yield self._one("broker_permission", "4 read, 2 write", self._config.broker_permission)
         yield Family(
             "rocketmq_processor_watermark",
@@ -260,7 +260,7 @@ def _counted(name: str, text: str, counts: Mapping[str, int]) -> Family:
 def _together(
     found: Sequence[TopicCounts],
 ) -> tuple[dict[str, Counted], Counted | None, Counted | None, int]:
-    """Of all topics together: sizes by type, commits, delays, rollbacks."""
+    """The sums over all topics: sizes by type, commits, delays, rollbacks."""
     if len(found) == 1:
         (one,) = found
         return one.sizes, one.commits, one.delays, one.rollbacks
@@ -275,7 +275,7 @@ def _together(
 
 
 def _merged(found: Sequence[Counted | None]) -> Counted | None:
-    """One histogram of those that have values: counts by bucket, and the sum."""
+    """The sum of these histograms: counts by bucket, and the sum of all values."""
     present = [each for each in found if each is not None]
     if len(present) <= 1:
         return present[0] if present else None

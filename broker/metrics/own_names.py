@@ -130,7 +130,7 @@ class OwnNames:
             "Requests that found the quota of this name used up",
             [
                 (label_text(kind=str(kind), name=name, request=use.name.lower()), count)
-                for (kind, name, _), counts in self._quotas.shown()
+                for (kind, name, _), counts in self._quotas.limited_by_name()
                 for use, count in zip(Use, counts, strict=True)
             ],
         )

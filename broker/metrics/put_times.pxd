@@ -19,17 +19,17 @@ cdef struct Answered:
     int64_t messages
     int32_t[RPCS] requests
 
-# Slow chunks of sends and ends of transactions are noted apart from those of pulls, so that many
-# slow ones of one kind do not hide a slow one of the other.
+# The log has slow sends (with ends of transactions) and slow pulls separately, so that many slow
+# chunks of one kind do not hide one of the other.
 cdef enum SlowKind:
     SLOW_SENDS
     SLOW_PULLS
     SLOW_KINDS
 
-# When a chunk of requests was where, by the monotonic clock in nanoseconds; 0: not known.
+# When a chunk of requests reached each stage, by the monotonic clock in nanoseconds; 0: not known.
 cdef struct Stages:
-    int64_t came            # the turn began in which the chunk was read
-    int64_t begun           # the chunk itself
+    int64_t arrived         # the lane's turn began, in which it read the chunk
+    int64_t begun           # the work on the chunk began
     int64_t files           # how long new files and memory took
     int64_t appended        # its messages are in the log; its answers wait for more
     int64_t durable         # they are on this broker's disk
@@ -48,7 +48,7 @@ cdef struct SlowNote:
 
 
 cdef inline void begin_stages(Stages *stages, int64_t now_ns) noexcept nogil:
-    stages.came = stages.begun = now_ns
+    stages.arrived = stages.begun = now_ns
     stages.files = stages.appended = stages.durable = 0
 
 

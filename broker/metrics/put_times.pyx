@@ -70,7 +70,7 @@ cdef class PutTimes:
     cdef bint add(self, const Stages *stages, const Answered *answered,
                   int64_t now_ns) noexcept nogil:
         cdef int64_t spent = now_ns - stages.begun
-        cdef bint slow = now_ns - stages.came >= self.slow_ns
+        cdef bint slow = now_ns - stages.arrived >= self.slow_ns
         cdef int i = 0
         for i in range(<int> RPCS):
             if answered.requests[i]:
@@ -121,7 +121,7 @@ cdef class PutTimes:
             messages=note.answered.messages,
             address=note.address[:note.address_length],
             port=note.port,
-            queued_ns=at.begun - at.came,
+            queued_ns=at.begun - at.arrived,
             worked_ns=max(worked - at.begun - at.files, 0),
             files_ns=at.files,
             disk_ns=max(durable - at.appended, 0) if at.appended else 0,
@@ -140,7 +140,7 @@ cdef class PutTimes:
 
     def count(self, int64_t begun_ns, int64_t messages, requests=NO_REQUESTS, *,
               int64_t appended_ns=0, int64_t durable_ns=0, peer=None):
-        """Count messages and requests, by kind, that came at `begun_ns` of the monotonic clock.
+        """Count messages and requests, by kind, that arrived at `begun_ns` of the monotonic clock.
 
         Their messages were in the log at `appended_ns`, and on disk at `durable_ns`; 0: not known.
         `peer` has the packed address and the port of the client, for the log of slow requests.

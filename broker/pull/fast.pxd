@@ -13,7 +13,7 @@ cdef class PullPath:
     cdef Gather gather
     cdef QuotaTable quotas
     cdef PullHeader pull        # of the current request
-    cdef Charged who            # is charged for it
+    cdef Charged charged        # by the quotas
     cdef bint answered          # the last pull got its answer at once
 
     # Answers a pull that finds messages, or suspends it. False: nothing was done, the Python

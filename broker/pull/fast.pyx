@@ -60,7 +60,7 @@ cdef class PullPath:
             self.answered = True
             validated.counter.add(self.gather.count, self.gather.size)
             if has_quotas(self.quotas):
-                self.quotas.charge(&self.who, PULLS, self.gather.count, self.gather.size,
+                self.quotas.charge(&self.charged, PULLS, self.gather.count, self.gather.size,
                                    monotonic_ns())
         elif not self.suspend(connection, frame, header.opaque, validated):
             return False
@@ -71,9 +71,9 @@ cdef class PullPath:
                          const Header *header) except -1:
         cdef bytes peer = connection.peer_bytes
         cdef int64_t wait_ns
-        self.who = charged_to(self.quotas, header, self.pull.topic, self.pull.consumer_group,
-                              peer, <int32_t> len(peer) - 4)
-        wait_ns = self.quotas.take(&self.who, PULLS, 0, 0, monotonic_ns())
+        self.charged = charged_to(self.quotas, header, self.pull.topic, self.pull.consumer_group,
+                                  peer, <int32_t> len(peer) - 4)
+        wait_ns = self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
         if wait_ns:
             self.pulls.quota.limit(connection, whole(frame), wait_ns)
         return wait_ns != 0

@@ -12,7 +12,7 @@ cdef class SuspendedPull:
     cdef readonly ValidatedPull validated
     """The result of the pull's checks."""
     cdef readonly int64_t begun_ns
-    """When the request came, by the monotonic clock."""
+    """When the request arrived, by the monotonic clock."""
     cdef public bint polls
     """Whether it has waited for messages, not only for the disk."""
     cdef public double deadline
@@ -38,7 +38,7 @@ cdef class PullWaker:
     cdef object charge
     cdef object answered
     cdef bint suspend(self, SuspendedPull held) except -1
-    cdef bint look(self, SuspendedPull held) except -1
+    cdef bint scan(self, SuspendedPull held) except -1
 
 
 # Whether a pull at `offset` that got this status may wait for a message.

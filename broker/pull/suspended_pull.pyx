@@ -78,7 +78,7 @@ cdef class PullWaker:
         True also when it now waits for the disk, or for the repair of its queue.
         """
         if self.validated_pulls.unchanged(held.validated):
-            if self.look(held):
+            if self.scan(held):
                 return True
             if self.gather.status == GET_COLD and self.suspend(held):
                 return True
@@ -114,7 +114,7 @@ cdef class PullWaker:
         held.damaged_offset = offset
         return self.wait_for_repair(held, (held.validated.queue, offset))
 
-    cdef bint look(self, SuspendedPull held) except -1:
+    cdef bint scan(self, SuspendedPull held) except -1:
         """Answer the pull when a message matches; entries that do not match are not read again.
 
         This is one scan: when it ends before the queue does, the client pulls again for the rest.

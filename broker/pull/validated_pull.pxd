@@ -52,9 +52,9 @@ cdef class ValidatedPulls:
     cdef int64_t filters_size   # bytes of the filters of all of them
     cdef bytes key              # of the pull that find() looked up last
     # Lanes read these numbers without the GIL. A validated pull is still valid while `changes` is
-    # the same; another `kept` means that pulls were added.
+    # the same; another `added` means that pulls were added.
     cdef int64_t changes
-    cdef int64_t kept
+    cdef int64_t added
 
     # Returns the validated pull of such a request; None if there is none, or its checks changed.
     cdef ValidatedPull find(self, const PullHeader *pull)

@@ -100,7 +100,7 @@ cdef class ValidatedPulls:
             self.by_key.clear()
             self.filters_size = 0 if validated.records is None else validated.records.size
         self.by_key[self.key] = validated
-        store_release(&self.kept, self.kept + 1)
+        store_release(&self.added, self.added + 1)
         return 0
 
     def note_change(self, *_):

@@ -17,7 +17,7 @@ cdef class HeldPlace:
 
     def __dealloc__(self):
         if self.table is not None:
-            self.table.let_go(self.places)
+            self.table.release_place(self.places)
 
 
 def take_place(QuotaTable table not None, tuple names not None, *, bint counts):

@@ -47,7 +47,7 @@ cdef struct QuotaKind:
     bint in_use         # some name has a limit
     bint has_default
     double[LIMITS] default_rates
-    QuotaEntry crowd    # charged in place of names beyond `names_max`
+    QuotaEntry surplus    # charged in place of names beyond `names_max`
     int64_t swept_ns
     int64_t[USES] limited   # the sum of all its names, those that were dropped included
 
@@ -77,10 +77,10 @@ cdef class QuotaTable:
     # Takes back what take() has charged.
     cdef void give_back(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil
-    # Takes a place for a pull that waits. `places` gets what let_go() needs to give it back; False:
-    # there is no place, and the refusal `counts` or is tried again.
+    # Takes a place for a pull that waits. `places` gets what release_place() needs. False: there is
+    # no place, and the refusal `counts` or is tried again.
     cdef bint hold(self, const Charged *who, QuotaEntry **places, bint counts) noexcept nogil
-    cdef void let_go(self, QuotaEntry **places) noexcept nogil
+    cdef void release_place(self, QuotaEntry **places) noexcept nogil
     cdef void find_all(self, const Charged *who, int64_t now_ns, QuotaEntry **found) noexcept nogil
 
 

@@ -24,13 +24,14 @@ from congreve.remoting.lanes.sockets cimport monotonic_ns
 
 cdef enum:
     FIRST_CAPACITY = 64
-    SWEEP_NS = 1_000_000_000    # at most once in this time idle names are dropped
+    SWEEP_NS = 1_000_000_000    # the shortest time between two removals of idle names
 
-cdef double LEAST = 0.001       # of a message or byte: rounding leaves less
+# A balance below it, in messages or bytes, counts as empty: rounding leaves less than that.
+cdef double LEAST = 0.001
 
 
 cdef void fill(QuotaEntry *entry, int64_t now_ns) noexcept nogil:
-    """Let flow in what the time since the last call gives."""
+    """Fill the buckets by the time since the last call."""
     cdef double seconds = (now_ns - entry.filled_ns) / 1e9
     cdef Bucket *bucket
     cdef int i
@@ -43,7 +44,7 @@ cdef void fill(QuotaEntry *entry, int64_t now_ns) noexcept nogil:
 
 
 cdef int64_t wait_of(const QuotaEntry *entry, QuotaUse use) noexcept nogil:
-    """Nanoseconds until both buckets of this use have something left."""
+    """Nanoseconds until neither bucket of this use is empty."""
     cdef const Bucket *bucket
     cdef double longest = 0
     cdef int i
@@ -159,7 +160,7 @@ cdef QuotaEntry *entry_of(QuotaKind *kind, Slice name, Py_ssize_t names_max,
                 free(entry)
                 entry = NULL
         if entry == NULL:
-            entry = &kind.crowd
+            entry = &kind.surplus
     if entry != NULL:
         fill(entry, now_ns)
     return entry
@@ -206,7 +207,7 @@ cdef class QuotaTable:
         pthread_mutex_lock(&self.mutex)
         memcpy(of.default_rates, wanted, sizeof(wanted))
         of.has_default = has_default
-        set_rates(&of.crowd, wanted)
+        set_rates(&of.surplus, wanted)
         for at in range(of.capacity):
             entry = <QuotaEntry *> of.slots[at]
             if entry != NULL and not entry.own:
@@ -321,7 +322,7 @@ cdef class QuotaTable:
         pthread_mutex_unlock(&self.mutex)
         return not full
 
-    cdef void let_go(self, QuotaEntry **places) noexcept nogil:
+    cdef void release_place(self, QuotaEntry **places) noexcept nogil:
         cdef int i
         pthread_mutex_lock(&self.mutex)
         for i in range(KINDS):

@@ -7,11 +7,11 @@ from congreve.remoting.wire.frame cimport Header
 from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
-    REST_MS = 20        # of a connection whose send was refused: it is not read meanwhile
-    JUDGED_MAX = 64     # sends that are prepared at a time, and more
+    REST_MS = 20        # the lane does not read a connection for so long after it refused a send
+    JUDGED_MAX = 64     # more than the sends that are prepared at a time
 
 # A send that was charged or refused; its body's place in the chunk says which one it is.
-cdef struct Judged:
+cdef struct JudgedSend:
     const uint8_t *body
     int64_t messages
     bint refused
@@ -20,7 +20,7 @@ cdef struct Judged:
 cdef class SendQuota:
     cdef QuotaTable table
     cdef int64_t now_ns
-    cdef Judged[JUDGED_MAX] judged      # the last ones of the chunk, a ring
+    cdef JudgedSend[JUDGED_MAX] judged      # the last ones of the chunk, a ring
     cdef int64_t judged_count
     cdef bint limited                   # a send of the chunk was beyond its quota
 
@@ -30,13 +30,13 @@ cdef class SendQuota:
     # gets the same answer.
     cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
                       const Host *sender) noexcept nogil
-    # Charges the end of a transaction, a message without bytes, in any case: refused, it would get
-    # lost, because nothing answers most ends.
+    # Charges the end of a transaction as a message without bytes, and never refuses it: most ends
+    # get no answer, so a client would not repeat a refused one.
     cdef void charge_end(self, const Header *header, const Host *sender) noexcept nogil
     # Takes the charge back: the Python handlers serve the send.
-    cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
-                        const Host *sender) noexcept nogil
-    cdef Judged *find(self, Slice body) noexcept nogil
+    cdef void cancel_charge(self, const Header *header, const SendHeader *send, Slice body,
+                            const Host *sender) noexcept nogil
+    cdef JudgedSend *find(self, Slice body) noexcept nogil
 
 # The remark in the answer to a refused send.
 cdef Slice busy_remark() noexcept nogil

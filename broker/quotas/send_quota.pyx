@@ -34,7 +34,7 @@ cdef class SendQuota:
         self.judged_count = 0
         self.limited = False
 
-    cdef Judged *find(self, Slice body) noexcept nogil:
+    cdef JudgedSend *find(self, Slice body) noexcept nogil:
         cdef int64_t i
         # Frames are prepared in order, so that nearly all are behind the last one.
         if not self.judged_count or (
@@ -49,7 +49,7 @@ cdef class SendQuota:
     cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
                       const Host *sender) noexcept nogil:
         cdef Charged who
-        cdef Judged *judged
+        cdef JudgedSend *judged
         if not has_quotas(self.table):
             return False
         judged = self.find(body)
@@ -76,10 +76,10 @@ cdef class SendQuota:
                              sender.address, sender.length)
             self.limited |= 0 != self.table.charge(&who, SENDS, 1, 0, self.now_ns)
 
-    cdef void give_back(self, const Header *header, const SendHeader *send, Slice body,
-                        const Host *sender) noexcept nogil:
+    cdef void cancel_charge(self, const Header *header, const SendHeader *send, Slice body,
+                            const Host *sender) noexcept nogil:
         cdef Charged who
-        cdef Judged *judged = self.find(body)
+        cdef JudgedSend *judged = self.find(body)
         if judged != NULL and not judged.refused:
             who = charged_to(self.table, header, send.topic, send.producer_group,
                              sender.address, sender.length)

@@ -66,7 +66,7 @@ cdef class LogFollower:
     cdef int64_t heard_ns       # when the master was heard last
     cdef int64_t reported_ns
     cdef int64_t left           # bytes of the frame that have not arrived
-    cdef int header_room
+    cdef int header_capacity
     cdef int header_used
     cdef uint8_t[HEADER_MAX] header
     cdef uint8_t[HEADER_MAX] unsent     # of a report
@@ -80,7 +80,7 @@ cdef class LogFollower:
         self.wakes_flush = store.flush_timer.wants_wake
         self.heartbeat_ns = <int64_t> (settings.heartbeat_s * 1e9)
         self.silence_ns = <int64_t> (settings.silence_s * 1e9)
-        self.header_room = self.header_size
+        self.header_capacity = self.header_size
         self.wake = EventFd()
         self.wake_fd = self.wake.descriptor
         self.reported = -1
@@ -150,7 +150,7 @@ cdef class LogFollower:
 
     def have(self):
         """The physical offset to report."""
-        return self.kept()
+        return self.stored_end()
 
     # --- the loop
 
@@ -165,7 +165,7 @@ cdef class LogFollower:
             if self.sync_flush:
                 # A single write is quicker here than on another thread; several continue beside it.
                 self.log.backend.write_here(self.log.max_offset)
-        there = self.kept() if self.plain else self.ask_have()
+        there = self.stored_end() if self.plain else self.ask_have()
         now = sockets.monotonic_ns()
         if there > self.reported or now - self.reported_ns >= self.heartbeat_ns:
             self.report(max(there, self.reported))
@@ -176,7 +176,7 @@ cdef class LogFollower:
     cdef int64_t ask_have(self) except? -1 with gil:
         return self.have()
 
-    cdef int64_t kept(self) noexcept nogil:
+    cdef int64_t stored_end(self) noexcept nogil:
         """Up to where the log is in memory, or with SYNC_FLUSH on disk."""
         if self.sync_flush:
             return min(self.durable(), self.log.max_offset)
@@ -204,7 +204,7 @@ cdef class LogFollower:
         cdef int64_t wanted = 0
         cdef int64_t got
         if self.left:
-            wanted = self.receiver.room_at(min(self.left, <int64_t> READ_MAX), &at)
+            wanted = self.receiver.writable_at(min(self.left, <int64_t> READ_MAX), &at)
             if not wanted:
                 usleep(DISK_PAUSE_US)
                 return False
@@ -212,7 +212,7 @@ cdef class LogFollower:
             got = sockets.recv(self.fd, at, wanted, 0)
         else:
             got = stream.receive_both(self.fd, at, wanted, self.header + self.header_used,
-                                      self.header_room - self.header_used)
+                                      self.header_capacity - self.header_used)
         if got < 0 and errno in (EAGAIN, EINTR):
             return False
         if got <= 0:
@@ -222,7 +222,7 @@ cdef class LogFollower:
             self.take(min(got, wanted))
         if got > wanted or not wanted:
             self.header_used += <int> (got - wanted)
-            if self.header_used == self.header_room:
+            if self.header_used == self.header_capacity:
                 self.header_used = 0
                 self.begin_frame()
         return got >= wanted and self.left > 0
@@ -255,7 +255,7 @@ cdef class LogFollower:
         return 0
 
     cdef int ask_header(self, int64_t *offset, int64_t *size) except -1 with gil:
-        offset[0], size[0] = self.take_header(bytes(self.header[:self.header_room]))
+        offset[0], size[0] = self.take_header(bytes(self.header[:self.header_capacity]))
         return 0
 
     cdef int report(self, int64_t offset) except -1 nogil:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from congreve.remoting.transport.connection import Connection
 
 GATHER_S = 0.0003
-"""A write waits so long, at most, for connections that were just answered and will send again.
-Until they have, and for as long again until the disk is done, the loop does not sleep: to wake it
-costs a virtual machine tens of microseconds, twice in each write."""
+"""The longest delay of a write, in seconds: connections that were just answered may send again.
+During the delay, and for as long again while the disk works, the loop polls: it would need tens of
+microseconds to wake up on a virtual machine, twice in each write."""
 HURRIED_RELEASES_MAX = 128
-"""Releases without such a wait after waits that nothing ended: one after the first, two after the
-next in succession, and so on up to this number."""
+"""The most releases in succession that have no delay. A delay that ends by its limit is followed
+by one of them, the next such delay by two, and so on up to this number."""
 
 
 class CommitDelay:

@@ -37,7 +37,7 @@ cdef class SendPath:
     cdef PreparedSends prepared
     cdef AnswerBuffer answers
     cdef Arrivals arrivals
-    cdef Py_ssize_t wanted_room         # bytes of answers, after STOP_OUT
+    cdef Py_ssize_t wanted_room         # bytes of answers, after STOP_ANSWER_BUFFER
     cdef int64_t now_ms                 # all records of one hold of the lock have this time
     cdef int64_t appended_end
     cdef Answered answered              # what the answers are about
@@ -66,10 +66,10 @@ cdef class SendPath:
     cdef inline void count_request(self, int rpc) noexcept nogil:
         self.answered.requests[rpc] += 1
 
-    # Before another thread or handler serves a send that prepare() may have charged.
-    cdef inline void give_back(self, const Frame *frame, const Header *header,
-                               const SendHeader *fields) noexcept nogil:
-        self.quota.give_back(header, fields, frame.body, &self.born_host)
+    # Cancels the charge of a prepared send that another thread or a handler will serve.
+    cdef inline void cancel_charge(self, const Frame *frame, const Header *header,
+                                   const SendHeader *fields) noexcept nogil:
+        self.quota.cancel_charge(header, fields, frame.body, &self.born_host)
 
     cdef int set_store_host(self, bytes host) except -1
 

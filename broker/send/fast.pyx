@@ -8,7 +8,7 @@ cimport cython
 from cpython.mem cimport PyMem_Free
 from libc.stdint cimport int32_t, uint8_t
 
-from congreve.broker.delay.fast cimport PARK_COLD, PARK_QUEUE, ParkStatus
+from congreve.broker.delay.fast cimport PARK_PYTHON, PARK_QUEUE, ParkStatus
 from congreve.broker.fastpath.answer_buffer cimport (
     allocate_answers,
     has_room,
@@ -21,11 +21,11 @@ from congreve.broker.fastpath.arrivals cimport note_arrival
 from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.broker.fastpath.stops cimport (
     STOP_ALONE,
-    STOP_COLD,
+    STOP_PYTHON,
     STOP_FULL,
     STOP_NEXT_FRAME,
     STOP_NOTIFY,
-    STOP_OUT,
+    STOP_ANSWER_BUFFER,
     STOP_PARK_QUEUE,
     STOP_QUEUE,
     STOP_QUEUE_ROOM,
@@ -116,13 +116,13 @@ cdef class SendPath:
         ):
             return STOP_FULL
         if not self.is_ordinary(frame, fields, send):
-            return STOP_COLD
+            return STOP_PYTHON
         send.answer_room = send_answer_room(&self.answers, frame.body.length, fields.batch)
         if send.wish.time.data != NULL:
             send.answer_room += self.delays.handle_room
         self.wanted_room = self.prepared.answer_room + send.answer_room
         if not has_room(&self.answers, self.wanted_room):
-            return STOP_OUT
+            return STOP_ANSWER_BUFFER
         fill_message(&send.message, fields, frame.body, self.cluster,
                      self.prepared.text + self.prepared.text_used)
         properties = send.message.properties_length
@@ -232,8 +232,8 @@ cdef class SendPath:
             return stop
         if delayed:
             status = self.delays.park(&send.message, &send.wish)
-            if status == PARK_COLD:
-                return STOP_COLD
+            if status == PARK_PYTHON:
+                return STOP_PYTHON
             if status == PARK_QUEUE:
                 return STOP_PARK_QUEUE
             queue = self.delays.queue
@@ -250,7 +250,7 @@ cdef class SendPath:
         """The queue of the send; NULL with the reason in `stop`."""
         self.topic = self.topics.find_key(&send.topic)
         if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
-            stop[0] = STOP_COLD
+            stop[0] = STOP_PYTHON
             return NULL
         if self.topic.queues[send.queue_id] == NULL:
             stop[0] = STOP_QUEUE
@@ -276,7 +276,7 @@ cdef class SendPath:
             self.full_queue_id = send.queue_id
             return STOP_QUEUE_ROOM
         if status != APPEND_OK:
-            return STOP_COLD
+            return STOP_PYTHON
         send.counts = self.topic.counts
         self.appended_end = send.appended.end
         self.put_messages += send.appended.count

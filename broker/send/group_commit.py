@@ -127,7 +127,8 @@ class GroupCommit:
         """Send `answers` (one or more response frames) when all bytes below `upto` are durable.
 
         Calls must be in the order of the log: `upto` never decreases. The answers are about
-        `messages` messages and `requests`, by kind, that came at `begun_ns` of the monotonic clock.
+        `messages` messages and `requests`, by kind, which arrived at `begun_ns` of the monotonic
+        clock.
         """
         assert self._loop is not None, "group commit was not started"
         if self._waits is not None:

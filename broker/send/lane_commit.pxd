@@ -30,7 +30,7 @@ cdef class LaneCommit:
     cdef int64_t timeout_ms
     cdef int32_t failed_kind    # the kind of mailbox entries with answers that are not durable
     cdef HeldAnswers *held      # a ring
-    cdef int64_t room
+    cdef int64_t capacity
     cdef int64_t first
     cdef int64_t count
     cdef int64_t on_disk        # of them; counted where slaves are waited for

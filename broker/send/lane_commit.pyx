@@ -12,7 +12,7 @@ from congreve.remoting.lanes.sockets cimport monotonic_ns
 
 from congreve.broker.send import commit_delay, write_through
 
-cdef int64_t FIRST_ROOM = 256
+cdef int64_t FIRST_CAPACITY = 256
 cdef int SLEEP_MS = 250
 cdef int32_t SENDS_ALONE = write_through.SENDS_ALONE
 cdef int32_t SENDS_AFTER_STANDSTILL = write_through.SENDS_AFTER_STANDSTILL
@@ -45,15 +45,15 @@ cdef class LaneCommit:
         self.next_hurried = 1
         self.epoch = 1
         self.sender = -1
-        self.room = FIRST_ROOM
-        self.held = <HeldAnswers *> malloc(self.room * sizeof(HeldAnswers))
+        self.capacity = FIRST_CAPACITY
+        self.held = <HeldAnswers *> malloc(self.capacity * sizeof(HeldAnswers))
         if self.held == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
         cdef int64_t i
         for i in range(self.count):
-            free(self.held[(self.first + i) % self.room].data)
+            free(self.held[(self.first + i) % self.capacity].data)
         free(self.held)
 
     def __len__(self):
@@ -77,10 +77,10 @@ cdef class LaneCommit:
                 self.times.note_slow(stages, answered, now, connection.address,
                                      connection.address_length, connection.port)
             return
-        if self.count == self.room and not self.grow():
+        if self.count == self.capacity and not self.grow():
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
             return
-        entry = &self.held[(self.first + self.count) % self.room]
+        entry = &self.held[(self.first + self.count) % self.capacity]
         entry.data = <uint8_t *> malloc(size)
         if entry.data == NULL:
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_LATE)
@@ -143,7 +143,7 @@ cdef class LaneCommit:
             entry = self.held[self.first]
             if not self.is_done(entry.upto, entry.lacks_slave):
                 break
-            self.first = (self.first + 1) % self.room
+            self.first = (self.first + 1) % self.capacity
             self.count -= 1
             self.on_disk -= self.on_disk > 0
             released += 1
@@ -202,14 +202,14 @@ cdef class LaneCommit:
         """Ask the backend to make the messages of all waiting answers durable."""
         cdef int64_t last
         if self.count:
-            last = (self.first + self.count - 1) % self.room
+            last = (self.first + self.count - 1) % self.capacity
             self.confirm.request(self.held[last].upto)
 
     cdef void note_durable(self) noexcept nogil:
         """Note when messages whose answers wait for a slave are on this broker's disk."""
         cdef HeldAnswers *entry
         while self.on_disk < self.count:
-            entry = &self.held[(self.first + self.on_disk) % self.room]
+            entry = &self.held[(self.first + self.on_disk) % self.capacity]
             if not self.confirm.on_disk(entry.upto):
                 break
             entry.stages.durable = monotonic_ns()
@@ -219,10 +219,10 @@ cdef class LaneCommit:
         cdef HeldAnswers entry = self.held[self.first]
         cdef LaneConnection *connection = lane.table.find(entry.connection)
         cdef int64_t now = monotonic_ns()
-        self.first = (self.first + 1) % self.room
+        self.first = (self.first + 1) % self.capacity
         self.count -= 1
         self.on_disk -= self.on_disk > 0
-        if connection != NULL and now - entry.stages.came >= self.times.slow_ns:
+        if connection != NULL and now - entry.stages.arrived >= self.times.slow_ns:
             self.times.note_slow(&entry.stages, &entry.answered, now, connection.address,
                                  connection.address_length, connection.port)
         lane.post(self.failed_kind, entry.connection, entry.data, entry.size, why)
@@ -230,11 +230,11 @@ cdef class LaneCommit:
 
     cdef bint grow(self) noexcept nogil:
         cdef int64_t i
-        cdef HeldAnswers *grown = <HeldAnswers *> malloc(2 * self.room * sizeof(HeldAnswers))
+        cdef HeldAnswers *grown = <HeldAnswers *> malloc(2 * self.capacity * sizeof(HeldAnswers))
         if grown == NULL:
             return False
         for i in range(self.count):
-            grown[i] = self.held[(self.first + i) % self.room]
+            grown[i] = self.held[(self.first + i) % self.capacity]
         free(self.held)
-        self.held, self.first, self.room = grown, 0, 2 * self.room
+        self.held, self.first, self.capacity = grown, 0, 2 * self.capacity
         return True

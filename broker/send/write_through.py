@@ -6,12 +6,13 @@ from congreve.engine.store import Backend
 from congreve.remoting.transport.connection import Connection
 
 SENDS_ALONE = 16
-"""In succession, each answered before the next, from one connection: then it counts as alone."""
+"""A connection is the only sender after so many sends in succession, each answered before the
+next."""
 STANDSTILL_S = 0.001
 STANDSTILL_MEAN_OF = 8
 SENDS_AFTER_STANDSTILL = 1000
-"""A disk that held up the loop for longer than STANDSTILL_S, in the (moving) mean of some writes,
-does not do so for that many sends."""
+"""So many sends use the backend's thread after writes whose moving mean, over STANDSTILL_MEAN_OF
+of them, is longer than STANDSTILL_S: the disk would block the loop for too long."""
 
 
 class WriteThrough:

@@ -119,9 +119,9 @@ class TransactionCheckService:
                 try:
                     self._look_at(offset, begin)
                 except DamagedEntryError as damage:
-                    await self._look_again(damage, begin)
+                    await self._recheck(damage, begin)
 
-    async def _look_again(self, damage: DamagedEntryError, begin: int) -> None:
+    async def _recheck(self, damage: DamagedEntryError, begin: int) -> None:
         """Look at the half message after a repair; when that fails it waits for the next round."""
         try:
             await asyncio.wrap_future(self._store.repairs.start(damage.queue, damage.offset))

@@ -17,7 +17,7 @@ cdef struct EndHeader:          # docs/formats/frame.md
 # The result of an END_TRANSACTION.
 cdef enum EndStatus:
     END_DONE
-    END_COLD                    # nothing was done: the Python handler serves it
+    END_PYTHON                    # nothing was done: the Python handler serves it
     END_SEGMENT                 # nothing was done: the log needs its next segment
     END_QUEUE                   # nothing was done: `topic` has no queue `queue_id` open
     END_QUEUE_ROOM              # nothing was done: `queue` needs room

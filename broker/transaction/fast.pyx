@@ -78,8 +78,8 @@ cdef bint read_end_header(const Header *header, EndHeader *ask) noexcept nogil:
     return good and seen == ALL_SEEN
 
 
-cdef inline bint is_odd(const uint8_t *name, Py_ssize_t length) noexcept nogil:
-    """Whether the property is that of a copy or a delayed message, which Python ends."""
+cdef inline bint needs_handler(const uint8_t *name, Py_ssize_t length) noexcept nogil:
+    """Whether only copies and delayed messages have this property: the handler ends those."""
     return (
         is_text(name, length, TRANSACTION_CHECK_TIMES) or is_text(name, length, DELAY)
         or is_text(name, length, TRANSACTION_PREPARED_QUEUE_OFFSET)
@@ -104,7 +104,7 @@ cdef bint is_plain_half_of(const RecordView *half, Slice group, Slice *topic) no
             stop = end
         value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
         if value != NULL:
-            if is_odd(at, value - at):
+            if needs_handler(at, value - at):
                 return False
             if is_text(at, value - at, PRODUCER_GROUP):
                 belongs = same(value + 1, stop - value - 1, group.data, group.length)
@@ -180,11 +180,11 @@ cdef class TransactionPath:
         cdef int64_t size = 0
         self.queue = NULL
         if self.op_queue is None or not read_end_header(header, &ask):
-            return END_COLD
+            return END_PYTHON
         if ask.how != SYS_TRANSACTION_COMMIT and ask.how != ROLLBACK:
-            return END_COLD
+            return END_PYTHON
         if not self.find(&ask, &half) or not self.window.has_room(ask.half_offset):
-            return END_COLD
+            return END_PYTHON
         if self.op_queue.free_entries == 0:
             self.queue = <void *> self.op_queue
             return END_QUEUE_ROOM
@@ -196,11 +196,11 @@ cdef class TransactionPath:
         else:
             self.topic = self.topics.find(self.real_topic.data, self.real_topic.length)
             if self.topic == NULL or self.topic.counts == NULL:
-                return END_COLD
+                return END_PYTHON
         self.prepare_op(ask.half_offset)
         size += encoded_size(&self.op)
         if size + BLANK_MIN > self.log.segment_size:
-            return END_COLD
+            return END_PYTHON
         # Both records fit, so neither append can fail and nothing comes between them.
         if not self.log.has_room(size):
             return END_SEGMENT
@@ -236,13 +236,13 @@ cdef class TransactionPath:
         if restore(
             half, RESTORE_COMMITTED, self.committed_properties, &self.committed
         ) != RESTORE_OK:
-            return END_COLD
+            return END_PYTHON
         if not is_legal(&self.committed):
-            return END_COLD
+            return END_PYTHON
         self.queue_id = self.committed.queue_id
         self.topic = self.topics.find(self.committed.topic, self.committed.topic_length)
         if self.topic == NULL or self.queue_id >= self.topic.queue_count:
-            return END_COLD
+            return END_PYTHON
         self.queue = <void *> self.topic.queues[self.queue_id]
         if self.queue == NULL:
             return END_QUEUE

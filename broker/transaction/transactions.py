@@ -121,7 +121,7 @@ class Transactions:
         """Stop the checks; the state is on disk when this returns."""
         await self._checks.stop()
         self.save()
-        await self._writer.settled()
+        await self._writer.finish()
 
     def save(self) -> None:
         """Save the progress of transactions, and the number of checks; a slave has neither."""

@@ -11,7 +11,7 @@ cdef enum Stop:
     STOP_ENDED          # stop() was called and nothing is left to index
     STOP_SEGMENT        # the next record is in another segment
     STOP_FILE           # no index file is open, or it is full
-    STOP_ROOM           # the file needs its next stretch of entries
+    STOP_ENTRIES           # the file needs its next stretch of entries
     STOP_DAMAGED        # there is no record where one must be
     STOP_FULL           # enough keys are found to be put (never leaves follow())
 

@@ -106,9 +106,9 @@ cdef class KeyIndex(IndexFiles):
         known = self.state_file.load()
         there = set(self.names())
         if self.load() and clean:
-            self.position = self.go_on_at(known)
+            self.position = self.resume_offset(known)
         else:
-            self.position = self.take_back()
+            self.position = self.remove_doubtful()
             if known is not None:
                 # The records of removed files are indexed again.
                 taken_back = there - {os.path.basename(file.path) for file in self.files}
@@ -220,7 +220,7 @@ cdef class KeyIndex(IndexFiles):
             self.next_segment()
         elif stop == STOP_FILE:
             self.next_file()
-        elif stop == STOP_ROOM:
+        elif stop == STOP_ENTRIES:
             self.current.make_room()
         elif stop == STOP_DAMAGED:
             logger.error("no record at %d: the index skips this segment", self.position)
@@ -379,7 +379,7 @@ cdef class KeyIndex(IndexFiles):
             if self.current is None or self.current.count >= self.current.capacity:
                 return STOP_FILE
             if self.current.count >= self.current.reserved:
-                return STOP_ROOM
+                return STOP_ENTRIES
             key = &self.keys[self.keys_put]
             self.current.put(key.hash, key.physical_offset, key.store_timestamp)
             self.keys_put += 1

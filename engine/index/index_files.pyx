@@ -72,8 +72,11 @@ cdef class IndexFiles:
                 return False
         return True
 
-    def take_back(self):
-        """Remove files that may be damaged or name lost records; returns where to index from."""
+    def remove_doubtful(self):
+        """Remove files that may be damaged or name lost records.
+
+        Returns the physical offset from which to index.
+        """
         begin = -1
         while self.files:
             last = self.newest()
@@ -108,15 +111,15 @@ cdef class IndexFiles:
         """The newest index file, or None."""
         return self.files[len(self.files) - 1] if self.files else None
 
-    def go_on_at(self, known):
-        """Where to continue after a clean stop, by the saved state and the files."""
+    def resume_offset(self, known):
+        """Physical offset to index from after a clean stop, by the saved state and the files."""
         last = self.newest()
         position = self.log.min_offset
         if last is not None:
             # The last indexed message is complete after a clean stop (D18).
             record = self.log.read(last.end_physical)
             if record is None and last.end_physical >= self.log.min_offset and last.count > 1:
-                return self.take_back()
+                return self.remove_doubtful()
             if record is not None:
                 position = last.end_physical + len(record)
         if known is None or not self.is_between_records(known.indexed):

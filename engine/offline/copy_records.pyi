@@ -7,7 +7,7 @@ def copy_records(
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
     first: int,
-    room: Buffer,
+    target: Buffer,
     physical_offset: int,
 ) -> tuple[int, int]: ...
-def put_blank(room: Buffer) -> None: ...
+def put_blank(target: Buffer) -> None: ...

@@ -102,8 +102,8 @@ class NewStore:
         """Memory at the end of the log, once the disk has taken enough of what is before it."""
         while True:
             with suppress(NoBufferError):
-                if room := self._receiver.room(size):
-                    return room
+                if memory := self._receiver.writable(size):
+                    return memory
             written = self._store.log.max_offset
             if not self._store.wait_durable(written, DISK_WAIT_S):
                 raise StoreError(f"the disk did not take the log up to {written}")

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 UncheckedFile = tuple[ConsumeQueue, int, int, int]
 
 
-class _Only:
+class _OneQueue:
     """A queue table of one queue, for a walk over its records alone."""
 
     def __init__(self, queue: ConsumeQueue) -> None:
@@ -55,7 +55,7 @@ class QueueRepair:
         self.rewritten = 0
         """How often entries were rewritten since the start."""
 
-    def leads(self, queue: ConsumeQueue, offset: int) -> bool:
+    def is_valid(self, queue: ConsumeQueue, offset: int) -> bool:
         """Whether an entry is valid."""
         try:
             physical_offset, _, _ = queue[offset]
@@ -70,7 +70,7 @@ class QueueRepair:
     def sound_end(self, queue: ConsumeQueue) -> int:
         """The offset after the last valid entry that a quick search finds, or `min`."""
         end, step = queue.max, 1
-        while end > queue.min and not self.leads(queue, end - 1):
+        while end > queue.min and not self.is_valid(queue, end - 1):
             end, step = max(end - step, queue.min), step * 2
         return end
 
@@ -129,11 +129,11 @@ class QueueRepair:
         for offset in range(start, end):
             if offset >= stop and low is None:
                 return
-            leads = self.leads(queue, offset)
-            if leads and low is not None:
+            valid = self.is_valid(queue, offset)
+            if valid and low is not None:
                 yield low, offset
                 low = None
-            elif not leads and low is None:
+            elif not valid and low is None:
                 low = offset
         if low is not None:
             yield low, end
@@ -165,7 +165,7 @@ class QueueRepair:
         """The start of the search in the log for a record at `offset`."""
         step = 1
         while offset - step >= queue.min:
-            if self.leads(queue, offset - step):
+            if self.is_valid(queue, offset - step):
                 physical_offset, size, _ = queue[offset - step]
                 return physical_offset + size
             step *= 2
@@ -175,7 +175,7 @@ class QueueRepair:
         """The end of the search in the log for records before `offset`."""
         step = 0
         while offset + step < queue.max:
-            if self.leads(queue, offset + step):
+            if self.is_valid(queue, offset + step):
                 return queue[offset + step][0]
             step = step * 2 + 1
         return self._log.max_offset
@@ -184,7 +184,7 @@ class QueueRepair:
         self, queue: ConsumeQueue, start: int, stop: int
     ) -> dict[int, tuple[int, int, int]]:
         """Entries of the queue's records in [start, stop) of the log, by their offsets."""
-        scanner = LogScanner(_Only(queue), collect=True, verify_crc=False, parking=self.parking)
+        scanner = LogScanner(_OneQueue(queue), collect=True, verify_crc=False, parking=self.parking)
         for segment in self._log.segments:
             base = segment.base_offset
             end = min(base + segment.size, stop)

@@ -176,7 +176,7 @@ class Recovery:
                 (
                     queue.max_physical_offset
                     for queue in self._queues
-                    if self._repair.leads(queue, queue.max - 1)
+                    if self._repair.is_valid(queue, queue.max - 1)
                 ),
                 default=0,
             )

@@ -18,9 +18,9 @@ cdef class LogReceiver:
     cdef int64_t dispatched     # the queues have the entries of all records before it
     cdef set arrived
 
-    # room() and take() for compiled code. The first gives the address and the number of bytes;
+    # writable() and take() for compiled code. The first gives the address and the number of bytes;
     # after the second, has_arrived() says whether take_arrived() has queues.
-    cdef int64_t room_at(self, int64_t most, uint8_t **at) except -1 nogil
+    cdef int64_t writable_at(self, int64_t most, uint8_t **at) except -1 nogil
     cdef int take_bytes(self, int64_t count) except -1 nogil
     cdef bint has_arrived(self) noexcept nogil
     cdef set take_arrived(self)

@@ -27,9 +27,9 @@ from congreve.engine.log.segment_files import remove_files
 cdef class LogReceiver:
     """Appends bytes of a master's log to the log of an open store (RocketMQ: appendToCommitLog).
 
-    The bytes are written where they stay: room() gives memory of the open segment, a socket fills
-    it, take() checks each whole record, lets the log end after it and adds its queue entry. A
-    record that has not arrived completely is not part of the log yet. Nothing else may append to
+    The bytes are written where they stay: writable() gives memory of the open segment, a socket
+    fills it, take() checks each whole record, lets the log end after it and adds its queue entry. A
+    record that has not arrived completely is not part of the log yet. No other code may append to
     this log. One thread uses the receiver.
     """
 
@@ -44,7 +44,7 @@ cdef class LogReceiver:
         self.received = self.dispatched = self.log.max_offset
         self.last_record = store.recovery.last_record if store.recovery is not None else -1
 
-    def room(self, int64_t most):
+    def writable(self, int64_t most):
         """Writable memory for the next bytes, `most` at most; empty while the disk is behind.
 
         Raises BackendError if the log needs a segment that cannot be created.
@@ -52,10 +52,10 @@ cdef class LogReceiver:
         cdef uint8_t *at = NULL
         cdef int64_t size
         with nogil:
-            size = self.room_at(most, &at)
+            size = self.writable_at(most, &at)
         return PyMemoryView_FromMemory(<char *> at, size, PyBUF_WRITE)
 
-    cdef int64_t room_at(self, int64_t most, uint8_t **at) except -1 nogil:
+    cdef int64_t writable_at(self, int64_t most, uint8_t **at) except -1 nogil:
         cdef int64_t base, used
         if (
             self.log.active is None
@@ -102,13 +102,13 @@ cdef class LogReceiver:
     def assume_zeros(self, int64_t count):
         """Count the next `count` bytes as arrived: zeros, which the master does not send.
 
-        Raises BackendError as room() does.
+        Raises BackendError as writable() does.
         """
-        self.room(count)[:] = bytes(count)
+        self.writable(count)[:] = bytes(count)
         self.received += count
 
     def take(self, int64_t count):
-        """Take the first `count` bytes of room(); returns the watched queues with new entries.
+        """Take the first `count` bytes of writable(); returns the watched queues with new entries.
 
         Raises StoreFormatError for bytes that are not records of this place in the log, which then
         are not taken, and BackendError if a queue finds no space: the next call tries it again.

@@ -48,7 +48,7 @@ class TimerCursor:
             self.mark = NOTHING
         self.bound = int(new[-1, 1]) + 1
 
-    def keep(self, pairs: NDArray[int64]) -> NDArray[numpy.bool_]:
+    def is_pending(self, pairs: NDArray[int64]) -> NDArray[numpy.bool_]:
         """A mask of the pairs (wake, offset), int64 of shape (n, 2), that are not handled yet."""
         done = numpy.zeros(len(pairs), numpy.bool_)
         for wake, offset, bound in (*self.steps, (*self.mark, self.bound)):

@@ -22,5 +22,5 @@ class DeliveryScan:
         queue: ConsumeQueue,
         start: int,
         stop: int,
-        leads: Callable[[ConsumeQueue, int], bool],
+        is_valid: Callable[[ConsumeQueue, int], bool],
     ) -> int: ...

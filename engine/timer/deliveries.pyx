@@ -107,10 +107,10 @@ cdef class DeliveryScan:
         self.source = None
         return found
 
-    def first_damaged(self, ConsumeQueue queue, int64_t start, int64_t stop, leads):
+    def first_damaged(self, ConsumeQueue queue, int64_t start, int64_t stop, is_valid):
         """The first of the timer queue's entries [start, stop) that is damaged; `stop` without one.
 
-        It calls `leads` (QueueRepair.leads) for entries whose record it cannot compare itself.
+        It calls `is_valid` (QueueRepair.is_valid) for entries that it cannot compare itself.
         """
         cdef int64_t per_file = queue.file_size // CQ_ENTRY
         cdef int64_t at = start, file_stop
@@ -124,7 +124,7 @@ cdef class DeliveryScan:
                     at = queue.next_file_offset(at)
                     continue
                 file_stop = min(stop, (at // per_file + 1) * per_file)
-                # Of entry 0 of the file, less what stands before it.
+                # The address that entry 0 of the queue would have.
                 entries = mapping.data - at // per_file * queue.file_size
                 with nogil:
                     at = self.plain_to(entries, at, file_stop)
@@ -133,7 +133,7 @@ cdef class DeliveryScan:
                 source = self.log.segment_at(load_i64(entries + at * CQ_ENTRY))
                 if source is not None and source is not self.source:
                     self.source = source
-                elif leads(queue, at):
+                elif is_valid(queue, at):
                     at += 1
                 else:
                     return at

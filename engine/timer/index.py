@@ -140,7 +140,7 @@ class TimerIndex:
         if log_end < 0 or self.queue.min >= self.queue.max:
             return
         found = numpy.frombuffer(self._scan.timed(log_end, self.queue), int64).reshape(-1, 2)
-        self._done = numpy.unique(found[self._cursor.keep(found), 1])
+        self._done = numpy.unique(found[self._cursor.is_pending(found), 1])
         self._done_left = len(self._done)
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class TimerIndex:
             return 0  # a run is being written; the entries stay in the queue
         start = max(self._next, self.queue.min)
         stop = min(self.queue.max, start + INGEST_MAX)
-        first_damaged = self._scan.first_damaged(self.queue, start, stop, self._repair.leads)
+        first_damaged = self._scan.first_damaged(self.queue, start, stop, self._repair.is_valid)
         if first_damaged < stop:
             self.damaged = stop = first_damaged
         if start >= stop:
@@ -188,7 +188,7 @@ class TimerIndex:
         pairs = numpy.stack(
             [entries["tags_code"].astype(int64), entries["physical_offset"].astype(int64)], axis=1
         )
-        pairs = pairs[self._cursor.keep(pairs)]  # an earlier process has handled some of them
+        pairs = pairs[self._cursor.is_pending(pairs)]  # an earlier process has handled some of them
         self._cursor.note(pairs)
         self._merge.heap.add(*(numpy.ascontiguousarray(column) for column in pairs.T))
         self._next = stop
@@ -229,7 +229,7 @@ class TimerIndex:
         entries = entries[entries["size"] != FILLER_SIZE]
         rows = numpy.empty((len(entries), 3), int64)
         rows[:, 0], rows[:, 1] = entries["tags_code"], entries["physical_offset"]
-        rows = rows[self._cursor.keep(rows)]
+        rows = rows[self._cursor.is_pending(rows)]
         if self._done_left:
             rows = rows[~numpy.isin(rows[:, 1], self._done)]
         rows[:, 2] = self._scan.due_times(numpy.ascontiguousarray(rows[:, 1]))
@@ -286,7 +286,7 @@ class TimerIndex:
 
         def work() -> Publish:
             readers = [
-                RunReader(run, run.first_after(*cursor.mark), cursor.keep) for run in smallest
+                RunReader(run, run.first_after(*cursor.mark), cursor.is_pending) for run in smallest
             ]
             run = write_run(self._folder, name, merged_blocks(readers), self._files)
             state = TimerState(
@@ -356,7 +356,7 @@ class TimerIndex:
 
     def _reader(self, run: Run) -> RunReader:
         start = run.first_after(*self._cursor.mark)
-        return RunReader(run, start, self._cursor.keep)
+        return RunReader(run, start, self._cursor.is_pending)
 
     def _run(self, name: str, count: int) -> Run:
         return Run(self._folder, name, count, self._files)

@@ -12,7 +12,7 @@ cdef enum RedeliveryStop:
     REDELIVER_SOURCE = 2    # the record is in a segment other than `source`
     REDELIVER_QUEUE = 3     # its queue is not known yet
     REDELIVER_SEGMENT = 4   # the log needs its next segment
-    REDELIVER_ROOM = 5      # its queue needs room
+    REDELIVER_QUEUE_ROOM = 5      # its queue needs room
     REDELIVER_DAMAGED = 6   # the entry leads to no parked record of its level and offset
 
 cdef enum:

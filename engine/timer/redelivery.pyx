@@ -96,7 +96,7 @@ cdef class Redelivery:
                     self.at = min(queue.next_file_offset(self.at), stop)
                     continue
                 file_stop = min(stop, (self.at // per_file + 1) * per_file)
-                # Of entry 0 of the file, less what stands before it.
+                # The address that entry 0 of the queue would have.
                 entries = mapping.data - self.at // per_file * queue.file_size
                 with nogil:
                     why = self.walk(entries, file_stop, delay_ms)
@@ -143,7 +143,7 @@ cdef class Redelivery:
 
     # From `at` to `stop`, piece by piece: entries of a level's queue, or physical offsets of timed
     # records. All messages that it has read are in the log when it returns, except after
-    # REDELIVER_SEGMENT and REDELIVER_ROOM.
+    # REDELIVER_SEGMENT and REDELIVER_QUEUE_ROOM.
     cdef RedeliveryStop walk(self, const void *entries, int64_t stop,
                              int64_t delay_ms) noexcept nogil:
         cdef RedeliveryStop why, appended
@@ -303,7 +303,7 @@ cdef class Redelivery:
         self.log.lock.drop()
         self.log.lock.let_others_in()
         if self.put < self.count:
-            return REDELIVER_SEGMENT if status == APPEND_NEXT_SEGMENT else REDELIVER_ROOM
+            return REDELIVER_SEGMENT if status == APPEND_NEXT_SEGMENT else REDELIVER_QUEUE_ROOM
         self.put = self.count = 0
         self.piece_bytes = 0
         return REDELIVER_NEXT
@@ -326,7 +326,7 @@ cdef class Redelivery:
 
     cdef int resume(self, RedeliveryStop stop, int64_t physical_offset) except -1:
         """Do the step that needs the GIL, so that the walk can continue."""
-        while stop == REDELIVER_SEGMENT or stop == REDELIVER_ROOM:
+        while stop == REDELIVER_SEGMENT or stop == REDELIVER_QUEUE_ROOM:
             with self.log.lock:
                 if stop == REDELIVER_SEGMENT:
                     self.log.next_segment()

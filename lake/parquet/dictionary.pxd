@@ -21,7 +21,7 @@ cdef class Dictionary:
     cdef bint constant              # one value in all elements: there are no indexes
     cdef uint16_t *indexes          # of the elements that are not null
     cdef Text values[MOST_VALUES]
-    cdef int64_t room               # of indexes
+    cdef int64_t index_capacity
     cdef int32_t most
     cdef uint16_t slots[SLOTS]      # 1 + the place of a value, 0: free
     cdef int32_t guesses[GUESSES]

@@ -91,11 +91,11 @@ cdef class Dictionary:
 
     cdef bint make_room(self, int64_t elements) noexcept nogil:
         cdef void *more
-        if elements > self.room:
+        if elements > self.index_capacity:
             more = realloc(self.indexes, elements * sizeof(uint16_t))
             if more == NULL:
                 return False
-            self.indexes, self.room = <uint16_t *> more, elements
+            self.indexes, self.index_capacity = <uint16_t *> more, elements
         return True
 
     cdef Filled fill_numbers(self, const Leaf *leaf, int64_t elements) noexcept nogil:

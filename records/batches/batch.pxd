@@ -13,13 +13,13 @@ cdef enum:
 
 
 cdef inline uint8_t *properties_place(uint8_t *element, int32_t body_length) noexcept nogil:
-    """Where the properties of an element begin."""
+    """The address at which the properties of an element begin."""
     return element + AT_ELEMENT_BODY + body_length + 2
 
 
 cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length, int32_t flag,
                               int32_t properties_length) noexcept nogil:
-    """All of an element up to its properties."""
+    """Write an element up to its properties."""
     store_i32(out, layout.BATCH_ELEMENT_FIXED + length + properties_length)
     store_i32(out + 4, 0)
     store_i32(out + 8, 0)
@@ -31,7 +31,7 @@ cdef inline uint8_t *put_body(uint8_t *out, const uint8_t *body, int32_t length,
 
 
 cdef inline void put_hex(uint8_t *out, uint32_t number) noexcept nogil:
-    """The last four hex digits of a number."""
+    """Write the last four hex digits of a number."""
     cdef const char *digits = b"0123456789ABCDEF"
     out[0] = digits[number >> 12 & 15]
     out[1] = digits[number >> 8 & 15]

@@ -301,7 +301,7 @@ cdef class ResendEncoder:
 
     cdef uint8_t *put_properties(self, uint8_t *out, const RecordView *view,
                                  ResendIds ids) noexcept nogil:
-        """The kept properties in their order, then the new ones."""
+        """Write the kept properties in their order, then the new ones."""
         cdef const uint8_t *at = view.properties
         cdef const uint8_t *end = at + view.properties_length
         cdef const uint8_t *stop

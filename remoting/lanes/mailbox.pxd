@@ -28,7 +28,7 @@ cdef class Mailbox:
     """An eventfd that is readable when entries wait."""
     cdef pthread_mutex_t mutex
     cdef MailboxEntry *entries        # a ring
-    cdef int64_t room
+    cdef int64_t capacity
     cdef int64_t first
     cdef int64_t count
     cdef int64_t bytes
@@ -37,8 +37,8 @@ cdef class Mailbox:
     cdef bint idle              # the reader has taken all entries: the next one wakes it
     cdef bint refused           # an entry was refused since the reader's last take()
 
-    # Appends an entry with a copy of `size` bytes. False if there is no room or no memory; the
-    # limits do not apply to `forced` entries, which are few and small.
+    # Appends an entry with a copy of `size` bytes. False if the mailbox is full or memory is short;
+    # the limits do not apply to `forced` entries, which are few and small.
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil
     # Takes up to `most` entries, and returns their number. Sets `refused` if an entry was refused

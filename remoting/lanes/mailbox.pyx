@@ -10,7 +10,7 @@ from congreve.remoting.lanes cimport sockets
 
 import os
 
-cdef int64_t FIRST_ROOM = 1024
+cdef int64_t FIRST_CAPACITY = 1024
 
 
 cdef int new_eventfd() except -1:
@@ -32,9 +32,9 @@ cdef class Mailbox:
         self.event_fd = -1
         self.count_max = count_max
         self.bytes_max = bytes_max
-        self.room = FIRST_ROOM
+        self.capacity = FIRST_CAPACITY
         self.idle = True
-        self.entries = <MailboxEntry *> malloc(self.room * sizeof(MailboxEntry))
+        self.entries = <MailboxEntry *> malloc(self.capacity * sizeof(MailboxEntry))
         if self.entries == NULL:
             raise MemoryError()
         pthread_mutex_init(&self.mutex, NULL)
@@ -43,7 +43,7 @@ cdef class Mailbox:
     def __dealloc__(self):
         cdef int64_t i
         for i in range(self.count):
-            free(self.entries[(self.first + i) % self.room].data)
+            free(self.entries[(self.first + i) % self.capacity].data)
         if self.entries != NULL:
             pthread_mutex_destroy(&self.mutex)
         free(self.entries)
@@ -70,8 +70,8 @@ cdef class Mailbox:
         fits = forced or self.count == 0 or (
             self.count < self.count_max and self.bytes + size <= self.bytes_max
         )
-        if fits and (self.count < self.room or self.grow()):
-            self.entries[(self.first + self.count) % self.room] = entry
+        if fits and (self.count < self.capacity or self.grow()):
+            self.entries[(self.first + self.count) % self.capacity] = entry
             self.count += 1
             self.bytes += size
             wake, self.idle = self.idle, False
@@ -92,7 +92,7 @@ cdef class Mailbox:
         while taken < most and self.count:
             entries[taken] = self.entries[self.first]
             self.bytes -= entries[taken].size
-            self.first = (self.first + 1) % self.room
+            self.first = (self.first + 1) % self.capacity
             self.count -= 1
             taken += 1
         if self.count == 0:
@@ -111,11 +111,11 @@ cdef class Mailbox:
 
     cdef bint grow(self) noexcept nogil:
         cdef int64_t i
-        cdef MailboxEntry *grown = <MailboxEntry *> malloc(2 * self.room * sizeof(MailboxEntry))
+        cdef MailboxEntry *grown = <MailboxEntry *> malloc(2 * self.capacity * sizeof(MailboxEntry))
         if grown == NULL:
             return False
         for i in range(self.count):
-            grown[i] = self.entries[(self.first + i) % self.room]
+            grown[i] = self.entries[(self.first + i) % self.capacity]
         free(self.entries)
-        self.entries, self.first, self.room = grown, 0, 2 * self.room
+        self.entries, self.first, self.capacity = grown, 0, 2 * self.capacity
         return True

@@ -14,7 +14,7 @@ cdef class RestingConnections:
     cdef Rest *rests            # a ring, in the order of their ends
     cdef int64_t first
     cdef int64_t count
-    cdef int64_t room
+    cdef int64_t capacity
 
     # Stops reading the connection for `rest_ms`; without memory it is read on.
     cdef void add(self, Lane lane, LaneConnection *connection) noexcept nogil

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-cdef int64_t FIRST_ROOM = 64
+cdef int64_t FIRST_CAPACITY = 64
 cdef int SLEEP_MS = 250
 
 
@@ -14,8 +14,8 @@ cdef class RestingConnections:
 
     def __cinit__(self, int64_t rest_ms):
         self.rest_ms = rest_ms
-        self.room = FIRST_ROOM
-        self.rests = <Rest *> malloc(self.room * sizeof(Rest))
+        self.capacity = FIRST_CAPACITY
+        self.rests = <Rest *> malloc(self.capacity * sizeof(Rest))
         if self.rests == NULL:
             raise MemoryError()
 
@@ -26,9 +26,9 @@ cdef class RestingConnections:
         cdef Rest *rest
         if connection.fd < 0 or connection.resting:
             return
-        if self.count == self.room and not self.grow():
+        if self.count == self.capacity and not self.grow():
             return
-        rest = &self.rests[(self.first + self.count) % self.room]
+        rest = &self.rests[(self.first + self.count) % self.capacity]
         rest.connection, rest.until_ms = connection.id, lane.now_ms + self.rest_ms
         self.count += 1
         connection.resting = True
@@ -41,7 +41,7 @@ cdef class RestingConnections:
             rest = self.rests[self.first]
             if rest.until_ms > lane.now_ms:
                 return <int> (rest.until_ms - lane.now_ms)
-            self.first = (self.first + 1) % self.room
+            self.first = (self.first + 1) % self.capacity
             self.count -= 1
             connection = lane.table.find(rest.connection)
             if connection != NULL:
@@ -51,11 +51,11 @@ cdef class RestingConnections:
 
     cdef bint grow(self) noexcept nogil:
         cdef int64_t i
-        cdef Rest *grown = <Rest *> malloc(2 * self.room * sizeof(Rest))
+        cdef Rest *grown = <Rest *> malloc(2 * self.capacity * sizeof(Rest))
         if grown == NULL:
             return False
         for i in range(self.count):
-            grown[i] = self.rests[(self.first + i) % self.room]
+            grown[i] = self.rests[(self.first + i) % self.capacity]
         free(self.rests)
-        self.rests, self.first, self.room = grown, 0, 2 * self.room
+        self.rests, self.first, self.capacity = grown, 0, 2 * self.capacity
         return True

@@ -124,7 +124,7 @@ cdef class TlsSessions:
         return error if error else -ECONNRESET
 
     cdef int64_t errno_of(self, void *session, int result) noexcept nogil:
-        """0 at the end of the connection, else the negative errno."""
+        """The negative errno of a failed call; 0 at the end of the connection."""
         cdef int kind = self.ssl_get_error(session, result)
         if kind == SSL_ERROR_WANT_READ or kind == SSL_ERROR_WANT_WRITE:
             return -EAGAIN

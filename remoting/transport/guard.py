@@ -150,7 +150,7 @@ class ConnectionGuard:
             "cutUnreadAnswers": self.unread_cut_count,
         }
 
-    def look(self) -> None:
+    def enforce_limits(self) -> None:
         """Close connections with a late frame or too many unread bytes; servers call it often."""
         now = self._clock()
         if now < self._next_look:

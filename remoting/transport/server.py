@@ -295,7 +295,7 @@ class RemotingServer:
         self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_around)
 
     def _look_around(self) -> None:
-        self.guard.look()
+        self.guard.enforce_limits()
         self._look_later()
 
     def _close_idle(self) -> None:

@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef inline uint8_t *put_key(uint8_t *out, const char *key, int32_t length) noexcept nogil:
-    """The key of a binary ext field, and room for its value's length."""
+    """Write the key of a binary ext field; the caller fills in the length of its value."""
     return put(put_i16(out, length), key, length) + 4
 
 
@@ -34,7 +34,7 @@ cdef inline uint8_t *begin_json(uint8_t *out, int32_t code) noexcept nogil:
 
 
 cdef inline uint8_t *end_json(uint8_t *out, int32_t opaque, Slice remark) noexcept nogil:
-    """The rest of a header after its ext fields."""
+    """Write the rest of a header after its ext fields."""
     out = put(out, b',"flag":1,"language":"JAVA","opaque":', 37)
     out = put_decimal(out, opaque)
     if remark.length:

@@ -48,7 +48,7 @@ cdef inline uint8_t *put_escape(uint8_t *out, uint8_t sign) noexcept nogil:
 
 
 cdef inline uint8_t *put_string(uint8_t *out, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """In quotes; what is not ASCII stays UTF-8, as the reference writes it."""
+    """Write the text in quotes; characters beyond ASCII stay UTF-8, as in the reference."""
     cdef const uint8_t *end = at + length
     cdef Py_ssize_t run
     out[0] = c'"'
@@ -109,7 +109,7 @@ cdef uint8_t *put_fields(uint8_t *out, dict fields) except NULL:
 
 cdef bytes make_frame(int32_t serialize_type, const uint8_t *header, Py_ssize_t header_length,
                       body):
-    """None if it would be longer than a frame may be."""
+    """A whole frame; None if it would be longer than a frame may be."""
     cdef const uint8_t[::1] payload = body
     cdef Py_ssize_t length = len(payload)
     cdef bytes frame

@@ -150,7 +150,7 @@ cdef inline Piece *put_piece(Slice text, const uint8_t *start, const uint8_t *en
 
 cdef const uint8_t *remember_escape(Slice text, const uint8_t *start, const uint8_t *at,
                                     Shape *shape) noexcept nogil:
-    """After the escape at `at`, which ends the run from `start`; NULL: no room for it."""
+    """Remember the run from `start` and the escape at `at`; returns the end, NULL: too many."""
     cdef Piece *piece
     cdef uint8_t *out
     if shape.pieces_count == PIECES_MAX:
@@ -164,7 +164,7 @@ cdef const uint8_t *remember_escape(Slice text, const uint8_t *start, const uint
 
 cdef inline uint8_t *copy_run(uint8_t *out, const uint8_t *run, int32_t length,
                               const uint8_t *end) noexcept nogil:
-    """Sixteen bytes at a time, where `end` is far enough; `out` has room for as many more."""
+    """Copy sixteen bytes at a time, if `end` is far enough; `out` has room for as many more."""
     cdef int32_t done = 0
     if end - run < length + 16:
         memcpy(out, run, length)

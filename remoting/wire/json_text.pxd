@@ -42,7 +42,7 @@ cdef inline const uint8_t *skip_space(const uint8_t *at, const uint8_t *end) noe
 
 cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
                                      uint8_t sign) noexcept nogil:
-    """After `sign` and the spaces around it."""
+    """Skip `sign` and the spaces around it."""
     if at < end and at[0] == sign:
         at += 1
     else:
@@ -56,7 +56,7 @@ cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
 
 
 cdef inline const uint8_t *utf8_character(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """After one character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
+    """Skip a character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
     cdef Py_ssize_t room = end - at
     cdef uint8_t first = at[0]
     cdef uint8_t low = 0x80
@@ -143,7 +143,7 @@ cdef inline uint8_t *put_utf8(uint8_t *out, uint32_t point) noexcept nogil:
 
 cdef inline const uint8_t *unescape(const uint8_t *at, const uint8_t *end,
                                     uint8_t **out) noexcept nogil:
-    """One escape, after its backslash; NULL for a surrogate without its partner."""
+    """Decode an escape from after its backslash on; NULL for half of a surrogate pair."""
     cdef uint32_t unit
     cdef uint32_t second
     cdef uint8_t sign
@@ -183,7 +183,7 @@ cdef inline const uint8_t *unescape(const uint8_t *at, const uint8_t *end,
 
 cdef inline const uint8_t *scan_string(const uint8_t *at, const uint8_t *end, Scratch *scratch,
                                        Slice *text) noexcept nogil:
-    """A string, from its opening to after its closing quote.
+    """Read a string, from its opening quote on, and skip its closing quote.
 
     Without an escape the slice points into the text itself, else into the scratch, which must have
     room for as many bytes as the whole text has.
@@ -228,7 +228,7 @@ cdef inline const uint8_t *scan_string(const uint8_t *at, const uint8_t *end, Sc
 
 
 cdef inline const uint8_t *skip_digits(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """After one digit or more."""
+    """Skip one digit or more."""
     cdef const uint8_t *start = at
     while at < end and c"0" <= at[0] <= c"9":
         at += 1
@@ -270,7 +270,7 @@ cdef inline const uint8_t *scan_word(const uint8_t *at, const uint8_t *end, cons
 
 
 cdef inline bint eight_digits(const uint8_t *at, uint64_t *value) noexcept nogil:
-    """Eight digits at once: pairs, then fours, then all, each in its own part of a word."""
+    """Read eight digits at once: pairs, then fours, then all, each in its own part of a word."""
     cdef uint64_t word
     memcpy(&word, at, 8)
     if (word & 0xF0F0F0F0F0F0F0F0ULL) | (
@@ -284,7 +284,7 @@ cdef inline bint eight_digits(const uint8_t *at, uint64_t *value) noexcept nogil
 
 
 cdef inline bint parse_integer(Slice text, int64_t *value) noexcept nogil:
-    """Decimal as Java writes it: no plus, no leading zero, no -0; False: not that, or too large."""
+    """Read a number as Java writes it: no plus, leading zero or -0. False for any other text."""
     cdef const uint8_t *at = text.data
     cdef const uint8_t *end = at + text.length
     cdef bint negative = text.length > 1 and at[0] == c"-"

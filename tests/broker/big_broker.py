@@ -103,7 +103,7 @@ async def started(root: Path) -> AsyncIterator[Broker]:
     )
     async with Broker(config) as broker:
         fill(broker)
-        await broker.managers.metadata.topics.file.settled()
+        await broker.managers.metadata.topics.file.finish()
         yield broker
 
 

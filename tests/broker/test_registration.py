@@ -145,7 +145,7 @@ async def test_a_topic_that_is_created_while_another_is_being_registered_is_regi
             await eventually(lambda: pieces.waiting == 1)
             topics.update(TopicConfig(topic_name="second"))
             pieces.gate.set()
-            await subject.settled()
+            await subject.registered_everywhere()
             assert {"first", "second"} <= set(server.routes.topics().topic_list)
         finally:
             await subject.stop()
@@ -159,7 +159,7 @@ async def test_a_waiter_for_a_new_topic_finds_it_at_each_name_server() -> None:
     ):
         for name in ("T", "U"):
             topics.update(TopicConfig(topic_name=name))
-            await subject.settled()
+            await subject.registered_everywhere()
             assert all(name in server.routes.topics().topic_list for server in (one, two))
 
 
@@ -170,7 +170,7 @@ async def test_a_registration_does_not_wait_for_absent_or_silent_name_servers() 
         silent.keeps_silent = True
         topics.update(TopicConfig(topic_name="T"))
         async with asyncio.timeout(5):
-            await subject.settled(0.05)
+            await subject.registered_everywhere(0.05)
             await eventually(lambda: len(silent.registrations) == 2)
 
 

@@ -28,7 +28,7 @@ cdef struct WaitingPull:
     int64_t offset          # after the entries that do not match
     int64_t deadline_ms     # the pull is answered then in any case
     int64_t due_ms          # the pull is checked then
-    int64_t begun_ms        # when the request came
+    int64_t begun_ms        # when the request arrived
     int64_t size            # of the frame
     uint8_t *frame
     bint has_place

@@ -179,7 +179,7 @@ cdef class LanePolling:
         unlink(pull, OF_CONNECTION)
         self.count -= 1
         if pull.has_place:
-            self.quotas.let_go(pull.places)
+            self.quotas.release_place(pull.places)
 
     cdef void drop_connection(self, LaneConnection *connection) noexcept nogil:
         cdef WaitingPull **first = <WaitingPull **> &connection.of_sink

@@ -27,7 +27,7 @@ cdef class LanePulls:
     cdef Gather gather
     cdef QuotaTable quotas
     cdef bint metered           # some name has a limit
-    cdef Charged who            # is charged for the current request then
+    cdef Charged charged        # the names that the current request is charged to then
     cdef PullHeader pull        # of the current request
     cdef ByteBuffer answers     # of the current connection
     cdef PutTimes times         # of the lane
@@ -48,7 +48,7 @@ cdef class LanePulls:
     cdef void end_all(self) noexcept nogil
     cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil
 
-    cdef bint look(self, LanePull *known) noexcept nogil
+    cdef bint scan(self, LanePull *known) noexcept nogil
     cdef bint look_with_gil(self, LanePull *known) noexcept with gil
     cdef int map_file(self, LanePull *known) except -1
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
@@ -62,7 +62,7 @@ cdef class LanePulls:
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
                    LanePull *known) noexcept nogil
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil
-    cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil
+    cdef void serve_due(self, Lane lane, WaitingPull *waiting) noexcept nogil
     cdef bint serve_again(self, Lane lane, LaneConnection *connection,
                           WaitingPull *waiting) noexcept nogil
     cdef void put_found(self, int32_t serialize_type, int32_t opaque) noexcept nogil

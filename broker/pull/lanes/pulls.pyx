@@ -96,10 +96,10 @@ cdef class LanePulls:
             return False
         self.meter(connection, header)
         if self.metered:
-            wait_ns = self.quotas.take(&self.who, PULLS, 0, 0, monotonic_ns())
+            wait_ns = self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
             if wait_ns:
                 return self.postpone(lane, connection, frame, known, wait_ns)
-        if not self.look(known):
+        if not self.scan(known):
             return False
         if self.gather.status != GET_FOUND and not (
             self.pull.sys_flag & SUSPEND and not self.stopping
@@ -141,14 +141,16 @@ cdef class LanePulls:
         self.answered += 1
         (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
         if self.metered:
-            self.quotas.charge(&self.who, PULLS, self.gather.count, self.gather.size,
+            self.quotas.charge(&self.charged, PULLS, self.gather.count, self.gather.size,
                                monotonic_ns())
 
     cdef void meter(self, LaneConnection *connection, const Header *header) noexcept nogil:
         self.metered = has_quotas(self.quotas)
         if self.metered:
-            self.who = charged_to(self.quotas, header, self.pull.topic, self.pull.consumer_group,
-                                  connection.address, connection.address_length)
+            self.charged = charged_to(
+                self.quotas, header, self.pull.topic, self.pull.consumer_group,
+                connection.address, connection.address_length,
+            )
 
     cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
                        LanePull *known, int64_t wait_ns) noexcept nogil:
@@ -157,7 +159,7 @@ cdef class LanePulls:
             return False
         waiting = self.polling.add(
             connection, frame.data, frame.size, lane.now_ms,
-            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms), &self.who,
+            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms), &self.charged,
         )
         if waiting == NULL:
             return False
@@ -166,7 +168,7 @@ cdef class LanePulls:
             self.table.commit(known, self.pull.commit_offset)
         return True
 
-    cdef bint look(self, LanePull *known) noexcept nogil:
+    cdef bint scan(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
         cdef bint looked = self.gather.look_mapped(
             (<ValidatedPull> known.validated).queue, known.file, known.base,
@@ -249,7 +251,7 @@ cdef class LanePulls:
                    LanePull *known) noexcept nogil:
         cdef WaitingPull *waiting = self.polling.add(
             connection, frame.data, frame.size, lane.now_ms, self.pull.suspend_timeout_ms,
-            &self.who if self.metered else NULL,
+            &self.charged if self.metered else NULL,
         )
         if waiting == NULL:
             return False
@@ -272,12 +274,12 @@ cdef class LanePulls:
         for _ in range(AT_ONCE):
             if self.polling.next() == NULL:
                 break
-            self.look_again(lane, self.polling.next())
+            self.serve_due(lane, self.polling.next())
         if self.gather.segments is not None and self.gather.is_behind():
             self.release_segments()
         return self.polling.sleep_ms(lane.now_ms)
 
-    cdef void look_again(self, Lane lane, WaitingPull *waiting) noexcept nogil:
+    cdef void serve_due(self, Lane lane, WaitingPull *waiting) noexcept nogil:
         """Answer a pull that waited, let it wait again, or give it to the loop."""
         cdef LaneConnection *connection = lane.table.find(waiting.connection)
         if not connection.peer_slow:
@@ -303,7 +305,7 @@ cdef class LanePulls:
         self.pull.queue_offset = waiting.offset
         known = self.table.find(&self.pull)
         self.meter(connection, &header)
-        if known == NULL or not self.look(known):
+        if known == NULL or not self.scan(known):
             return False
         if (
             self.gather.status == GET_NO_MATCHED_MESSAGE

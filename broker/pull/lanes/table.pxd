@@ -12,8 +12,8 @@ from congreve.remoting.wire.fast_headers cimport PullHeader
 cdef struct LanePull:
     Key key
     PyObject *validated     # an owned ValidatedPull; NULL: the event loop serves such pulls
-    int64_t changes         # and `kept`: the numbers of ValidatedPulls at the look-up
-    int64_t kept
+    int64_t changes         # and `added`: the numbers of ValidatedPulls at the look-up
+    int64_t added
     PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
     int64_t base            # and their offset in the queue

@@ -114,7 +114,7 @@ cdef class LanePullTable:
         known = self.known(&key)
         if (
             known == NULL or known.changes != load_acquire(&self.pulls.changes)
-            or (known.validated == NULL and known.kept != load_acquire(&self.pulls.kept))
+            or (known.validated == NULL and known.added != load_acquire(&self.pulls.added))
         ):
             if not self.learn_with_gil(&key):
                 return NULL
@@ -134,7 +134,7 @@ cdef class LanePullTable:
     cdef int learn(self, const Key *key) except -1:
         # The numbers are read first: a change during the look-up causes another one.
         cdef int64_t changes = load_acquire(&self.pulls.changes)
-        cdef int64_t kept = load_acquire(&self.pulls.kept)
+        cdef int64_t added = load_acquire(&self.pulls.added)
         cdef LanePull *known = self.known(key)
         cdef ValidatedPull validated = self.pulls.for_lane(
             PyBytes_FromStringAndSize(<const char *> key.bytes, key.length)
@@ -150,7 +150,7 @@ cdef class LanePullTable:
             if validated is not None:
                 Py_INCREF(validated)
                 known.validated = <PyObject *> validated
-        known.changes, known.kept = changes, kept
+        known.changes, known.added = changes, added
         return 0
 
     cdef LanePull *add(self, const Key *key) except NULL:

@@ -215,7 +215,7 @@ async def test_offsets_beyond_the_end_of_the_log_are_not_used(bench):
     bench.clock.advance(1_000)
     rounds(bench)
     bench.save()
-    beyond = DelayOffsets(offset_table={1: 2}, log_end=1 << 40).sealed()
+    beyond = DelayOffsets(offset_table={1: 2}, log_end=1 << 40).with_checksum()
     bench.saved = fastjson.dumps_pretty(beyond)
     bench.close()
     bench.open()

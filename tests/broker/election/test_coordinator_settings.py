@@ -92,7 +92,7 @@ async def test_etcd_with_client_certificates_and_accounts(tmp_path: Path) -> Non
         with pytest.raises(CoordinatorError, match="CommonName"):
             await coordinator_of(BrokerConfig().changed({**texts, **named})).read()
         config = BrokerConfig().changed(texts)
-        assert PASSWORD not in str(config.shown())
+        assert PASSWORD not in str(config.public_settings())
     finally:
         server.stop()
 

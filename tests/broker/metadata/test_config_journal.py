@@ -211,7 +211,7 @@ async def test_changes_are_refused_and_not_lost_while_the_file_cannot_be_rewritt
         with pytest.raises(StoreError, match="no"):
             await table.make("c")
     assert Table(tmp_path).own() == {"a": 1, "b": 1}
-    await table.file.changes.settled()
+    await table.file.changes.finish()
     assert Table(tmp_path).own() == {"a": 1, "b": 1, "c": 1}
     table.file.close()
 

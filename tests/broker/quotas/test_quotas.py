@@ -78,7 +78,7 @@ async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) 
         assert broker.store.queues.get("T", 0).max == codes[0]
         assert (await send_many(tool, "U", 30))[0] == 30
         assert broker._quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
-        ((shown, counts),) = broker._quotas.shown()
+        ((shown, counts),) = broker._quotas.limited_by_name()
         assert (shown, counts) == (quota, (codes[BUSY], 0, 0, 0))
 
 
@@ -261,7 +261,7 @@ async def test_a_changed_file_takes_effect(tmp_path: Path) -> None:
         await broker._quotas.follow()
         Path(file.path).write_text("topic: {T: {sendMessages: -1}}")
         await broker._quotas.follow()
-        assert [quota.name for quota, _ in broker._quotas.shown()] == ["U"]
+        assert [quota.name for quota, _ in broker._quotas.limited_by_name()] == ["U"]
 
 
 async def test_defaults_of_broker_conf_change_over_the_network(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def slave_store(tmp_path: Path, plan: FaultPlan) -> Iterator[MessageStore]:
     backend = FaultBackend(MmapBackend(), plan)
     with MessageStore(config(tmp_path / "slave", "SYNC_FLUSH"), backend=backend) as slave:
         receiver = LogReceiver(slave)
-        receiver.room(len(data))[:] = data
+        receiver.writable(len(data))[:] = data
         receiver.take(len(data))
         assert slave.backend.durable_offset < slave.log.max_offset == len(data)
         yield slave

@@ -57,7 +57,7 @@ def log_of(store: MessageStore) -> bytes:
 def receive(receiver: LogReceiver, data: bytes, chance: random.Random) -> None:
     """Hand over `data` in pieces of any size."""
     while data:
-        room = receiver.room(min(chance.choice([1, 7, 90, 4000, 1 << 18]), len(data)))
+        room = receiver.writable(min(chance.choice([1, 7, 90, 4000, 1 << 18]), len(data)))
         room[:] = data[: len(room)]
         data = data[len(room) :]
         receiver.take(len(room))
@@ -123,7 +123,7 @@ def test_watched_queues_are_reported(master: MessageStore, slave: MessageStore) 
     watch(slave.log.lock, queue, 1)
     receiver = LogReceiver(slave)
     data = log_of(master)[: ends(master)[9]]
-    receiver.room(len(data))[:] = data
+    receiver.writable(len(data))[:] = data
     assert receiver.take(len(data)) == {queue}
 
 

@@ -38,7 +38,7 @@ def test_a_cursor_skips_exactly_the_entries_that_were_taken(steps) -> None:
         elif waiting:
             taken, waiting = waiting[:amount], waiting[amount:]
             cursor.move(taken[-1])
-        kept = arrays(everything)[cursor.keep(arrays(everything))]
+        kept = arrays(everything)[cursor.is_pending(arrays(everything))]
         # More than STEPS jumps back are dropped one by one: some come twice, none is lost.
         if back <= 8:
             assert sorted(map(tuple, kept.tolist())) == waiting

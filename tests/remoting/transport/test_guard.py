@@ -265,7 +265,7 @@ def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
                 await busy.answer()
                 await asyncio.sleep(0.02)
                 clock.now += 10
-                guard.look()
+                guard.enforce_limits()
                 await busy.send(request(ECHO)[20:])
                 await busy.answer()
             assert len((await slow.answer()).body) == 4 * MIB
@@ -274,7 +274,7 @@ def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
             await slow.send(frame[:MIB])
             await asyncio.sleep(0.02)
             clock.now += 30 + MIB / 32768 + 1
-            guard.look()
+            guard.enforce_limits()
             assert await slow.is_cut()
 
     run(scenario())
@@ -298,16 +298,16 @@ def test_a_connection_without_requests_is_closed_and_others_are_served(run, capl
             await until(lambda: guard.counts()["unfinishedFrameBytes"])
             await until(lambda: len(server.connections) == 3)
             clock.now += 21
-            guard.look()
+            guard.enforce_limits()
             assert await silent.is_cut()
             assert (await asked.ask(body=b"served")).body == b"served"
             assert guard.counts()["cutSilentConnections"] == 1
             clock.now += 8
-            guard.look()
+            guard.enforce_limits()
             assert await slow.is_cut()
             assert guard.counts()["cutSilentConnections"] == 2
             clock.now += 100
-            guard.look()
+            guard.enforce_limits()
             assert (await asked.ask()).code == 0
 
     run(scenario())
