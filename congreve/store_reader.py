@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -50,12 +51,30 @@ class StoreReader:
     last message in the files. Offsets count the messages of a queue, as in RocketMQ; a range
     beyond the stored messages is clipped. Every call raises StoreFormatError when files are
     missing or belong to another store, and CorruptRecordError for a damaged message in the range.
+
+    A mapped segment keeps its disk space after a broker has deleted it. close() unmaps segments,
+    and so does the end of a ``with``.
     """
 
     def __init__(self, root: Path, commit_log: Path | None = None) -> None:
         self.root = root
         self._commit_log = commit_log
         self._files = StoreFiles(root, commit_log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmap the log's segments; a later call maps those that it needs again. Idempotent."""
+        self._files.release()
 
     def topics(self) -> list[str]:
         """Names of all topics that have, or had, messages, including the broker's system topics."""

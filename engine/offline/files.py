@@ -92,8 +92,9 @@ class QueueFile:
 class StoreFiles:
     """The commit log and consume queues under one storePathRootDir, read while a broker may write.
 
-    Segments are mapped at their first use and stay mapped as long as this object lives. Foreign
-    files are ignored. Raises StoreFormatError, and StoreError if a file cannot be read.
+    Segments are mapped at their first use and stay mapped until release(), or as long as this
+    object lives. Foreign files are ignored. Raises StoreFormatError, and StoreError if a file
+    cannot be read.
     """
 
     def __init__(
@@ -108,6 +109,10 @@ class StoreFiles:
             )
         self._mapped: dict[int, Mapping] = {}
         self.refresh()
+
+    def release(self) -> None:
+        """Unmap the segments; a later use maps them again."""
+        self._mapped.clear()
 
     def refresh(self) -> None:
         """Look for new and deleted segments, and whether a broker has the store."""

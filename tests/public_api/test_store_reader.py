@@ -109,6 +109,18 @@ def test_topics_queues_and_ranges_are_listed(folder: Path) -> None:
     assert entries["size"].tolist() == part["storeSize"].tolist()
 
 
+def test_the_end_of_a_with_unmaps_the_log(tmp_path: Path) -> None:
+    def maps_the_log() -> bool:
+        return str(tmp_path / "commitlog") in Path("/proc/self/maps").read_text()
+
+    write_tiny(tmp_path)
+    with congreve.open_store(tmp_path) as store:
+        messages = store.numpy("TopicTest", ["body"])
+        assert maps_the_log()
+    assert not maps_the_log()
+    assert store.numpy("TopicTest", ["body"]).tolist() == messages.tolist()
+
+
 def test_the_error_for_a_missing_topic_or_queue_names_it(folder: Path, tmp_path: Path) -> None:
     store = congreve.open_store(folder)
     with pytest.raises(StoreFormatError, match="nowhere"):
