@@ -272,7 +272,7 @@ cdef class FastPath(FrameSink):
         self.accounts.end_checks()
         if stop == STOP_FULL and not self.sends.prepared.count:
             self.decode_again(data, available)  # the first signature is wrong
-            return STOP_COLD
+            return STOP_PYTHON
         return stop
 
     cdef Stop prepare_piece(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
