@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from .sources import contents_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
@@ -49,24 +51,16 @@ def sources(folder: str) -> Iterator[Path]:
 
 def imported(path: Path, package: str) -> set[str]:
     """Every module of ours that the file names in an import or cimport, at any place."""
-    text = path.read_text()
-    names = cython_imports(text) if path.suffix in (".pyx", ".pxd", ".pxi") else imports(text)
-    absolute = {resolve(name, package) for name in names}
+    absolute = {resolve(name, package) for name in named(path)}
     return {name for name in absolute if name == "congreve" or name.startswith("congreve.")}
 
 
-def imports(text: str) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            found |= {f"{base}:{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # The console names what it imports later as "package.module:name".
-            found |= set(re.findall(r"^(congreve(?:\.\w+)+):\w+$", node.value))
-    return found
+@cache
+def named(path: Path) -> frozenset[str]:
+    """What the file imports and cimports, as it is written there."""
+    if path.suffix in (".pyx", ".pxd", ".pxi"):
+        return frozenset(cython_imports(text_of(path)))
+    return contents_of(path).imports
 
 
 def cython_imports(text: str) -> set[str]:
@@ -146,9 +140,6 @@ def test_the_engine_imports_no_sockets_and_remoting_no_files() -> None:
     wrong = []
     for short, forbidden in unwanted.items():
         for path in sources(FOLDERS[short]):
-            text = path.read_text()
-            cython = path.suffix in (".pyx", ".pxd", ".pxi")
-            names = cython_imports(text) if cython else imports(text)
-            tops = {name.partition(":")[0].split(".")[0] for name in names}
+            tops = {name.partition(":")[0].split(".")[0] for name in named(path)}
             wrong += [f"{path.relative_to(ROOT)} imports {top}" for top in tops & forbidden]
     assert not wrong, wrong

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from congreve.records.message import properties, topics
+
+from .sources import contents_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
@@ -42,19 +43,10 @@ def sources() -> Iterator[Path]:
 
 def texts(path: Path) -> Iterator[str]:
     """The texts of the module, without docstrings."""
-    source = path.read_text()
-    if path.suffix != ".py":
-        yield from (found[1] for found in TEXT.finditer(source) if found[1])
-        return
-    tree = ast.parse(source)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in prose:
-            value = node.value
-            if isinstance(value, bytes):
-                yield value.decode("latin-1")
-            elif isinstance(value, str):
-                yield value
+    if path.suffix == ".py":
+        yield from contents_of(path).texts
+    else:
+        yield from (found[1] for found in TEXT.finditer(text_of(path)) if found[1])
 
 
 def names_in(text: str) -> list[str]:
@@ -89,5 +81,6 @@ def test_a_name_that_is_spelled_elsewhere_is_found(line: str, suffix: str, tmp_p
     path = tmp_path / f"module{suffix}"
     path.write_text(f'"""What a SCHEDULE_TOPIC_XXXX is."""\n\n# "DELAY" is one\n{line}\n')
     assert [name for text in texts(path) for name in names_in(text)]
+    path = tmp_path / f"prose{suffix}"
     path.write_text('"""What a SCHEDULE_TOPIC_XXXX is."""\n\n# "DELAY" is one\nx = "delay"\n')
     assert not [name for text in texts(path) for name in names_in(text)]

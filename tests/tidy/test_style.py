@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from .sources import contents_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
@@ -31,13 +33,20 @@ MACHINE_PATH = re.compile(r"(?<![\w/.])/(?:work|home|root|Users)/\w")
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!X)")
 
 
-def files(suffixes: tuple[str, ...]) -> Iterator[Path]:
+@cache
+def all_texts() -> list[Path]:
+    found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:])
-            if path.is_file() and path.suffix in suffixes and not hidden:
-                yield path
-    yield from (path for path in sorted(ROOT.glob("*.*")) if path.suffix in suffixes)
+            if path.suffix in TEXTS and not hidden and path.is_file():
+                found.append(path)
+    return found + [path for path in sorted(ROOT.glob("*.*")) if path.suffix in TEXTS]
+
+
+def files(suffixes: tuple[str, ...]) -> Iterator[Path]:
+    assert set(suffixes) <= set(TEXTS)
+    return (path for path in all_texts() if path.suffix in suffixes)
 
 
 def named(path: Path, line: int | None = None) -> str:
@@ -45,7 +54,7 @@ def named(path: Path, line: int | None = None) -> str:
 
 
 def test_no_module_is_too_long_to_read() -> None:
-    sizes = {named(path): len(path.read_text().splitlines()) for path in files(SOURCES)}
+    sizes = {named(path): len(text_of(path).splitlines()) for path in files(SOURCES)}
     wrong = [f"{name}: {size}" for name, size in sizes.items() if size > MODULE_LINES]
     assert not wrong, wrong
 
@@ -57,22 +66,17 @@ def test_no_source_folder_has_too_many_files() -> None:
     assert not wrong, wrong
 
 
-def python_functions(text: str) -> Iterator[tuple[int, str, int]]:
-    """First line, name and number of lines of each function."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1
-
-
 def compiled_functions(text: str) -> Iterator[tuple[int, str, int]]:
-    """The same for Cython code, which Python's parser cannot read."""
+    """First line, name and number of lines of each function of Cython code, which Python's parser
+    cannot read."""
     lines = text.splitlines()
     for first, line in enumerate(lines):
         found = COMPILED_FUNCTION.match(line)
         if found is None:
             continue
-        end = first + 1
-        while "".join(lines[first:end]).count("(") > "".join(lines[first:end]).count(")"):
+        end, opened = first + 1, line.count("(") - line.count(")")
+        while opened > 0:
+            opened += lines[end].count("(") - lines[end].count(")")
             end += 1
         if not lines[end - 1].partition("#")[0].rstrip().endswith(":"):
             continue  # a declaration
@@ -88,8 +92,11 @@ def compiled_functions(text: str) -> Iterator[tuple[int, str, int]]:
 def test_no_function_is_too_long_to_read() -> None:
     wrong, seen = [], 0
     for path in files((".py", ".pyx", ".pxd")):
-        functions = python_functions if path.suffix == ".py" else compiled_functions
-        for line, name, size in functions(path.read_text()):
+        if path.suffix == ".py":
+            functions: Iterable[tuple[int, str, int]] = contents_of(path).functions
+        else:
+            functions = compiled_functions(text_of(path))
+        for line, name, size in functions:
             seen += 1
             if size > FUNCTION_LINES:
                 wrong.append(f"{named(path, line)} {name}: {size}")
@@ -119,7 +126,7 @@ def test_lines_fit_the_screen() -> None:
     wrong = [
         named(path, number)
         for path in files(SOURCES)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if len(line) > COLUMNS
     ]
     assert not wrong, wrong
@@ -139,7 +146,7 @@ def test_section_comments_have_one_style() -> None:
         named(path, number)
         for path in files(SOURCES)
         if path != Path(__file__)
-        for number, _ in wrong_sections(path.read_text())
+        for number, _ in wrong_sections(text_of(path))
     ]
     assert not wrong, wrong
 
@@ -162,7 +169,7 @@ def test_libraries_do_not_print() -> None:
     for path in files((".py", ".pyx")):
         relative = path.relative_to(ROOT)
         if relative.parts[0] not in MAY_PRINT:
-            lines = enumerate(path.read_text().splitlines(), 1)
+            lines = enumerate(text_of(path).splitlines(), 1)
             wrong += [named(path, n) for n, line in lines if re.match(r"\s*print\(", line)]
     assert not wrong, wrong
 
@@ -173,7 +180,7 @@ def test_no_file_names_a_machine_or_a_date(pattern: re.Pattern[str]) -> None:
         f"{named(path, number)} {line.strip()[:60]}"
         for path in files(TEXTS)
         if path != Path(__file__)
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if pattern.search(line)
     ]
     assert not wrong, wrong
