@@ -22,6 +22,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from congreve.lake.bodies.column_types import holds
@@ -58,12 +59,20 @@ def open_catalog(
 ) -> Catalog:
     """The catalog at `uri` (SQL or REST), by default a SQLite file in the folder `warehouse`.
 
-    `properties` are those of pyiceberg and of its FileIO.
+    `properties` are those of pyiceberg and of its FileIO. Raises TableError for a warehouse that is
+    a URI, without a catalog.
     """
     if uri is None:
+        if "://" in warehouse:
+            raise TableError(
+                f"the warehouse is {warehouse}: without a catalog it is a local folder, which has "
+                "the SQLite file; give the catalog's URI as well"
+            )
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        uri, warehouse = f"sqlite:///{folder}/catalog.db", folder.as_uri()
+        # Without the escapes of as_uri(): pyarrow would take them for characters of the name.
+        warehouse = f"file://{folder}"
+        uri = URL.create("sqlite", database=f"{folder}/catalog.db").render_as_string()
     settings = {**(properties or {}), "uri": uri, "warehouse": warehouse}
     try:
         return load_catalog("congreve", **settings)

@@ -104,8 +104,12 @@ class BatchReader(DataSourceReader):
         """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
             return  # Spark reads one empty partition when there are none
-        source = open_source(self._options, partition.files)
         spare_imports()
+        yield from self.batches(partition)
+
+    def batches(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a partition, in any process."""
+        source = open_source(self._options, partition.files)
         try:
             for part in partition.parts:
                 yield from source.read(part, self.scan())

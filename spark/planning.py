@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,15 @@ from congreve.spark.rows import Scan
 
 if TYPE_CHECKING:
     from congreve.spark.table_files import TableFiles
+
+
+RECORDS_OF_TASK = 250_000
+"""Messages of files for which a task of their own is worth its cost."""
+
+
+def cores() -> int:
+    """The cores of this machine, which has the files."""
+    return os.cpu_count() or 1
 
 
 class Source(Protocol):
@@ -206,11 +216,14 @@ def between(starts: Offsets, stops: Offsets) -> list[Range]:
 def tasks(ranges: list[Range], options: Options) -> list[tuple[Range, ...]]:
     """The ranges that each task reads: one range a task, unless that makes too many tasks.
 
-    Each task costs Spark as much time as tens of thousands of rows. The limit of records takes
-    precedence over that of tasks.
+    Each task costs Spark as much time as tens of thousands of rows, so the queues of files share
+    tasks. The limit of records takes precedence over that of tasks.
     """
     max_records, most = options.max_records_per_partition, options.max_partitions
     pieces = cut(ranges, options.min_partitions, max_records)
+    if not most and options.store_path is not None:
+        worth = max(-(-_messages(ranges) // RECORDS_OF_TASK), cores())
+        most = max(worth, options.min_partitions)
     if most == 0 or len(pieces) <= most:
         return [(piece,) for piece in pieces]
     if max_records:

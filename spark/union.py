@@ -15,6 +15,7 @@ from congreve.spark.offsets import Queue, Range, to_json
 from congreve.spark.options import parse
 from congreve.spark.planning import open_source
 from congreve.spark.schema import checked_schema, wanted_schema
+from congreve.spark.snapshot import shares_folders, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +39,9 @@ def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The messages of one topic: those of its table, read by Spark, and the others, each once.
 
     `options` are those of ``format("rocketmq")``, with `lake` and without filters. Spark skips
-    columns, files and row groups of the table as it does for every Parquet file. The result is that
-    of one moment. Raises OptionError, DataLossError if messages between table and live topic were
+    columns, files and row groups of the table as it does for every Parquet file, and with
+    `storePath` in a local session those of a snapshot() of the others. The result is that of one
+    moment. Raises OptionError, DataLossError if messages between table and live topic were
     deleted, and what format("rocketmq") raises.
     """
     given = {name.lower(): name for name in options}
@@ -64,7 +66,7 @@ def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     rows = _read_table(session, paths, schema, condition) if paths else None
     if rows is not None and starts == stops:
         return rows  # Spark would start a worker of Python to find nothing
-    tail = _read_live(session, options, starts, stops)
+    tail = _read_live(session, options, starts, stops, files=parsed.store_path is not None)
     return tail if rows is None else rows.union(tail)
 
 
@@ -123,17 +125,17 @@ def _read_live(
     options: Mapping[str, str],
     starts: Mapping[Queue, int],
     stops: Mapping[Queue, int],
+    *,
+    files: bool,
 ) -> DataFrame:
-    """The messages behind the ends of the table, by the source."""
+    """The messages behind the ends of the table: by the source, or a snapshot of `files`."""
     kept = {
         name: value
         for name, value in options.items()
         if not name.lower().startswith("lake") and name.lower() not in map(str.lower, ENDS)
     }
-    return (
-        session.read.format("rocketmq")
-        .options(**kept)
-        .option("startingOffsets", json.dumps(to_json(starts)))
-        .option("endingOffsets", json.dumps(to_json(stops)))
-        .load()
-    )
+    kept["startingOffsets"] = json.dumps(to_json(starts))
+    kept["endingOffsets"] = json.dumps(to_json(stops))
+    if files and shares_folders(session):
+        return snapshot(session, kept)
+    return session.read.format("rocketmq").options(**kept).load()

@@ -56,7 +56,10 @@ def decoder(text: str) -> Callable[[bytes], Any]:
 
     def decode(body: bytes) -> Any:
         stream = BytesIO(body + GUARD)
-        found = schemaless_reader(stream, schema, None)
+        try:
+            found = schemaless_reader(stream, schema, None)
+        except EOFError as error:
+            raise BodyError("the body ends before the record") from error
         if stream.tell() != len(body):
             raise BodyError(f"the record has another length than the body of {len(body)} bytes")
         return found

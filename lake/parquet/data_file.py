@@ -20,17 +20,10 @@ from pyiceberg.typedef import Properties
 
 from congreve.lake.errors import TableError
 from congreve.lake.parquet.arrow_file import ArrowParquetFile
-from congreve.lake.parquet.file_writer import ColumnOptions, ParquetFile
+from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
 from congreve.lake.parquet.metadata import Codec, has_leaves
 from congreve.records.columns.arrow import TYPES
 
-REPEATED = (
-    *("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"),
-    *("flag", "queueId", "sysFlag", "reconsumeTimes", "storeSize", "tagsCode"),
-    *("bornTimestamp", "storeTimestamp"),
-)
-"""Columns whose values repeat, which have dictionaries. For all others a dictionary costs more time
-than it saves bytes: zstd makes the plain pages smaller."""
 UNIQUE = ("bodyCRC",)
 """Columns whose values have nothing in common, which are not compressed."""
 UNCOMPARED = (

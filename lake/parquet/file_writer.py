@@ -15,6 +15,14 @@ from congreve.lake.parquet.pages import ArrowRows, PageEncoder, PageScratch
 from congreve.lake.parquet.thrift import Value
 from congreve.records.columns.buffer import ColumnBuffer
 
+REPEATED = (
+    *("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"),
+    *("flag", "queueId", "sysFlag", "reconsumeTimes", "storeSize", "tagsCode"),
+    *("bornTimestamp", "storeTimestamp"),
+)
+"""Columns whose values repeat, which have dictionaries. For all others a dictionary costs more time
+than it saves bytes: zstd makes the plain pages smaller."""
+
 
 class Sink(Protocol):
     """The output of a file."""

@@ -159,6 +159,13 @@ def test_the_reason_says_why_a_body_does_not_fit(folder: Path, body: bytes, reas
     assert reason.lower() in failed[1].lower()
 
 
+def test_the_reason_for_a_short_avro_body_says_so(folder: Path) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]}
+    columns, failed = read(loaded(folder, "avro", schema), b"\x02a", b"\x08a")
+    assert columns == {"s": ["a"]}
+    assert failed == {1: "BodyError: the body ends before the record"}
+
+
 def test_a_required_field_may_neither_be_missing_nor_null(folder: Path) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}
     columns, failed = read(loaded(folder, "json", schema), b"{}", b'{"i":null}', b'{"i":1}')

@@ -39,6 +39,16 @@ def test_a_topic_becomes_a_table_and_a_second_export_adds_nothing(tmp_path: Path
     assert_same(store, warehouse)
 
 
+def test_a_warehouse_is_a_folder_of_any_name_or_has_a_catalog(tmp_path: Path) -> None:
+    store = stores.write(tmp_path / "store", 8)
+    warehouse = tmp_path / "ware house%20"
+    assert exporter(store, warehouse).run() == 8
+    assert_same(store, warehouse)
+    assert {*tmp_path.iterdir()} == {store, warehouse}
+    with pytest.raises(TableError, match=r"the warehouse is s3://lake: without a catalog"):
+        open_catalog("s3://lake")
+
+
 def test_an_export_continues_where_the_table_ends(tmp_path: Path) -> None:
     store, warehouse = stores.write(tmp_path / "store", 50), tmp_path / "lake"
     assert exporter(store, warehouse).run() == 50

@@ -11,6 +11,8 @@ from pyspark.sql.functions import count, max_by
 
 from congreve.engine.offline.files import StoreFiles
 from congreve.records.record import decode_record
+from congreve.spark.errors import OptionError
+from congreve.spark.snapshot import snapshot
 
 from .stores import BEGIN_MS, write
 
@@ -72,6 +74,27 @@ def test_there_are_no_more_tasks_than_requested(spark: Any, store: Path) -> None
     frame = read(spark, store, columns="queueId,queueOffset", maxPartitions="2").load()
     assert frame.rdd.getNumPartitions() == 2
     assert frame.distinct().count() == 1000
+
+
+def test_a_snapshot_has_the_rows_of_the_source(spark: Any, store: Path, tmp_path: Path) -> None:
+    options = {"storePath": str(store), "topic": "T", "tags": "Tag3"}
+    frame = snapshot(spark, options)
+    source = read(spark, store, tags="Tag3").load()
+    assert frame.schema.simpleString() == source.schema.simpleString()
+    assert frame.count() == 100
+    assert frame.drop("properties").exceptAll(source.drop("properties")).isEmpty()
+    wanted = [row.properties for row in source.sort("commitLogOffset").collect()]
+    assert [row.properties for row in frame.sort("commitLogOffset").collect()] == wanted
+    assert snapshot(spark, {**options, "tags": "Nothing"}).collect() == []
+    damage = {**options, "columns": "queueOffset,propertiesFormat"}
+    with pytest.raises(OptionError, match="propertiesFormat"):
+        snapshot(spark, damage)
+    snapshot(spark, {**options, "propertiesFormat": "json", "columns": "body"}, tmp_path)
+    assert any(tmp_path.glob("*.parquet")), "the caller's folder has the files"
+    for refused in ({"nameServer": "127.0.0.1:1", "storePath": ""}, {"pushdown": "true"}):
+        given = {name: value for name, value in {**options, **refused}.items() if value}
+        with pytest.raises(OptionError, match="a snapshot"):
+            snapshot(spark, given)
 
 
 def test_sql_queries_a_view_over_a_store(spark: Any, store: Path) -> None:

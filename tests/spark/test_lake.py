@@ -181,6 +181,7 @@ def test_a_union_reads_the_table_with_sparks_own_reader(spark: Any, places: dict
     plan = frame._jdf.queryExecution().toString()
     assert "FileScan parquet" in plan
     assert "Filter (" not in plan, "files that are read whole need no condition"
+    assert "BatchScan rocketmq" not in plan, "the rest of a local store comes from a snapshot"
     assert found(frame) == expected(range(ALL))
     later = union(spark, {**places, "startingTimestamp": str(BEGIN_MS + 50_000), "columns": "all"})
     assert found(later) == expected(range(500, ALL))

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.spark import planning
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import Queue, Range, from_json, to_json
 from congreve.spark.options import parse
-from congreve.spark.planning import cut, tasks
+from congreve.spark.planning import RECORDS_OF_TASK, cut, tasks
 
 GOOD = {"storePath": "s", "topic": "T"}
 
@@ -103,6 +104,25 @@ def test_partitions_hold_each_message_once(
     assert all(piece.start < piece.stop for piece in pieces)
     assert not max_records or max(piece.stop - piece.start for piece in pieces) <= max_records
     assert len(pieces) >= min(min_partitions, sum(sizes))
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "wanted"),
+    [
+        (10, {}, 4),
+        (RECORDS_OF_TASK, {}, 9),
+        (10, {"minPartitions": "6"}, 6),
+        (10, {"maxRecordsPerPartition": "2"}, 45),
+        (10, {"storePath": "", "nameServer": "127.0.0.1:9876"}, 9),
+    ],
+)
+def test_small_queues_of_files_share_tasks(
+    monkeypatch: pytest.MonkeyPatch, size: int, options: dict[str, str], wanted: int
+) -> None:
+    monkeypatch.setattr(planning, "cores", lambda: 4)
+    ranges = [Range(Queue("T", "b", i), 0, size) for i in range(9)]
+    given = {name: value for name, value in {**GOOD, **options}.items() if value}
+    assert len(tasks(ranges, parse(given))) == wanted
 
 
 @given(

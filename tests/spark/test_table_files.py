@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from congreve.lake.durable import SCHEMA
-from congreve.lake.parquet.data_file import REPEATED
-from congreve.lake.parquet.file_writer import ColumnOptions, ParquetFile
+from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
 from congreve.lake.parquet.metadata import Codec, leaves
 
 ROWS = 6_000
