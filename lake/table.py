@@ -60,7 +60,7 @@ def open_catalog(
     """The catalog at `uri` (SQL or REST), by default a SQLite file in the folder `warehouse`.
 
     `properties` are those of pyiceberg and of its FileIO. Raises TableError for a warehouse that is
-    a URI, without a catalog.
+    a URI, without a catalog, and for a catalog that fails.
     """
     if uri is None:
         if "://" in warehouse:
@@ -75,10 +75,13 @@ def open_catalog(
         uri = URL.create("sqlite", database=f"{folder}/catalog.db").render_as_string()
     settings = {**(properties or {}), "uri": uri, "warehouse": warehouse}
     try:
-        return load_catalog("congreve", **settings)
-    except OperationalError:
-        # Another process has just created the SQL catalog's own tables, or the database is lost.
-        return load_catalog("congreve", **settings)
+        try:
+            return load_catalog("congreve", **settings)
+        except OperationalError:
+            # Another process has just created the catalog's own tables, or the database is lost.
+            return load_catalog("congreve", **settings)
+    except (RESTError, SQLAlchemyError, OSError) as error:
+        raise TableError(f"the catalog {uri} failed: {error}") from error
 
 
 def table_names(catalog: Catalog, namespace: str) -> list[str]:

@@ -1,13 +1,14 @@
 """``PYTHONPATH=bench python -m lakespeed.reading``: what Spark makes of 128-byte messages.
 
 All columns, messages by tag, the sum of sizes: from the table's files by Spark's own Parquet
-reader, from the table by `union` and by the option `lake`, from the store's files (`storePath`).
-local[2], in turns; compare within a turn.
+reader, from the table by `union` and by the option `lake`, from the store's files (`storePath`), and
+from a `snapshot` of the store, whose copying counts. local[2], in turns; compare within a turn.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.export import Exporter
 from congreve.lake.table import TopicTable, open_catalog
 from congreve.spark.session import SETTINGS, UNIX_SOCKETS, local_session
+from congreve.spark.snapshot import snapshot
 from congreve.spark.union import union
 
 RESULT = Path(__file__).parents[1] / "results" / "lake-reading.json"
@@ -59,7 +61,21 @@ def frames(spark: Any, root: Path, warehouse: Path) -> dict[str, Callable[[str],
         "union": lambda columns: union(spark, {**lake, "columns": columns}),
         "lake": source(lake),
         "storePath": source(where),
+        "snapshot": lambda columns: copied(spark, {**where, "columns": columns}, root.parent),
     }
+
+
+def copied(spark: Any, options: dict[str, str], parent: Path) -> Any:
+    """A snapshot in place of the last one."""
+    folder = parent / "snapshot"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return snapshot(spark, options, folder)
+
+
+def cpu_seconds() -> float:
+    """Those of this process, and of Spark and its workers."""
+    return time.process_time() + seconds_of_children()
 
 
 @click.command()
@@ -91,9 +107,9 @@ def main(messages: int, turns: int, chosen: tuple[str, ...], result: Path) -> No
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in readers}
             for number in range(WARM_UP + turns):
                 for name, frame in readers.items():
-                    began, before = time.perf_counter(), seconds_of_children()
+                    began, before = time.perf_counter(), cpu_seconds()
                     run(frame(columns))
-                    spent = time.perf_counter() - began, seconds_of_children() - before
+                    spent = time.perf_counter() - began, cpu_seconds() - before
                     if number >= WARM_UP:
                         found[name].append(spent)
             for name, spent in found.items():

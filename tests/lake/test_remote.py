@@ -117,3 +117,5 @@ def test_the_error_for_an_unreachable_catalog_names_it(tmp_path: Path) -> None:
         export = exporter(store, open_catalog(str(tmp_path), url))
     with pytest.raises(TableError, match=r"the catalog failed for table rocketmq\.T"):
         export.run()
+    with pytest.raises(TableError, match=f"the catalog {url} failed"):
+        open_catalog(str(tmp_path), url)
