@@ -20,14 +20,6 @@ class StoreLockedError(StoreError):
     """Another process holds the store's lock."""
 
 
-class StoreClosedError(StoreError):
-    """The store was shut down."""
-
-
-class StoreReadOnlyError(StoreError):
-    """The store accepts no more writes; the text gives the reason."""
-
-
 class StoreFormatError(StoreError):
     """A file of the store contradicts the settings or the other files."""
 

@@ -27,6 +27,8 @@ cdef class Segment:
     cdef bint extend(self, int64_t upto) noexcept nogil
     cdef void publish(self, int64_t written) noexcept nogil
     cdef int64_t published(self) noexcept nogil
+    # The physical offset after the published bytes.
+    cdef int64_t published_end(self) noexcept nogil
     # A descriptor of a file that has all of [0, written), to send from; -1 if there is none.
     # From then on sockets may hold its pages: `is_sent_from` is true.
     cdef int descriptor(self) noexcept

@@ -54,6 +54,9 @@ cdef class Segment:
     cdef int64_t published(self) noexcept nogil:
         return load_acquire(&self.written)
 
+    cdef int64_t published_end(self) noexcept nogil:
+        return self.base_offset + load_acquire(&self.written)
+
     cdef int descriptor(self) noexcept:
         return -1
 

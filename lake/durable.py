@@ -28,7 +28,7 @@ BATCH_BYTES = 32 << 20
 
 
 def _required(field: pa.Field) -> pa.Field:
-    """The field of a table: levels of nulls, which no row has, would take a tenth of the time."""
+    """The field of a table, required where no row is null: it then needs no levels of nulls."""
     if pa.types.is_map(field.type):
         item = pa.field("value", field.type.item_type, nullable=False)
         return pa.field(field.name, pa.map_(field.type.key_type, item), nullable=False)

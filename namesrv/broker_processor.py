@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 SMALL_REGISTRATION = 32 * 1024
 """Bytes of a registration that the event loop reads itself; a thread reads larger ones."""
 TOPICS_A_TURN = 1_000
-"""Registered topics that are taken in one turn: about half a millisecond."""
+"""Registered topics that one turn of the event loop takes, so that other requests wait little."""
 
 
 class BrokerProcessor:

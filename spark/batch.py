@@ -104,7 +104,7 @@ class BatchReader(DataSourceReader):
         """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
             return  # Spark reads one empty partition when there are none
-        spare_imports()
+        freeze_imports()
         yield from self.batches(partition)
 
     def batches(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -135,12 +135,11 @@ class PushdownReader(BatchReader):
 
 
 @cache
-def spare_imports() -> None:
+def freeze_imports() -> None:
     """Freeze the imported objects once in a process, so that the worker's garbage collections skip
     them.
 
-    Spark's worker collects all garbage after each task, which takes 20 ms while the next task
-    waits.
+    Spark's worker collects all garbage after each task, and the next task waits for that.
     """
     gc.freeze()
 

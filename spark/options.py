@@ -153,24 +153,10 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
             + (", not both" if store_path else "")
         )
     chosen = _filter(given)
-    starting = _position(given, "starting", LATEST if streaming else EARLIEST)
-    ending = _position(given, "ending", LATEST)
-    if streaming and ending != LATEST:
-        raise OptionError("a stream has no end: leave out the ending... options, or use read")
-    if streaming is False and starting == LATEST:
-        raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
+    starting, ending = _ends(given, streaming)
     for name in BATCH_ONLY if streaming else ():
         if given.text(name) not in (None, "false"):
             raise OptionError(f"option {name} is {given.text(name)!r}: only batches support it")
-    if None not in (starting.timestamp_ms, ending.timestamp_ms) and (
-        (starting.timestamp_ms or 0) > (ending.timestamp_ms or 0)
-    ):
-        raise OptionError(
-            f"options startingTimestamp {starting.timestamp_ms} and endingTimestamp "
-            f"{ending.timestamp_ms} are the wrong way round"
-        )
-    if ending == EARLIEST:
-        raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
     least, most = given.number("minPartitions", 0), given.number("maxPartitions", 0)
     if 0 < most < least:
         raise OptionError(
@@ -266,6 +252,26 @@ class _Given:
         if len(found) > 1:
             raise OptionError(f"options {' and '.join(found)} exclude each other")
         return found[0] if found else None
+
+
+def _ends(given: _Given, streaming: bool | None) -> tuple[Position, Position]:
+    """Where a read starts and ends. Raises OptionError for a read that could have no messages."""
+    starting = _position(given, "starting", LATEST if streaming else EARLIEST)
+    ending = _position(given, "ending", LATEST)
+    if streaming and ending != LATEST:
+        raise OptionError("a stream has no end: leave out the ending... options, or use read")
+    if streaming is False and starting == LATEST:
+        raise OptionError("startingOffsets 'latest' reads nothing in a batch: use earliest")
+    if None not in (starting.timestamp_ms, ending.timestamp_ms) and (
+        (starting.timestamp_ms or 0) > (ending.timestamp_ms or 0)
+    ):
+        raise OptionError(
+            f"options startingTimestamp {starting.timestamp_ms} and endingTimestamp "
+            f"{ending.timestamp_ms} are the wrong way round"
+        )
+    if ending == EARLIEST:
+        raise OptionError("endingOffsets 'earliest' reads nothing: use latest or JSON")
+    return starting, ending
 
 
 def _lake(given: _Given) -> Lake | None:

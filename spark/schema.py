@@ -23,7 +23,7 @@ METADATA = tuple(name for name in TYPES if name not in ("body", "properties"))
 #: Columns that a consume queue's entries hold.
 OF_ENTRY = frozenset({"queueOffset", "commitLogOffset", "storeSize", "tagsCode"})
 #: Columns that may be null. Spark checks each value of the other columns for null as well,
-#: unless the schema excludes nulls; the checks take a third of its time.
+#: unless the schema excludes nulls.
 MAY_LACK = frozenset({"tags", "keys", "msgId", CORRUPT})
 PRESETS = {"all": tuple(TYPES), "metadata": METADATA, "rocketmq-spark": tuple(TYPES)[:9]}
 

@@ -85,7 +85,7 @@ def histogram_template(name: str, bounds: Sequence[float]) -> str:
 
 
 def histogram_block(template: str, labels: str, counts: Sequence[int], total: int) -> str:
-    """The lines of one histogram; `labels` have no braces. A tenth of the work of histogram()."""
+    """The lines of one histogram, quicker than histogram(); `labels` have no braces."""
     buckets = tuple(accumulate(counts))
     return (template % (*buckets, total, buckets[-1])).replace(LABELS, labels)
 

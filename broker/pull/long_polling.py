@@ -31,7 +31,7 @@ class LongPolling:
     the queue's end. `wake(held)` answers the pull if its queue has messages for it, and returns
     whether it did; `resume(held)` executes the pull again and answers it with any result;
     `dismiss(held)` answers that the broker stops. A peer with too many unread bytes gets its
-    answers as it reads: the answers of a thousand queues would take a quarter of a gigabyte.
+    answers as it reads: the answers of a thousand queues do not fit into memory.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LongPolling:
         self._live = 0
         self._stopped = False
         self._arrived: set[ConsumeQueue] = set()
-        self._to_look_at: deque[SuspendedPull] = deque()
+        self._to_check: deque[SuspendedPull] = deque()
         self._timer = WakeUpTimer(self._expire)
         self._unread: dict[Connection, deque[SuspendedPull]] = {}
         self._readers: set[asyncio.Task[None]] = set()
@@ -131,17 +131,17 @@ class LongPolling:
         for queue in self._arrived:
             if queue in self._queues:
                 self._watch(queue)  # first: an entry that comes later is another arrival
-                self._to_look_at.extend(self._queues[queue])
+                self._to_check.extend(self._queues[queue])
         self._arrived = set()
-        for _ in range(min(_AT_ONCE, len(self._to_look_at))):
-            held = self._to_look_at.popleft()
+        for _ in range(min(_AT_ONCE, len(self._to_check))):
+            held = self._to_check.popleft()
             if held.done:
                 continue
             if not held.connection.is_writable:
                 self._finish(held)
             elif self._wake(held):
                 self._take_out(held)
-        if self._to_look_at:
+        if self._to_check:
             asyncio.get_running_loop().call_soon(self._look)
 
     def _finish(self, held: SuspendedPull) -> None:

@@ -8,6 +8,7 @@ cimport cython
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from congreve.remoting.lanes.byte_buffer cimport double_ring
 from congreve.remoting.lanes.sockets cimport monotonic_ns
 
 from congreve.broker.send import commit_delay, write_through
@@ -229,12 +230,8 @@ cdef class LaneCommit:
         free(entry.data)
 
     cdef bint grow(self) noexcept nogil:
-        cdef int64_t i
-        cdef HeldAnswers *grown = <HeldAnswers *> malloc(2 * self.capacity * sizeof(HeldAnswers))
+        cdef void *grown = double_ring(self.held, sizeof(HeldAnswers), self.first, self.capacity)
         if grown == NULL:
             return False
-        for i in range(self.count):
-            grown[i] = self.held[(self.first + i) % self.capacity]
-        free(self.held)
-        self.held, self.first, self.capacity = grown, 0, 2 * self.capacity
+        self.held, self.first, self.capacity = <HeldAnswers *> grown, 0, 2 * self.capacity
         return True

@@ -321,7 +321,7 @@ class Cluster:
     async def _combined(
         self, tables: Mapping[str, BrokerTables], failures: Mapping[str, CongreveError]
     ) -> Snapshot:
-        # In a thread: for ten thousand groups this takes a tenth of a second.
+        # In a thread, because it takes long for thousands of groups.
         return await asyncio.to_thread(combine, tables.values(), self._lags, _texts(failures))
 
 

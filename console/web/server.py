@@ -77,7 +77,7 @@ async def serve(
 
 def _listen(options: Options) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    # With its protocol named, asyncio sets TCP_NODELAY: else each page waits 40 ms for an ACK.
+    # With its protocol named, asyncio sets TCP_NODELAY: no page waits for an ACK.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

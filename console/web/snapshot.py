@@ -118,7 +118,7 @@ async def read_tables(broker_name: str, reports: BrokerReports) -> BrokerTables:
 async def read_lags(broker_name: str, reports: BrokerReports) -> list[Lag]:
     """The progress of all groups on a broker. Raises CongreveError."""
     text = await reports.consume_stats_text()
-    # In a thread: for ten thousand groups this takes a good part of a second.
+    # In a thread, because it takes long for thousands of groups.
     return await asyncio.to_thread(parse_lags, text)
 
 
@@ -151,7 +151,7 @@ def parse_lags(text: bytes) -> list[Lag]:
     try:
         standard = fastjson.standard(text.decode("utf-8", "replace"))
         decoded = msgspec.json.decode(standard, type=_StatsList)
-        # One by one: a call for all would hold the interpreter's lock for a tenth of a second.
+        # One by one: a call for all would hold the interpreter's lock for too long.
         read = msgspec.json.Decoder(dict[str, list[_Stats]]).decode
         for entry in decoded.consume_stats_list:
             for group, tables in read(entry).items():

@@ -270,7 +270,7 @@ cdef class KeyIndex(IndexFiles):
                 return stop
             sched_yield()
             if self.segment is not None and self.position < self.segment_end():
-                end = self.segment.base_offset + self.segment.published()
+                end = self.segment.published_end()
                 if self.position < end:
                     stop = self.walk(end)
                     if stop == STOP_DAMAGED:

@@ -56,6 +56,22 @@ class VerifyReport(msgspec.Struct, frozen=True):
     more_problems: int
 
 
+class _Problems:
+    """The first `limit` problems, and the number of the others."""
+
+    def __init__(self, limit: int) -> None:
+        self.first: list[str] = []
+        self.more = 0
+        self._limit = limit
+
+    def add(self, problem: str) -> None:
+        """Note a problem, which is a sentence."""
+        if len(self.first) < self._limit:
+            self.first.append(problem)
+        else:
+            self.more += 1
+
+
 class StoreExaminer:
     """Inspects a store for `congreve store info|verify`.
 
@@ -147,29 +163,52 @@ class StoreExaminer:
             str(self._root / "congreve"), read_only=True, files=self._files
         ).load()
         queues = self._queues()
-        problems: list[str] = []
-        reported = 0
-
-        def report(problem: str) -> None:
-            nonlocal reported
-            reported += 1
-            if reported <= limit:
-                problems.append(problem)
-
+        problems = _Problems(limit)
         for misfit in self._misfits:
-            report(misfit)
+            problems.add(misfit)
         if known is not None:
-            self._compare_with_checkpoint(queues, known, report)
-        rules = [] if known is None else list(known.parking)
-        if parking is not None:
-            rules.insert(0, parking)
+            self._compare_with_checkpoint(queues, known, problems.add)
         scanner = LogScanner(
             queues,
             compare=True,
             lags=not self._held and self._reader.exists(self._root / "abort"),
-            parking=rules or [StoreConfig(root_dir=str(self._root)).parking],
-            report=report,
+            parking=self._parking_rules(parking, known),
+            report=problems.add,
         )
+        end = self._verify_segments(scanner, problems.add, log_end, progress)
+        for topic, queue_id in scanner.missing:
+            # Without Congreve's checkpoint a deleted topic looks like a lost one.
+            if known is None or known.end_of(topic, queue_id) > 0:
+                problems.add(f"queue {queue_id} of {topic} is missing")
+        entries = sum(_end(queue, log_end) - queue.min for queue in queues)
+        if entries != scanner.dispatched:
+            problems.add(
+                f"the queues have {entries} entries, but the log has {scanner.dispatched} messages"
+            )
+        return VerifyReport(
+            records=scanner.records,
+            bytes=end - self._segments[0][0] if self._segments else 0,
+            entries=entries,
+            problems=problems.first,
+            more_problems=problems.more,
+        )
+
+    def _parking_rules(
+        self, current: ParkingRule | None, known: QueueCheckpoint | None
+    ) -> list[ParkingRule]:
+        rules = [] if current is None else [current]
+        if known is not None:
+            rules += known.parking
+        return rules or [StoreConfig(root_dir=str(self._root)).parking]
+
+    def _verify_segments(
+        self,
+        scanner: LogScanner,
+        report: Callable[[str], None],
+        log_end: int | None,
+        progress: Callable[[int], None] | None,
+    ) -> int:
+        """Verify all segments; returns the end of the records."""
         last_used = self._last_used()
         end = 0
         for number, (base, path, _) in enumerate(self._segments):
@@ -178,22 +217,7 @@ class StoreExaminer:
                 end = scanner.position
             if progress is not None:
                 progress(self._size)
-        for topic, queue_id in scanner.missing:
-            # Without Congreve's checkpoint a deleted topic looks like a lost one.
-            if known is None or known.end_of(topic, queue_id) > 0:
-                report(f"queue {queue_id} of {topic} is missing")
-        entries = sum(_end(queue, log_end) - queue.min for queue in queues)
-        if entries != scanner.dispatched:
-            report(
-                f"the queues have {entries} entries, but the log has {scanner.dispatched} messages"
-            )
-        return VerifyReport(
-            records=scanner.records,
-            bytes=end - self._segments[0][0] if self._segments else 0,
-            entries=entries,
-            problems=problems,
-            more_problems=max(reported - limit, 0),
-        )
+        return end
 
     def _compare_with_checkpoint(
         self, queues: QueueTable, known: QueueCheckpoint, report: Callable[[str], None]

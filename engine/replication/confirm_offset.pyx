@@ -29,11 +29,6 @@ cdef class ConfirmOffset:
         """Slaves have confirmed all bytes below this physical offset."""
         return load_acquire(&self.confirmed)
 
-    @property
-    def usable_slaves(self):
-        """The number of slaves that sends may wait for."""
-        return load_acquire(&self.usable)
-
     def current(self):
         """Messages below this physical offset are where they must be before an answer."""
         if self.waits_for_disk:

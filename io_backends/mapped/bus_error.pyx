@@ -82,8 +82,3 @@ cdef void on_bus_error(int number, siginfo_t *info, void *context) noexcept nogi
                 store_release_int(&caught, caught + 1)
                 return
     sigaction(number, &before, NULL)
-
-
-def count_bus_errors():
-    """The number of mapped pages that this process lost to SIGBUS (RocketMQ: InternalError)."""
-    return bus_errors()

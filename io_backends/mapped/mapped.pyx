@@ -285,7 +285,7 @@ cdef class MmapBackend(Backend):
             return
         if self.attached:
             last = self.attached[len(self.attached) - 1]
-            self.request_durable(last.base_offset + last.published())
+            self.request_durable(last.published_end())
         pthread_mutex_lock(&self.lock)
         self.stopping = True
         pthread_cond_signal(&self.wake)

@@ -337,7 +337,7 @@ cdef class UringBackend(Backend):
         self.zeros.stopping = True
         if self.attached:
             last = self.attached[len(self.attached) - 1]
-            self.target = last.base_offset + last.published()
+            self.target = last.published_end()
         pthread_mutex_unlock(&self.lock)
         while not self.idle():
             self.await_completion()

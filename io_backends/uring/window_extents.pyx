@@ -82,7 +82,7 @@ cdef class WindowExtents:
             extent = extent.next
         return extent
 
-    # Moving pages costs half as much as unmapping and mapping them again.
+    # Moving pages is quicker than unmapping and mapping them again.
     cdef int show(self, Extent *extent, int64_t start, int64_t end) noexcept nogil:
         cdef Extent *first
         cdef uint8_t *old

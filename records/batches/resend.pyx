@@ -31,17 +31,17 @@ cdef enum:
 
 
 # A record that is sent again, in a list.
-cdef struct Letter:
+cdef struct ListedRecord:
     RecordView view
-    Letter *next
+    ListedRecord *next
 
 
 # The records for one topic, in the order of their offsets.
-cdef struct Letters:
+cdef struct RecordList:
     const uint8_t *topic
     int32_t topic_length
-    Letter *first
-    Letter *last
+    ListedRecord *first
+    ListedRecord *last
 
 
 # Both ends are included.
@@ -69,26 +69,26 @@ cdef inline bint is_wanted(Wanted *wanted, int64_t offset) noexcept nogil:
     return True
 
 
-cdef inline void append(Letters *letters, Letter *letter) noexcept nogil:
-    letter.next = NULL
-    if letters.first == NULL:
-        letters.first = letter
+cdef inline void append(RecordList *listed, ListedRecord *record) noexcept nogil:
+    record.next = NULL
+    if listed.first == NULL:
+        listed.first = record
     else:
-        letters.last.next = letter
-    letters.last = letter
+        listed.last.next = record
+    listed.last = record
 
 
-cdef list ranges_of(const Letter *letter, const Letter *end):
-    """The offsets of the letters before `end`, as inclusive ranges."""
+cdef list ranges_of(const ListedRecord *record, const ListedRecord *end):
+    """The offsets of the records before `end`, as inclusive ranges."""
     cdef list ranges = []
     cdef int64_t first
     cdef int64_t last
-    while letter != end:
-        first = last = letter.view.queue_offset
-        letter = letter.next
-        while letter != end and letter.view.queue_offset == last + 1:
+    while record != end:
+        first = last = record.view.queue_offset
+        record = record.next
+        while record != end and record.view.queue_offset == last + 1:
             last += 1
-            letter = letter.next
+            record = record.next
         ranges.append((first, last))
     return ranges
 
@@ -170,26 +170,26 @@ cdef class ResendEncoder:
         cdef int64_t room = 1
         cdef bytes part
         cdef Py_ssize_t i
-        cdef Letter *letters
+        cdef ListedRecord *listed
         cdef OffsetRange *ranges
         for part in parts:
             room += len(part) // layout.RECORD_FIXED
-        letters = <Letter *> malloc(room * sizeof(Letter))
+        listed = <ListedRecord *> malloc(room * sizeof(ListedRecord))
         ranges = <OffsetRange *> malloc((len(ends) + 1) * sizeof(OffsetRange))
         try:
-            if letters == NULL or ranges == NULL:
+            if listed == NULL or ranges == NULL:
                 raise MemoryError()
             for i in range(len(ends)):
                 ranges[i].first, ranges[i].last = ends[i]
-            return self.encode_in(parts, ranges, len(ends), ids, letters)
+            return self.encode_in(parts, ranges, len(ends), ids, listed)
         finally:
-            free(letters)
+            free(listed)
             free(ranges)
 
     cdef tuple encode_in(self, tuple parts, const OffsetRange *ranges, Py_ssize_t range_count,
-                         ResendIds ids, Letter *letters):
-        cdef Letters[TOPICS_MAX] topics
-        cdef Letters others
+                         ResendIds ids, ListedRecord *listed):
+        cdef RecordList[TOPICS_MAX] topics
+        cdef RecordList others
         cdef Wanted wanted
         cdef int count = 0
         cdef bytes part
@@ -198,7 +198,7 @@ cdef class ResendEncoder:
         memset(topics, 0, sizeof(topics))
         memset(&others, 0, sizeof(others))
         for part in parts:
-            damaged = self.sort(part, &wanted, &letters, topics, &count, &others)
+            damaged = self.sort(part, &wanted, &listed, topics, &count, &others)
             if damaged >= 0:
                 raise RecordError(
                     f"the record at byte {damaged} of the {len(part)} of a pull is damaged"
@@ -208,8 +208,8 @@ cdef class ResendEncoder:
             batches += self.batches_of(&topics[i], ids)
         return batches, ranges_of(others.first, NULL)
 
-    cdef int64_t sort(self, bytes part, Wanted *wanted, Letter **free_letter, Letters *topics,
-                      int *count, Letters *others):
+    cdef int64_t sort(self, bytes part, Wanted *wanted, ListedRecord **free_record,
+                      RecordList *topics, int *count, RecordList *others):
         """Add the wanted records of a pull to the lists of their topics.
 
         Returns the position of the first one that is invalid, -1 without one.
@@ -222,37 +222,37 @@ cdef class ResendEncoder:
             retry = <const uint8_t *> PyBytes_AS_STRING(self.retry_topic)
             retry_length = <int32_t> len(self.retry_topic)
         with nogil:
-            return self.sort_records(data, length, retry, retry_length, wanted, free_letter, topics,
+            return self.sort_records(data, length, retry, retry_length, wanted, free_record, topics,
                                      count, others)
 
     cdef int64_t sort_records(self, const uint8_t *data, int64_t length, const uint8_t *retry,
-                              int32_t retry_length, Wanted *wanted, Letter **free_letter,
-                              Letters *topics, int *count, Letters *others) noexcept nogil:
-        cdef Letter *letter
-        cdef Letters *list_of
+                              int32_t retry_length, Wanted *wanted, ListedRecord **free_record,
+                              RecordList *topics, int *count, RecordList *others) noexcept nogil:
+        cdef ListedRecord *record
+        cdef RecordList *list_of
         cdef const uint8_t *topic
         cdef int32_t topic_length = 0
         cdef int64_t at = 0
         while at < length:
-            letter = free_letter[0]
+            record = free_record[0]
             if length - at < layout.RECORD_FIXED or check(
                 data + at, length - at, load_i64(data + at + layout.AT_PHYSICAL_OFFSET), False,
-                &letter.view,
+                &record.view,
             ) != RECORD_OK:
                 return at
-            at += letter.view.size
-            if not is_wanted(wanted, letter.view.queue_offset):
+            at += record.view.size
+            if not is_wanted(wanted, record.view.queue_offset):
                 continue
-            free_letter[0] += 1
-            topic = property_of(&letter.view, RETRY_TOPIC, &topic_length)
+            free_record[0] += 1
+            topic = property_of(&record.view, RETRY_TOPIC, &topic_length)
             list_of = others
-            if topic != NULL and topic_length <= layout.TOPIC_MAX and self.fits(&letter.view):
+            if topic != NULL and topic_length <= layout.TOPIC_MAX and self.fits(&record.view):
                 if retry != NULL:
                     topic, topic_length = retry, retry_length
-                list_of = letters_to(topics, count, topic, topic_length)
+                list_of = list_of_topic(topics, count, topic, topic_length)
                 if list_of == NULL:
                     list_of = others
-            append(list_of, letter)
+            append(list_of, record)
         return -1
 
     cdef bint fits(self, const RecordView *view) noexcept nogil:
@@ -264,39 +264,39 @@ cdef class ResendEncoder:
             and element_max(view) <= self.size_max
         )
 
-    cdef list batches_of(self, const Letters *letters, ResendIds ids):
+    cdef list batches_of(self, const RecordList *listed, ResendIds ids):
         """The batches to one topic."""
         cdef list batches = []
-        cdef Letter *letter = letters.first
-        cdef Letter *begin
+        cdef ListedRecord *record = listed.first
+        cdef ListedRecord *begin
         cdef bytes body
         cdef uint8_t *out
         cdef Py_ssize_t size
-        topic = PyUnicode_DecodeUTF8(<const char *> letters.topic, letters.topic_length, "replace")
-        while letter != NULL:
+        topic = PyUnicode_DecodeUTF8(<const char *> listed.topic, listed.topic_length, "replace")
+        while record != NULL:
             body = PyBytes_FromStringAndSize(NULL, self.size_max)
             out = <uint8_t *> PyBytes_AS_STRING(body)
-            begin = letter
+            begin = record
             with nogil:
-                size = self.fill(out, ids, &letter) - out
-            batches.append((topic, body[:size], ranges_of(begin, letter)))
+                size = self.fill(out, ids, &record) - out
+            batches.append((topic, body[:size], ranges_of(begin, record)))
         return batches
 
-    cdef uint8_t *fill(self, uint8_t *out, ResendIds ids, Letter **letter) noexcept nogil:
-        """Encode letters up to the first that may not fit; returns the end of the batch."""
+    cdef uint8_t *fill(self, uint8_t *out, ResendIds ids, ListedRecord **record) noexcept nogil:
+        """Encode records up to the first that may not fit; returns the end of the batch."""
         cdef const uint8_t *begin = out
         cdef const RecordView *view
         cdef uint8_t *place
         cdef uint8_t *end
-        while letter[0] != NULL:
-            view = &letter[0].view
+        while record[0] != NULL:
+            view = &record[0].view
             if out - begin + element_max(view) > self.size_max:
                 break
             place = properties_place(out, view.body_length)
             end = self.put_properties(place, view, ids)
             put_body(out, view.body, view.body_length, view.flag, <int32_t> (end - place))
             out = end
-            letter[0] = letter[0].next
+            record[0] = record[0].next
         return out
 
     cdef uint8_t *put_properties(self, uint8_t *out, const RecordView *view,
@@ -344,8 +344,8 @@ cdef inline int64_t element_max(const RecordView *view) noexcept nogil:
     )
 
 
-cdef Letters *letters_to(Letters *topics, int *count, const uint8_t *topic,
-                         int32_t length) noexcept nogil:
+cdef RecordList *list_of_topic(RecordList *topics, int *count, const uint8_t *topic,
+                               int32_t length) noexcept nogil:
     """The list of a topic, which is added where it is missing; NULL if there are too many."""
     cdef int i
     for i in range(count[0]):

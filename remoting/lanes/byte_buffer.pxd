@@ -15,3 +15,6 @@ cdef bint append_bytes(ByteBuffer *buffer, const uint8_t *data, int64_t length) 
 cdef bint make_room(ByteBuffer *buffer, int64_t size) noexcept nogil
 # Frees the memory.
 cdef void release(ByteBuffer *buffer) noexcept nogil
+# Moves the entries of a full ring, in order, to memory for twice as many; NULL without memory.
+cdef void *double_ring(void *ring, int64_t entry_size, int64_t first,
+                       int64_t capacity) noexcept nogil

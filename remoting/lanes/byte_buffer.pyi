@@ -1,1 +1,1 @@
-
+# No Python names: compiled code uses byte_buffer.pxd.

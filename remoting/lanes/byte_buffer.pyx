@@ -1,6 +1,6 @@
 """Buffers of bytes outside of Python's memory, for compiled code (byte_buffer.pxd)."""
 
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 
@@ -34,3 +34,16 @@ cdef void release(ByteBuffer *buffer) noexcept nogil:
     free(buffer.data)
     buffer.data = NULL
     buffer.at = buffer.used = buffer.size = 0
+
+
+cdef void *double_ring(void *ring, int64_t entry_size, int64_t first,
+                       int64_t capacity) noexcept nogil:
+    cdef int64_t before = first * entry_size
+    cdef int64_t size = capacity * entry_size
+    cdef uint8_t *grown = <uint8_t *> malloc(2 * size)
+    if grown == NULL:
+        return NULL
+    memcpy(grown, <uint8_t *> ring + before, size - before)
+    memcpy(grown + size - before, ring, before)
+    free(ring)
+    return grown

@@ -7,6 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from congreve.remoting.lanes cimport sockets
+from congreve.remoting.lanes.byte_buffer cimport double_ring
 
 import os
 
@@ -110,12 +111,10 @@ cdef class Mailbox:
         return count
 
     cdef bint grow(self) noexcept nogil:
-        cdef int64_t i
-        cdef MailboxEntry *grown = <MailboxEntry *> malloc(2 * self.capacity * sizeof(MailboxEntry))
+        cdef void *grown = double_ring(
+            self.entries, sizeof(MailboxEntry), self.first, self.capacity
+        )
         if grown == NULL:
             return False
-        for i in range(self.count):
-            grown[i] = self.entries[(self.first + i) % self.capacity]
-        free(self.entries)
-        self.entries, self.first, self.capacity = grown, 0, 2 * self.capacity
+        self.entries, self.first, self.capacity = <MailboxEntry *> grown, 0, 2 * self.capacity
         return True

@@ -4,6 +4,8 @@ cimport cython
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
+from congreve.remoting.lanes.byte_buffer cimport double_ring
+
 cdef int64_t FIRST_CAPACITY = 64
 cdef int SLEEP_MS = 250
 
@@ -50,12 +52,8 @@ cdef class RestingConnections:
         return SLEEP_MS
 
     cdef bint grow(self) noexcept nogil:
-        cdef int64_t i
-        cdef Rest *grown = <Rest *> malloc(2 * self.capacity * sizeof(Rest))
+        cdef void *grown = double_ring(self.rests, sizeof(Rest), self.first, self.capacity)
         if grown == NULL:
             return False
-        for i in range(self.count):
-            grown[i] = self.rests[(self.first + i) % self.capacity]
-        free(self.rests)
-        self.rests, self.first, self.capacity = grown, 0, 2 * self.capacity
+        self.rests, self.first, self.capacity = <Rest *> grown, 0, 2 * self.capacity
         return True

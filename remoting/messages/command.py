@@ -13,7 +13,7 @@ from congreve.remoting.wire import codec
 from congreve.remoting.wire.frame import FRAME_MAX
 
 HEADER_MAX = 256 * 1024
-"""Bytes of a header that Python code reads, which takes some 20 ms on the event loop.
+"""Most bytes of a header that Python code reads, because that blocks the event loop.
 
 Compiled code reads ordinary headers, of 48 fields at most, at any length."""
 

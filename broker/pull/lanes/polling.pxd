@@ -39,7 +39,7 @@ cdef class LanePolling:
     cdef QuotaTable quotas
     cdef WaitingPull *buckets[BUCKETS]
     cdef WaitingPull *wheel[TICKS]
-    cdef WaitingPull *to_look_at
+    cdef WaitingPull *to_check
     cdef int64_t tick       # the last tick that turn() has passed
     cdef readonly int64_t count
     """Waiting pulls."""
@@ -57,8 +57,8 @@ cdef class LanePolling:
     # The same, and their time is over.
     cdef void expire_all(self) noexcept nogil
     # Moves this pull to the list, now or at a time.
-    cdef void look_soon(self, WaitingPull *pull) noexcept nogil
-    cdef void look_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil
+    cdef void check_soon(self, WaitingPull *pull) noexcept nogil
+    cdef void check_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil
     # Moves the pulls that are due to the list.
     cdef void turn(self, int64_t now_ms) noexcept nogil
     # Returns the next pull to check; NULL if there is none.

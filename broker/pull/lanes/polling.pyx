@@ -97,7 +97,7 @@ cdef class LanePolling:
         pull.begun_ms = now_ms
         pull.deadline_ms = now_ms + max(timeout_ms, 0)
         link(<WaitingPull **> &connection.of_sink, pull, OF_CONNECTION)
-        self.look_at(pull, pull.deadline_ms)
+        self.check_at(pull, pull.deadline_ms)
         self.count += 1
         return pull
 
@@ -112,7 +112,7 @@ cdef class LanePolling:
         while pull != NULL:
             following = pull.links[<int> OF_QUEUE].next
             if pull.queue == queue:
-                self.look_soon(pull)
+                self.check_soon(pull)
             pull = following
 
     cdef void all_soon(self) noexcept nogil:
@@ -121,7 +121,7 @@ cdef class LanePolling:
         for i in range(TICKS):
             pull = self.wheel[i]
             while pull != NULL:
-                self.look_soon(pull)
+                self.check_soon(pull)
                 pull = pull.links[<int> OF_TICK].next
 
     cdef void expire_all(self) noexcept nogil:
@@ -134,11 +134,11 @@ cdef class LanePolling:
                 pull = pull.links[<int> OF_TICK].next
         self.all_soon()
 
-    cdef void look_soon(self, WaitingPull *pull) noexcept nogil:
+    cdef void check_soon(self, WaitingPull *pull) noexcept nogil:
         unlink(pull, OF_QUEUE)
-        link(&self.to_look_at, pull, OF_QUEUE)
+        link(&self.to_check, pull, OF_QUEUE)
 
-    cdef void look_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil:
+    cdef void check_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil:
         cdef int64_t tick = max(due_ms // TICK_MS, self.tick) + 1
         pull.due_ms = due_ms
         unlink(pull, OF_TICK)
@@ -157,15 +157,15 @@ cdef class LanePolling:
             while pull != NULL:
                 following = pull.links[<int> OF_TICK].next
                 if pull.due_ms <= now_ms:
-                    self.look_soon(pull)
+                    self.check_soon(pull)
                 pull = following
 
     cdef WaitingPull *next(self) noexcept nogil:
-        return self.to_look_at
+        return self.to_check
 
     cdef int sleep_ms(self, int64_t now_ms) noexcept nogil:
         cdef int64_t tick
-        if self.to_look_at != NULL:
+        if self.to_check != NULL:
             return 0
         if self.count:
             for tick in range(self.tick + 1, self.tick + SLEEP_MAX_MS // TICK_MS + 1):

@@ -266,7 +266,7 @@ cdef class LanePulls:
         )
         self.polling.wait(waiting, <void *> (<ValidatedPull> known.validated).queue)
         if end != self.gather.max_offset:
-            self.polling.look_soon(waiting)
+            self.polling.check_soon(waiting)
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
         cdef int _
@@ -291,7 +291,7 @@ cdef class LanePulls:
                 free_pull(waiting)
                 return
         self.polling.wait(waiting, waiting.queue)
-        self.polling.look_at(waiting, lane.now_ms + RETRY_MS)
+        self.polling.check_at(waiting, lane.now_ms + RETRY_MS)
 
     cdef bint serve_again(self, Lane lane, LaneConnection *connection,
                           WaitingPull *waiting) noexcept nogil:
@@ -324,7 +324,7 @@ cdef class LanePulls:
             return True
         elif not may_wait(self.gather.status, waiting.offset):
             return False
-        self.polling.look_at(waiting, waiting.deadline_ms)
+        self.polling.check_at(waiting, waiting.deadline_ms)
         self.wait(waiting, known)
         return True
 
