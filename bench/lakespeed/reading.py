@@ -1,8 +1,8 @@
 """``PYTHONPATH=bench python -m lakespeed.reading``: what Spark makes of 128-byte messages.
 
 All columns, messages by tag, the sum of sizes: from the table's files by Spark's own Parquet
-reader, from the table by `union` and by the option `lake`, from the store's files (`storePath`), and
-from a `snapshot` of the store, whose copying counts. local[2], in turns; compare within a turn.
+reader, from the table by `union` and by the option `lake`, from the store's files (`storePath`),
+and from a `snapshot` of the store, whose copying counts. local[2], in turns; compare within a turn.
 """
 
 from __future__ import annotations
