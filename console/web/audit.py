@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from congreve.errors import CongreveError
+
 if TYPE_CHECKING:
     from congreve.console.web.pages import Visit
 
@@ -36,7 +38,7 @@ class ConsoleAudit:
     """Writes a line of JSON for each change, and keeps the newest for the page.
 
     With a `path` the lines are also appended to that file, and its end is read first. Raises
-    OSError if it cannot be read.
+    CongreveError if it cannot be used.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -44,8 +46,12 @@ class ConsoleAudit:
         self._path = path
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         if path is not None:
-            path.touch(mode=0o600)
-            self._entries.extend(_entries(_last_lines(path)))
+            try:
+                path.touch(mode=0o600)
+                self._entries.extend(_entries(_last_lines(path)))
+            except OSError as error:
+                why = f"cannot use the audit log {path}: {error.strerror}"
+                raise CongreveError(why) from error
 
     def note(self, visit: "Visit", action: str, target: str) -> None:
         """Note a change of a logged-in user, or of one without an account."""

@@ -67,11 +67,15 @@ class Broker(msgspec.Struct, frozen=True, order=True):
 
 
 class BrokerStatus(msgspec.Struct):
-    """A broker's figures by name, or the `error` of asking for them. Rates in messages a second."""
+    """A broker's figures by name, or the `error` of asking for them. Rates in messages a second.
+
+    `is_refused`: the error is the broker's answer, for example to an account without permission.
+    """
 
     broker: Broker
     figures: dict[str, str] = {}
     error: str | None = None
+    is_refused: bool = False
     in_rate: float = 0.0
     out_rate: float = 0.0
 
@@ -277,7 +281,8 @@ class Cluster:
         try:
             figures = await BrokerReports(self.admin, broker.address).runtime()
         except CongreveError as error:
-            return BrokerStatus(broker, error=str(error))
+            is_refused = isinstance(error, BrokerError)
+            return BrokerStatus(broker, error=str(error), is_refused=is_refused)
         in_rate, out_rate = self._rates(broker.address, figures)
         return BrokerStatus(
             broker, figures, in_rate=in_rate if broker.is_master else 0.0, out_rate=out_rate

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -171,7 +172,10 @@ class Site:
 
     def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return self._error_page(request, error.status_code, error.detail)
+        text = error.detail
+        if text == HTTPStatus(error.status_code).phrase:  # Starlette's, without a reason
+            text = f"The console has no page {request.url.path} for {request.method}."
+        return self._error_page(request, error.status_code, text)
 
     def _refused(self, request: Request, error: Exception) -> Response:
         status = 502

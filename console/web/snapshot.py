@@ -30,7 +30,7 @@ REPLY_SUFFIX = "_REPLY_TOPIC"
 KINDS = ("normal", "retry", "dead letters", "system")
 
 
-class Lag(msgspec.Struct):
+class Lag(msgspec.Struct, gc=False):
     """How far a group is behind on a topic.
 
     `lag` is in messages; `since_ms` is the store time of the message that the slowest queue
@@ -43,6 +43,12 @@ class Lag(msgspec.Struct):
     since_ms: int = 0
     end: int = 0
     tps: float = 0.0
+
+    def plus(self, other: "Lag") -> "Lag":
+        """The progress on this broker and on another one together."""
+        since_ms = earliest(self.since_ms, other.since_ms)
+        lag, end, tps = self.lag + other.lag, self.end + other.end, self.tps + other.tps
+        return Lag(self.group, self.topic, lag, since_ms, end, tps)
 
 
 class TopicRow(msgspec.Struct):
@@ -62,8 +68,8 @@ class TopicRow(msgspec.Struct):
     lag: int = 0
 
 
-class GroupRow(msgspec.Struct):
-    """A group on all brokers; `config` is that of the first broker.
+class GroupRow(msgspec.Struct, gc=False):
+    """A group on all brokers; `is_enabled` and `retries_max` are settings on the first broker.
 
     `lag` are the messages that it has not consumed, of all topics together, `since_ms` is the
     oldest time of its topics that are behind, 0 without one, and `slowest` the topic with the most
@@ -71,7 +77,8 @@ class GroupRow(msgspec.Struct):
     """
 
     name: str
-    config: SubscriptionGroupConfig
+    is_enabled: bool
+    retries_max: int
     topics: list[Lag]
     lag: int = 0
     since_ms: int = 0
@@ -192,13 +199,12 @@ def combine(
         for name, config in table.topics.items():
             _add_topic(topics, name, config, table.broker_name)
         for name, settings in table.groups.items():
-            groups.setdefault(name, GroupRow(name, settings, []))
+            if name not in groups:
+                is_enabled, retries_max = settings.consume_enable, settings.retry_max_times
+                groups[name] = GroupRow(name, is_enabled, retries_max, [])
     for row in chain.from_iterable(lags_by_broker.values()):
-        known = lags.setdefault((row.group, row.topic), Lag(row.group, row.topic))
-        known.lag += row.lag
-        known.end += row.end
-        known.tps += row.tps
-        known.since_ms = earliest(known.since_ms, row.since_ms)
+        key = (row.group, row.topic)
+        lags[key] = row.plus(lags[key]) if key in lags else row
     by_topic: dict[str, list[Lag]] = defaultdict(list)
     for (group, topic), row in lags.items():
         by_topic[topic].append(row)

@@ -66,7 +66,8 @@ def _of_broker(status: BrokerStatus) -> Iterator[Trouble]:
     name = f"Broker {broker.name} ({broker.address})"
     href = f"/brokers/{path_part(broker.name)}"
     if status.error is not None:
-        yield Trouble(f"{name} does not answer: {status.error}", href, urgent=True)
+        what = "does not report its figures" if status.is_refused else "does not answer"
+        yield Trouble(f"{name} {what}: {status.error}", href, urgent=not status.is_refused)
         return
     for key, what in (
         ("storeWritable", "takes no messages"),

@@ -39,6 +39,7 @@ _NOT_THE_FILE = frozenset(
     (
         *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN),
         *(errno.EACCES, errno.EPERM),  # the file's owner or mode is wrong, not its content
+        errno.ENOTDIR,  # a part of the folder's path is a file
     )
 )
 
@@ -78,8 +79,8 @@ class StateFile:
 
         It renames a damaged file to NAME.damaged-N (unless `read_only`), and logs that. `parse`
         raises ValueError, TypeError, KeyError, msgspec's errors or CongreveError for an invalid
-        text. Raises StoreError if a shortage (descriptors, memory) or the file's permissions
-        prevent the read.
+        text. Raises StoreError if a shortage (descriptors, memory), the file's permissions, or a
+        file in the place of its folder prevent the read.
         """
         for path in (self.path, self.backup_path):
             try:

@@ -217,6 +217,7 @@ def test_an_account_without_permission_gets_the_reason(guarded: Console) -> None
     login(guarded, READER, READER_SECRET)
     text = guarded.page("/topics", 403)
     assert "AclException" in text and ADMIN not in text
+    assert "does not report its figures" in guarded.page("/")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import re
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 from harness.certificates import Authority
@@ -41,10 +43,41 @@ def test_an_open_live_page_does_not_delay_the_stop(node: congreve.Node) -> None:
     connection.close()
 
 
+def test_a_large_block_goes_back_to_the_system() -> None:
+    """Also after the first one, at which glibc raises the size of the blocks that it keeps."""
+    program = """
+import ctypes
+from congreve.console.web.command import return_large_blocks
+
+class Info(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_size_t) for n in "arena o s mapped_count mapped u f used b k".split()]
+
+info = ctypes.CDLL(None).mallinfo2
+info.restype = Info
+return_large_blocks()
+before = info().mapped
+for _ in range(2):
+    block = bytes(5 << 20)
+    assert info().mapped - before >= len(block)
+    del block
+    assert info().mapped == before
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_error_for_invalid_options_is_one_line() -> None:
     taken = run("console", "--certificate", __file__)
     assert taken.returncode == 1
     assert "give both, or neither" in taken.stderr
+    no_log = run("console", "--port", "0", "--audit-log", f"{__file__}/log")
+    assert no_log.stderr == (
+        f"congreve: cannot use the audit log {__file__}/log: Not a directory\n"
+    )
+    no_key = run("console", "--port", "0", "--certificate", __file__, "--key", __file__)
+    assert (no_key.returncode, len(no_key.stderr.splitlines())) == (1, 1)
+    assert f"{__file__} are no certificate and its key" in no_key.stderr
     refused = run("console", "--host", "192.0.2.1", "--port", "0")
     assert refused.returncode == 1
     assert "cannot serve on 192.0.2.1:0" in refused.stderr

@@ -98,7 +98,7 @@ def test_an_unreadable_file_or_a_folder_in_its_place_does_not_prevent_a_start(
     assert load(tmp_path / "a.json") == 2
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.ENOTDIR])
 def test_a_shortage_or_a_wrong_mode_does_not_count_as_damage(tmp_path: Path, number: int) -> None:
     path = tmp_path / "a.json"
     path.write_text("1")
