@@ -50,7 +50,7 @@ def config_of(root: Path, name: str = "b", **settings) -> BrokerConfig:
             "broker_cluster_name": "C",
             "store": StoreConfig(
                 root_dir=str(root),
-                mapped_file_size_commit_log=16 << 20,
+                mapped_file_size_commit_log=8 << 20,
                 max_hash_slot_num=1000,
                 max_index_num=4000,
             ),
