@@ -155,7 +155,8 @@ class RemotingClient:
                 f"no connection to {address} within {self.connect_timeout_s:g} s"
             ) from error
         except (OSError, OverflowError) as error:
-            raise ConnectError(f"no connection to {address}: {error}") from error
+            reason = str(error) or "the server closed it during the handshake of TLS"
+            raise ConnectError(f"no connection to {address}: {reason}") from error
         self._open[address] = connection
         return connection
 
