@@ -40,7 +40,9 @@ def list_quotas(folder: Path, output: str) -> None:
 @click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
 @folder_option
 def set_quota(kind: str, name: str, limits: tuple[str, ...], folder: Path) -> None:
-    """Set limits: sendMessages, sendBytes, pullMessages, pullBytes, coldReads."""
+    """Set limits: sendMessages, sendBytes, pullMessages, pullBytes, coldReads,
+    heartbeats, heldPulls.
+    """
     from congreve.broker.quotas.limits import Limits
     from congreve.broker.quotas.quota_file import Quota, QuotaFile
 

@@ -1,4 +1,4 @@
-"""The quotas of requests that store messages and that Python handlers serve."""
+"""The quotas of heartbeats, and of requests that store messages and that Python handlers serve."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +30,7 @@ Limited = Callable[[RemotingCommand, Connection], bool]
 
 
 class QuotaGate:
-    """Refuses sends and messages sent back with SYSTEM_BUSY while a quota of theirs is used up.
+    """Refuses sends, messages sent back and heartbeats with SYSTEM_BUSY beyond their quotas.
 
     Ends of transactions are charged, and never refused: most get no answer, so that their client
     would not send them again; the broker does not read the connection for a moment. `size_at` is
@@ -48,10 +48,11 @@ class QuotaGate:
         self._now_ns = now_ns
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """The same handlers; those that store messages are behind the gate."""
+        """The same handlers; those with a quota are behind the gate."""
         limits: dict[int, Limited] = dict.fromkeys(_SENDS, self._limits_send)
         limits[RequestCode.CONSUMER_SEND_MSG_BACK] = self._limits_sent_back
         limits[RequestCode.END_TRANSACTION] = self._charge_end
+        limits[RequestCode.HEART_BEAT] = self._limits_heartbeat
         return {
             code: self._guarded(handler, limits[code]) if code in limits else handler
             for code, handler in handlers.items()
@@ -85,6 +86,10 @@ class QuotaGate:
         if self._table.charge_for(names, Use.SENDS, 1, 0, self._now_ns()):
             connection.rest_for(REST_S)
         return False
+
+    def _limits_heartbeat(self, request: RemotingCommand, connection: Connection) -> bool:
+        names = self._names(request, connection, None, None)
+        return bool(self._table.take_for(names, Use.HEARTBEATS, 1, 0, self._now_ns()))
 
     def _takes_too_much(self, names: Names, messages: int, size: int) -> bool:
         return bool(self._table.take_for(names, Use.SENDS, messages, size, self._now_ns()))

@@ -16,8 +16,9 @@ NAME_MAX = 255
 
 Names = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 """Topic, group, account and address of a request; None: it has none."""
-Rates = tuple[float, float, float, float, float, float, float]
-"""Messages and bytes a second of sends, of pulls, of cold reads; held pulls; 0: no limit."""
+Rates = tuple[float, float, float, float, float, float, float, float, float]
+"""Messages and bytes a second of sends, of pulls, of cold reads, of heartbeats; held pulls; 0: no
+limit."""
 
 
 class Kind(StrEnum):
@@ -35,7 +36,8 @@ class Use(IntEnum):
     SENDS = 0
     PULLS = 2
     COLD_READS = 4
-    HELD_PULLS = 6
+    HEARTBEATS = 6
+    HELD_PULLS = 8
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -51,6 +53,8 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     """Bytes of the records in answers to pulls."""
     cold_reads: int = 0
     """Reads from disk for pulls of messages that are not in memory."""
+    heartbeats: int = 0
+    """Heartbeats of clients: their accounts and addresses are charged."""
     held_pulls: int = 0
     """Pulls that wait for messages at a time."""
 
@@ -89,6 +93,8 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
             self.pull_messages,
             self.pull_bytes,
             self.cold_reads,
+            0,
+            self.heartbeats,
             0,
             self.held_pulls,
         )

@@ -18,12 +18,13 @@ cdef enum QuotaUse:
     SENDS = 0
     PULLS = 2
     COLD_READS = 4
-    HELD_PULLS = 6      # a number at a time, which has one limit
+    HEARTBEATS = 6
+    HELD_PULLS = 8      # a number at a time, which has one limit
 
 cdef enum:
-    RATES = 6           # messages and bytes a second for each use
-    LIMITS = 7          # the rates, and held pulls
-    USES = 4
+    RATES = 8           # messages, reads or heartbeats, and bytes a second for each use
+    LIMITS = 9          # the rates, and held pulls
+    USES = 5
 
 # A token bucket that holds what flows in during one second; a balance below zero is a debt.
 cdef struct Bucket:

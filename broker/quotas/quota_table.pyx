@@ -352,7 +352,7 @@ cdef class QuotaTable:
     def limited(self, int kind, bytes name=None):
         """How many requests found the quota of a name, or of any name, used up.
 
-        A tuple: sends, pulls, cold reads, held pulls.
+        A tuple: sends, pulls, cold reads, heartbeats, held pulls.
         """
         cdef int64_t[USES] counts
         cdef QuotaKind *of = &self.kinds[kind]
@@ -367,7 +367,7 @@ cdef class QuotaTable:
         if entry != NULL:
             counts = entry.limited
         pthread_mutex_unlock(&self.mutex)
-        return counts[0], counts[1], counts[2], counts[3]
+        return counts[0], counts[1], counts[2], counts[3], counts[4]
 
 
 cdef Charged charged(tuple names) except *:

@@ -60,7 +60,7 @@ class Quotas:
             limits = self._own.get((Kind(kind), EVERY_NAME)) or Limits.parse(text)
             self.table.set_default(_NUMBERS[Kind(kind)], limits.rates)
 
-    def limited_by_name(self) -> list[tuple[Quota, tuple[int, int, int, int]]]:
+    def limited_by_name(self) -> list[tuple[Quota, tuple[int, int, int, int, int]]]:
         """Each name with limits of its own, and how many requests of each use it limited."""
         found = []
         for (kind, name), limits in sorted(self._own.items()):

@@ -44,8 +44,8 @@ def test_a_bucket_holds_the_quota_of_one_second_and_refills() -> None:
     assert passed(table, 100, BEGIN + SECOND // 2) == 5
     assert passed(table, 100, BEGIN + 60 * SECOND) == 10
     assert passed(table, 100, BEGIN, names("other")) == 100
-    assert table.limited(TOPIC, b"T") == (100 - 10 + 100 - 5 + 100 - 10, 0, 0, 0)
-    assert table.limited(GROUP) == (0, 0, 0, 0)
+    assert table.limited(TOPIC, b"T") == (100 - 10 + 100 - 5 + 100 - 10, 0, 0, 0, 0)
+    assert table.limited(GROUP) == (0, 0, 0, 0, 0)
 
 
 def test_the_wait_is_proportional_to_the_debt() -> None:
@@ -91,7 +91,7 @@ def test_pulls_that_wait_have_places() -> None:
     assert first is not None and second is not None
     assert place(table) is None
     assert place(table, group="other") is not None
-    assert table.limited(GROUP, b"G") == (0, 0, 0, 1)
+    assert table.limited(GROUP, b"G") == (0, 0, 0, 0, 1)
     assert passed(table, 100, BEGIN) == 100
     del first
     third = place(table)

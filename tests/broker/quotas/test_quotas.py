@@ -13,7 +13,7 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.errors import ConfigError
-from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits
+from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits, Use
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -79,7 +79,7 @@ async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) 
         assert (await send_many(tool, "U", 30))[0] == 30
         assert broker._quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
         ((shown, counts),) = broker._quotas.limited_by_name()
-        assert (shown, counts) == (quota, (codes[BUSY], 0, 0, 0))
+        assert (shown, counts) == (quota, (codes[BUSY], 0, 0, 0, 0))
 
 
 async def test_refused_connections_are_read_again_after_a_pause(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_pulls_that_wait_have_a_quota(threads: int, tmp_path: Path) -> Non
             more, waiting = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
             refused |= more
         assert {pull.result().code for pull in refused} == {215}
-        assert broker._quotas.limited()[Kind.GROUP, 6] == 3
+        assert broker._quotas.limited()[Kind.GROUP, Use.HELD_PULLS] == 3
         assert (await tool.send("T", b"news")).code == 0
         for answer in await asyncio.gather(*waiting):
             assert b"news" in answer.body
@@ -287,6 +287,17 @@ def test_a_file_that_cannot_be_used_is_an_error(text: str, tmp_path: Path) -> No
     Path(file.path).write_text(text)
     with pytest.raises(ConfigError, match=r"quotas\.yml"):
         file.load()
+
+
+async def test_heartbeats_have_a_quota(tmp_path: Path) -> None:
+    quota = Quota(Kind.ADDRESS, "127.0.0.1", Limits(heartbeats=2))
+    async with broker_with(tmp_path, 1, quota) as (broker, tool):
+        begin = time.monotonic()
+        codes = Counter([(await tool.heart_beat("G", "T")).code for _ in range(8)])
+        assert 2 <= codes[0] <= 2 + 2 * (time.monotonic() - begin) + 1
+        assert codes[0] + codes[BUSY] == 8
+        assert broker._quotas.limited()[Kind.ADDRESS, Use.HEARTBEATS] == codes[BUSY]
+        assert (await send_many(tool, "T", 8))[0] == 8
 
 
 async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
