@@ -24,7 +24,9 @@ from congreve.client.admin import AdminClient
 from congreve.client.errors import ClientError
 from congreve.client.message import SendStatus
 from congreve.console.replication.election import election
+from congreve.records.message.message import Record
 from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.bodies import TopicConfig
 
 TOPIC = "orders"
 
@@ -110,6 +112,29 @@ async def created(admin: AdminClient, topic: str) -> bool:
     except ClientError:
         return False
     return True
+
+
+async def test_an_empty_member_begins_where_an_old_log_begins(tmp_path: Path, etcd: Etcd) -> None:
+    async with ElectedGroup(tmp_path, etcd) as group:
+        await group.start(1)
+        assert await group.master() == 1
+        group.broker(1).managers.metadata.topics.update(TopicConfig(topic_name=TOPIC))
+        store = group.broker(1).store
+        for _ in range(400):
+            store.put(Record(topic=TOPIC, body=bytes(4000)))
+        store.log.delete_oldest()
+        begin, end = store.log.min_offset, store.log.max_offset
+        assert begin > 0
+        await group.start(2)
+        await eventually(lambda: group.in_sync() == {1, 2})
+        # It is elected, and the member whose log begins earlier follows it.
+        await group.stop(1)
+        assert await group.master() == 2
+        store = group.broker(2).store
+        assert (store.log.min_offset, store.log.max_offset) == (begin, end)
+        assert store.max_offset(TOPIC, 0) == 400
+        await group.start(1)
+        await eventually(lambda: group.in_sync() == {1, 2})
 
 
 async def test_members_copy_the_log_over_tls(tmp_path: Path, etcd: Etcd) -> None:
