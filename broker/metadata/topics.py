@@ -100,9 +100,8 @@ class TopicConfigManager:
         template = self.table.get(AUTO_CREATE_TOPIC_KEY_TOPIC)
         queues = self._config.default_topic_queue_nums
         if template is not None:
-            self.update(
-                msgspec.structs.replace(template, read_queue_nums=queues, write_queue_nums=queues)
-            )
+            new = msgspec.structs.replace(template, read_queue_nums=queues, write_queue_nums=queues)
+            self.update(new)
 
     def get(self, topic: str) -> TopicConfig | None:
         """A topic, None when the table does not have it."""
@@ -291,10 +290,14 @@ class TopicConfigManager:
         """Replace the table by a master's (RocketMQ: SlaveSynchronize.syncTopicConfig)."""
         for name in self.table.keys() - theirs.topic_config_table.keys():
             self.delete(name)
-        for name, config in theirs.topic_config_table.items():
+        self.follow_changes(theirs.topic_config_table, theirs.data_version)
+
+    def follow_changes(self, theirs: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Add or replace what a master changed, whose table then has this version."""
+        for name, config in theirs.items():
             if config != self.table.get(name) and _stored_fault(name, config) is None:
                 self._put(config)
-        self.data_version = msgspec.structs.replace(theirs.data_version)
+        self.data_version = msgspec.structs.replace(version)
         self.file.changed()
 
     def file_text(self, version: DataVersion) -> str:
@@ -306,9 +309,7 @@ class TopicConfigManager:
     def load(self, text: str) -> bool:
         """Add the topics of topics.json to the built-in topics; returns True."""
         stored = TopicConfigSerializeWrapper.from_tree(fastjson.loads(text))
-        self.data_version = stored.data_version
-        for name, config in stored.topic_config_table.items():
-            self._take_stored(name, config)
+        self.replay(Entry(stored.data_version, stored.topic_config_table))
         return True
 
     def take_changed(self) -> Entry[TopicConfig] | None:
@@ -318,7 +319,7 @@ class TopicConfigManager:
         return Entry(self.data_version, changed) if len(changed) == len(names) else None
 
     def replay(self, entry: Entry[TopicConfig]) -> None:
-        """Apply an entry of the journal, after load()."""
+        """Apply an entry of the journal or the file."""
         self.data_version = entry.version
         for name, config in entry.changed.items():
             self._take_stored(name, config)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -10,6 +11,7 @@ from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.broker.replication.table_copies import HOLD_S
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
@@ -20,6 +22,7 @@ from congreve.remoting.messages.bodies import (
     DataVersion,
     DelayOffsetSerializeWrapper,
     SubscriptionGroupWrapper,
+    TableChanges,
     TopicConfigSerializeWrapper,
 )
 from congreve.remoting.messages.codes import RequestCode
@@ -46,7 +49,7 @@ class DelayProgress(msgspec.Struct, frozen=True):
 
 
 class SlaveSynchronize:
-    """Copies a master's tables each second, on the event loop, and at changes that it announces.
+    """Copies a master's tables each second, on the event loop, and what it announces at once.
 
     Topics and groups are replaced when their DataVersion differs; `remove_topic` removes the queues
     of a topic that the master has deleted before a physical offset. An offset is taken when the
@@ -65,6 +68,7 @@ class SlaveSynchronize:
         master: Callable[[], MasterRequests | None],
         remove_topic: Callable[[str, int], bool],
         is_copy: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metadata = metadata
         self._delayed = delayed
@@ -72,6 +76,9 @@ class SlaveSynchronize:
         self._master = master
         self._remove_topic = remove_topic
         self._is_copy = is_copy
+        self._now = monotonic
+        self._changes: TableChanges | None = None  # announced, and not yet copied
+        self._copied_all_at = 0.0
         self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
         self._made_again: dict[str, int] = {}  # the same for topics that may be there again
         self._offsets_text = b""
@@ -88,6 +95,7 @@ class SlaveSynchronize:
         """Copy what has changed; False from a master that does not answer, or has another log, or
         without one."""
         self._settle_delay()
+        changes, self._changes = self._changes, None
         master = self._master()
         if master is None:
             return False
@@ -95,16 +103,9 @@ class SlaveSynchronize:
             self._restore_topics()
             return False
         announced = self._announced
-        # A topic with records here is in a table that the master sends now, or was deleted there.
-        present = set(self._store.queues.topics())
         try:
-            await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
-            await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
-            await self._take_delay(master)
-            await self._take_groups(
-                await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            )
-            await self._remove_deleted(present, master)
+            if changes is None or not self._take_changes(changes):
+                await self._take_all(master)
             await self._metadata.topics.file.saved()
             await self._metadata.groups.file.saved()
         except _FAILURES as error:
@@ -112,6 +113,29 @@ class SlaveSynchronize:
             self._restore_topics()
             return False
         self._copied = announced
+        return True
+
+    async def _take_all(self, master: MasterRequests) -> None:
+        self._copied_all_at = self._now()
+        # A topic with records here is in a table that the master sends now, or was deleted there.
+        present = set(self._store.queues.topics())
+        await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
+        await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
+        await self._take_delay(master)
+        await self._take_groups(await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        await self._remove_deleted(present, master)
+
+    def _take_changes(self, changes: TableChanges) -> bool:
+        """Take the topics that have changed since the last copy; False if that is not all that is
+        to be copied now."""
+        topics, version = changes.topics, changes.topics_version
+        if topics is None or version is None or self._topics_version is None:
+            return False
+        if self._now() - self._copied_all_at >= HOLD_S:  # offsets, too
+            return False
+        self._metadata.topics.follow_changes(topics, version)
+        self._seen |= topics.keys()
+        self._topics_version = version
         return True
 
     async def wait_for_change(self, member: int) -> bool:
@@ -127,7 +151,7 @@ class SlaveSynchronize:
             changes = await master.table_changes(member, self._copied)
         except _FAILURES:
             return False
-        self._announced = changes.newest
+        self._announced, self._changes = changes.newest, changes
         self._made_again |= changes.deleted_topics
         return True
 

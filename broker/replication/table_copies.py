@@ -4,6 +4,8 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import takewhile
 from typing import NamedTuple
 
 from congreve.broker.metadata.metadata import Metadata
@@ -19,9 +21,12 @@ HOLD_S = 0.8
 """How long a request waits for a change; slaves copy consumer offsets as often, in seconds."""
 COPY_S = 3.0
 """How long a change waits for the members that must have it, in seconds."""
-LOOK_S = 0.002
+LOOK_S = 0.05
+"""How soon a change that waits sees another in-sync set, in seconds."""
 MEMBERS_MAX = 64
 DELETIONS_MAX = 1_000
+CHANGES_MAX = 1_000
+"""Changed topics that an answer may name; a slave that lacks more copies the tables."""
 
 
 class _Held(NamedTuple):
@@ -59,6 +64,9 @@ class TableCopies:
         self._copied: dict[int, int] = {}  # by member
         self._waiting: list[tuple[int, float]] = []  # changes that members must have, since when
         self._deleted: dict[str, tuple[int, int]] = {}  # topic: number, end of the log
+        self._changed: dict[str, int] = {}  # topic: number of its last change, in their order
+        self._whole = 0  # who has less copies the tables
+        self._reported = asyncio.Event()
         self._held: dict[Connection, _Held] = {}
         self._closed = False
 
@@ -69,11 +77,12 @@ class TableCopies:
     def start(self) -> None:
         """Follow the tables, whose queues and files are those of this master from now on."""
         self._metadata.topics.listen(self._topic_changed)
-        self._metadata.groups.listen(lambda group: self._note())
+        self._metadata.groups.listen(lambda group: self._note(whole=True))
 
     def close(self) -> None:
         """Let nothing wait any more. Idempotent."""
         self._closed = True
+        self._reported.set()
         for held in list(self._held.values()):
             held.timer.cancel()
         self._held.clear()
@@ -98,7 +107,9 @@ class TableCopies:
                     f"the change is on this master's disk, but members {sorted(lacking)} have not"
                     f" copied it within {COPY_S:g} s: it may be lost with this master"
                 )
-            await asyncio.sleep(LOOK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._reported.wait()
 
     def _lacking(self, number: int) -> set[int]:
         required = self._required()
@@ -125,9 +136,11 @@ class TableCopies:
         has = min(int(number), self._newest) if known else 0
         if header.member in self._copied or len(self._copied) < MEMBERS_MAX:
             self._copied[header.member] = max(has, self._copied.get(header.member, 0))
+            self._reported.set()
+            self._reported = asyncio.Event()
         self._release(connection)
         if not known or has < self._newest or self._closed:
-            return self._answer(request, has)
+            return self._answer(request, has if known else None)
         timer = asyncio.get_running_loop().call_later(HOLD_S, self._release, connection)
         self._held[connection] = _Held(request, connection, has, timer)
         return None
@@ -138,25 +151,41 @@ class TableCopies:
             held.timer.cancel()
             connection.send(self._answer(held.request, held.has))
 
-    def _answer(self, request: RemotingCommand, has: int) -> RemotingCommand:
+    def _answer(self, request: RemotingCommand, has: int | None) -> RemotingCommand:
+        """What is new for a slave with the changes up to `has`; None: it has none of them."""
         body = TableChanges(
             newest=f"{self._history}:{self._newest}",
             deleted_topics={
-                topic: log_end for topic, (number, log_end) in self._deleted.items() if number > has
+                topic: log_end
+                for topic, (number, log_end) in self._deleted.items()
+                if number > (has or 0)
             },
         )
+        if has is not None and has >= self._whole:
+            topics = self._metadata.topics
+            newer = takewhile(lambda each: each[1] > has, reversed(self._changed.items()))
+            body.topics = {topic: topics.table[topic] for topic, _ in newer}
+            body.topics_version = topics.data_version
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
+        self._changed.pop(topic, None)
         if config is None:
             # No sender has the topic any more, so that later records belong to the next one.
             self._deleted.pop(topic, None)
             self._deleted[topic] = self._newest + 1, self._log_end()
             if len(self._deleted) > DELETIONS_MAX:
                 del self._deleted[next(iter(self._deleted))]
-        self._note()
+        else:
+            self._changed[topic] = self._newest + 1
+            if len(self._changed) > CHANGES_MAX:
+                self._whole = self._changed.pop(next(iter(self._changed)))
+        self._note(whole=config is None)
 
-    def _note(self) -> None:
+    def _note(self, *, whole: bool) -> None:
         self._newest += 1
+        if whole:
+            self._whole = self._newest
+            self._changed.clear()
         for connection in list(self._held):
             self._release(connection)

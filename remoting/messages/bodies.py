@@ -263,11 +263,14 @@ class TableChanges(Body):
     """Answer to AWAIT_TABLE_CHANGE: the newest change of topics and groups.
 
     `deleted_topics` are topics that were deleted since the slave's last copy, with a physical
-    offset: records of the topic before it belong to the deleted one.
+    offset: records of the topic before it belong to the deleted one. `topics` are those that have
+    changed since, with the version of the whole table; None: the slave copies the tables.
     """
 
     newest: str
     deleted_topics: dict[str, Int64] = {}
+    topics: dict[str, TopicConfig] | None = None
+    topics_version: DataVersion | None = None
 
 
 # --- clients

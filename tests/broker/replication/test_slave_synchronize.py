@@ -10,11 +10,15 @@ from harness.pairs import Pair, broker_config, running_pair
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.replication.master_requests import MasterRequests
+from congreve.broker.replication.slave_synchronize import SlaveSynchronize
+from congreve.broker.replication.table_copies import HOLD_S
 from congreve.client import Message, Producer
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
+from congreve.remoting.transport.client import RemotingClient
 
 
 def has_same_tables(pair: Pair) -> Callable[[], bool]:
@@ -190,3 +194,50 @@ async def test_the_tables_of_a_master_that_lost_its_disk_are_not_copied(tmp_path
             assert not await slave.replication.copy_tables()
         assert metadata.topics.get("T") is not None
         assert slave.store.max_offset("T", 0) == 1
+
+
+class CountedRequests(MasterRequests):
+    """Counts the tables that are asked for."""
+
+    asked = 0
+
+    async def table(self, code: int) -> bytes:
+        self.asked += 1
+        return await super().table(code)
+
+
+async def test_between_copies_of_all_tables_the_changed_topics_are_copied(tmp_path: Path) -> None:
+    async with (
+        running_pair(tmp_path, with_slave=False) as pair,
+        Broker(broker_config(tmp_path / "copy", pair.name_server, brokerName="copy")) as copy,
+    ):
+        theirs, mine = pair.master.managers.metadata.topics, copy.managers.metadata.topics
+        now = 100.0
+        client = RemotingClient()
+        master = CountedRequests(client, pair.master.address)
+        tables = SlaveSynchronize(
+            *(copy.managers.metadata, copy.managers.delayed, copy.store),
+            lambda: master,
+            lambda topic, end: True,
+            lambda: True,
+            monotonic=lambda: now,
+        )
+        for _ in range(2):  # the second time it has what the first answer announced
+            assert await tables.run()
+            theirs.update(TopicConfig(topic_name=f"before-{master.asked}"))
+            assert await tables.wait_for_change(1)
+        asked = master.asked
+        theirs.update(TopicConfig(topic_name="T", read_queue_nums=3))
+        assert await tables.run()
+        assert await tables.wait_for_change(1)
+        assert await tables.run()
+        assert (master.asked, mine.table["T"]) == (asked, theirs.table["T"])
+        assert mine.table == theirs.table
+        assert mine.data_version == theirs.data_version
+        theirs.update(TopicConfig(topic_name="later"))
+        assert await tables.wait_for_change(1)
+        now += 2 * HOLD_S
+        assert await tables.run()
+        assert master.asked > asked, "consumer offsets, too"
+        assert mine.table["later"] == theirs.table["later"]
+        await client.close()

@@ -8,10 +8,19 @@ from harness.eventually import eventually
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.replication.table_copies import COPY_S, DELETIONS_MAX, TableCopies
+from congreve.broker.replication.table_copies import (
+    CHANGES_MAX,
+    COPY_S,
+    DELETIONS_MAX,
+    TableCopies,
+)
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
-from congreve.remoting.messages.bodies import TableChanges, TopicConfig
+from congreve.remoting.messages.bodies import (
+    SubscriptionGroupConfig,
+    TableChanges,
+    TopicConfig,
+)
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.pieces import Pieces
@@ -129,7 +138,49 @@ async def test_a_slave_without_news_is_answered_at_the_next_change(master: Maste
     assert again.deleted_topics == {"T": 77}
     assert master.ask(again.newest) is None
     await eventually(lambda: len(master.peer.sent) == 2)
-    assert TableChanges.decode(master.peer.sent[1].body) == TableChanges(newest=again.newest)
+    nothing = TableChanges.decode(master.peer.sent[1].body)
+    assert (nothing.newest, nothing.deleted_topics, nothing.topics) == (again.newest, {}, {})
+
+
+async def test_an_answer_names_the_changed_topics(master: Master) -> None:
+    before = master.newest()
+    master.create("A")
+    master.create("B")
+    master.create("A")
+    answer = master.ask(before)
+    assert answer is not None
+    assert answer.topics == {name: master.metadata.topics.table[name] for name in ("A", "B")}
+    assert answer.topics_version == master.metadata.topics.data_version
+    middle = answer.newest
+    master.create("C")
+    answer = master.ask(middle)
+    assert answer is not None
+    assert answer.topics is not None
+    assert answer.topics.keys() == {"C"}
+    for number in range(CHANGES_MAX):
+        master.create(f"T{number}")
+    answer = master.ask(middle)
+    assert answer is not None
+    assert answer.topics is None, "too many: it copies the tables"
+
+
+async def test_a_slave_copies_the_tables_after_a_deletion_or_a_change_of_a_group(
+    master: Master,
+) -> None:
+    for change in (
+        lambda: master.metadata.topics.delete("T"),
+        lambda: master.metadata.groups.update(SubscriptionGroupConfig(group_name="g")),
+    ):
+        master.create("T")
+        before = master.newest()
+        change()
+        master.create("T2")
+        answer = master.ask(before)
+        assert answer is not None
+        assert answer.topics is None
+    answer = master.ask("x:1")
+    assert answer is not None
+    assert answer.topics is None, "it has nothing of this master"
 
 
 async def test_old_deletions_are_forgotten(master: Master) -> None:
