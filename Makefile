@@ -97,7 +97,7 @@ test:
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
 # generated examples. All groups at once.
 check:
-	$(MAKE) --jobs=$(or $(JOBS),6) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
+	$(MAKE) --jobs=$(or $(JOBS),8) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
 
 QUICK := --quick -m "not interop and not crash and not slow"
 check-others: QUICK += --ignore=tests/bench
@@ -110,12 +110,14 @@ interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(int
 programs := $(addprefix tests/,examples lake packaging spark)
 crash    := tests/crash
 
-GROUPS   := broker state console remoting others
+GROUPS   := broker messages state storage console remoting others
 state    := $(addprefix tests/broker/,election metadata quotas replication)
-broker   := tests/broker $(addprefix --ignore=,$(state))
+messages := $(addprefix tests/broker/,delay fastpath pull send transaction)
+broker   := tests/broker $(addprefix --ignore=,$(state) $(messages))
+storage  := $(addprefix tests/,engine io_backends records)
 console  := $(addprefix tests/,console public_api)
 remoting := tests/remoting
-others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(console) $(remoting))
+others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(storage) $(console) $(remoting))
 
 .PHONY: $(addprefix test-,$(INTEROP) programs crash $(GROUPS)) $(addprefix check-,$(GROUPS))
 
@@ -130,11 +132,15 @@ $(addprefix check-,$(GROUPS)): check-%: $(VENV)/.dev
 
 test-interop: $(addprefix test-,$(INTEROP))
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev $(VENV)/.cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint $(CYTHON)
 	$(BIN)/mypy
+
+# Of the files that changed since the last time, because cython-lint is slow.
+$(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
+	$(BIN)/cython-lint $(if $(filter-out $(CYTHON),$?),$(CYTHON),$?)
+	touch $@
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.

@@ -30,7 +30,7 @@ from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.records.message.topics import TIMER_QUEUE_ID, TIMER_TOPIC
 
 MEMORY_MAX = 1 << 18  # entries in memory before a run is written
-INGEST_MAX = 1 << 11  # entries of the queue to read at once, which blocks the event loop
+INGEST_MAX = 1 << 10  # entries of the queue to read at once, which blocks the event loop
 RUNS_MAX = 48  # a larger number of runs is merged
 READ_MAX = 256 << 20  # bytes of the log that a start may have to read, before the state is saved
 DURABLE_LIMIT_S = 60.0

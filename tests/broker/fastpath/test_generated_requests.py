@@ -285,7 +285,7 @@ def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: 
         the_same()
         assert ports.broker._paths is not None
         stored = ports.broker._paths.stored_by_fast_path
-        assert stored > asked / 2, "compiled code got too few requests"
+        assert stored > asked / 5, "compiled code got too few requests"
 
 
 @pytest.mark.parametrize("lanes", [0, 1])
