@@ -97,7 +97,7 @@ test:
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
 # generated examples. All groups at once.
 check:
-	$(MAKE) --jobs=$(or $(JOBS),8) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
+	$(MAKE) --jobs=$(or $(JOBS),9) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
 
 QUICK := --quick -m "not interop and not crash and not slow"
 check-others: QUICK += --ignore=tests/bench
@@ -110,10 +110,11 @@ interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(int
 programs := $(addprefix tests/,examples lake packaging spark)
 crash    := tests/crash
 
-GROUPS   := broker messages state storage console remoting others
-state    := $(addprefix tests/broker/,election metadata quotas replication)
+GROUPS   := broker messages election state storage console remoting others
+election := tests/broker/election
+state    := $(addprefix tests/broker/,metadata quotas replication)
 messages := $(addprefix tests/broker/,delay fastpath pull send transaction)
-broker   := tests/broker $(addprefix --ignore=,$(state) $(messages))
+broker   := tests/broker $(addprefix --ignore=,$(election) $(state) $(messages))
 storage  := $(addprefix tests/,engine io_backends records)
 console  := $(addprefix tests/,console public_api)
 remoting := tests/remoting
