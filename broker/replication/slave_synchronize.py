@@ -56,8 +56,8 @@ class SlaveSynchronize:
     master's has changed, or is ahead at the first time: a slave keeps the offsets that consumers
     committed to it while its master was away. As long as `is_copy` returns False, this log may not
     be a copy of the master's, whose tables then belong to other messages: they are not copied.
-    Filters are not copied: consumers send them to every
-    broker with their heartbeats. (RocketMQ: SlaveSynchronize, each 10 s.)
+    Filters are not copied: consumers send them to every broker with their heartbeats.
+    (RocketMQ: SlaveSynchronize, each 10 s.)
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class TableCopies:
         self._waiting: list[tuple[int, float]] = []  # changes that members must have, since when
         self._deleted: dict[str, tuple[int, int]] = {}  # topic: number, end of the log
         self._changed: dict[str, int] = {}  # topic: number of its last change, in their order
-        self._whole = 0  # who has less copies the tables
+        self._whole = 0  # a slave that lacks this change copies the tables as a whole
         self._reported = asyncio.Event()
         self._held: dict[Connection, _Held] = {}
         self._closed = False
