@@ -120,16 +120,19 @@ console  := $(addprefix tests/,console public_api)
 remoting := tests/remoting
 others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(storage) $(console) $(remoting))
 
+# Each run of pytest has temporary files of its own: two that end at once would both tidy the same folder.
+pytest = tmp=$$(mktemp -d) && PYTEST_DEBUG_TEMPROOT=$$tmp $(BIN)/pytest $(1) && rm -rf $$tmp
+
 .PHONY: $(addprefix test-,$(INTEROP) programs crash $(GROUPS)) $(addprefix check-,$(GROUPS))
 
 $(addprefix test-,$(INTEROP)): test-%: $(VENV)/.dev $(VENV)/.drivers
-	$(BIN)/pytest $($*)
+	$(call pytest,$($*))
 
 $(addprefix test-,programs crash $(GROUPS)): test-%: $(VENV)/.dev
-	$(BIN)/pytest $($*)
+	$(call pytest,$($*))
 
 $(addprefix check-,$(GROUPS)): check-%: $(VENV)/.dev
-	$(BIN)/pytest $(QUICK) $($*)
+	$(call pytest,$(QUICK) $($*))
 
 test-interop: $(addprefix test-,$(INTEROP))
 
