@@ -83,8 +83,7 @@ class EtcdCoordinator:
 
     async def read(self) -> GroupState:
         """The state now: a linearizable read of both keys."""
-        body = {"key": _text(self._prefix), "range_end": _text(self._prefix[:-1] + "0")}
-        return self._state(await self._call("/v3/kv/range", body, repeatable=True))
+        return self._state(await self._range())
 
     async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
         """Grant a lease, then write both keys if neither has changed."""
@@ -166,20 +165,24 @@ class EtcdCoordinator:
         """There is nothing to free: a request has its own connection."""
 
     async def _wait_for_event(self, seen: GroupState) -> None:
-        state = await self.read()
-        if state != seen:
+        answer = await self._range()
+        if self._state(answer) != seen:
             return
-        request = {
-            "key": _text(self._prefix),
-            "range_end": _text(self._prefix[:-1] + "0"),
-            "start_revision": str(max(int(revision) for revision in seen.guard) + 1),
-        }
-        body = {"create_request": request}
+        # From the read on: etcd may have compacted the revisions of keys that rarely change.
+        start = int(answer["header"]["revision"]) + 1
+        body = {"create_request": {**self._both_keys, "start_revision": str(start)}}
         events = self._endpoints[0].stream("POST", "/v3/watch", body, self._timeout_s)
         async for event in events:
             result = event.get("result", {})
             if result.get("events") or result.get("canceled") or "error" in event:
                 return
+
+    @property
+    def _both_keys(self) -> dict[str, str]:
+        return {"key": _text(self._prefix), "range_end": _text(self._prefix[:-1] + "0")}
+
+    async def _range(self) -> dict[str, Any]:
+        return await self._call("/v3/kv/range", self._both_keys, repeatable=True)
 
     async def _revoke(self, lease: str) -> None:
         with suppress(CoordinatorError):  # it expires anyway

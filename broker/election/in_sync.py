@@ -111,13 +111,23 @@ class InSyncSet:
 
         Its store would seem to be complete; it leaves the set first.
         """
-        return not (self._slaves[member].lost and member in self.required)
+        slave = self._slaves.get(member)
+        return not (slave is not None and slave.lost and member in self.required)
 
     def disconnected(self, member: int) -> None:
         """A slave's connection has ended; what it has reported stays true."""
         self._joining.discard(member)
         if member in self._slaves:
             self._slaves[member].connected = False
+            self._forget_others()
+
+    def _forget_others(self) -> None:
+        """Forget slaves that are away and not in the set: any number may have connected once."""
+        self._slaves = {
+            member: slave
+            for member, slave in self._slaves.items()
+            if slave.connected or member in self._committed_or_proposed
+        }
 
     def reported(self, member: int, offset: int, own_end: int, now: float) -> None:
         """A connected slave has the log up to `offset`, which is at most `own_end`."""
@@ -187,6 +197,7 @@ class InSyncSet:
         self.proposed = None
         for member, slave in self._slaves.items():
             slave.lost = slave.lost and member in state.in_sync
+        self._forget_others()
 
     def refused(self) -> None:
         """The change that was proposed has not happened, and never will."""

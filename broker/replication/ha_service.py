@@ -224,7 +224,10 @@ class HAService:
             peers, self._new = self._new, []
         for peer in peers:
             try:
-                slaves.add(self._connection(peer))
+                if len(slaves.slaves) < CONNECTIONS_MAX:  # _accept() did not see these peers
+                    slaves.add(self._connection(peer))
+                else:
+                    peer.close()
             except OSError:  # it has gone again
                 peer.close()
 

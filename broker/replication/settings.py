@@ -6,7 +6,10 @@ from functools import partial
 from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import ConfigError
 from congreve.broker.tls import ha_certificates, ha_client_ssl
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.listeners import host_port
 from congreve.remoting.tls.certificates import ServerCertificates
 
 
@@ -26,7 +29,12 @@ class ReplicationSettings(NamedTuple):
 
 
 def replication_settings(config: BrokerConfig) -> ReplicationSettings:
-    """The broker's settings for both ends of the HA port. Raises TlsError."""
+    """The broker's settings for both ends of the HA port. Raises TlsError, ConfigError."""
+    if config.is_slave and config.ha_master_address:
+        try:
+            host_port(config.ha_master_address)
+        except HeaderError as error:
+            raise ConfigError(f"haMasterAddress: {error}") from error
     return ReplicationSettings(
         sync_flush=config.store.sync_flush,
         transfer_batch_bytes=config.ha_transfer_batch_size,

@@ -15,6 +15,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.limited_log import LimitedLog
+from congreve.remoting.messages.listeners import host_port
 from congreve.remoting.tls.relay import TlsRelay, connect_relay
 from congreve.remoting.transport.client import RemotingClient
 
@@ -157,7 +158,7 @@ class Slave:
         peer = await self._connect_plain(address)
         if context is None:
             return peer
-        host = address.rpartition(":")[0].strip("[]")
+        host, _ = host_port(address)
         try:
             self._relay, plain = await connect_relay(context, peer, host, CONNECT_S)
         except OSError as error:
@@ -167,10 +168,13 @@ class Slave:
         return plain
 
     async def _connect_plain(self, address: str) -> socket.socket:
-        host, _, port = address.rpartition(":")
+        host, port = host_port(address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_S):
-            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            try:
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except UnicodeError as error:  # a label that is empty or too long
+                raise ReplicationError(f"{host!r} is not the name of a host") from error
             family, kind, protocol, _, target = found[0]
             peer = socket.socket(family, kind, protocol)
             try:

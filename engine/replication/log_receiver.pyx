@@ -91,13 +91,11 @@ cdef class LogReceiver:
                 f"mappedFileSizeCommitLog={log.segment_size}"
             )
         with log.lock:
-            unused = [segment.path for segment in log.segments]
+            remove_files(log.files, log.folder, [segment.path for segment in log.segments])
             log.segments, log.active = (), None
-            log.min_offset = log.max_offset = offset
+            log.min_offset = log.max_offset = self.received = self.dispatched = offset
             log.backend.skip_to(offset)
-            remove_files(log.files, log.folder, unused)
-            log.next_segment()
-        self.received = self.dispatched = offset
+            log.next_segment()  # if this fails, writable() tries it again
 
     def assume_zeros(self, int64_t count):
         """Count the next `count` bytes as arrived: zeros, which the master does not send.
@@ -125,6 +123,8 @@ cdef class LogReceiver:
         try:
             if end > self.log.max_offset:
                 self.publish(end)
+                if self.checker.last_record >= 0:
+                    self.last_record = self.checker.last_record
             self.dispatch()
         finally:
             self.log.lock.drop()
@@ -144,12 +144,13 @@ cdef class LogReceiver:
     cdef int64_t whole_records_end(self) except -1 nogil:
         """The end of the last whole record or blank that has arrived."""
         cdef int64_t base = self.log.active.base_offset
-        cdef Stop stop = self.checker.scan_bytes(
+        cdef Stop stop
+        cdef int64_t position
+        self.checker.last_record = -1  # an earlier one may have been dropped
+        stop = self.checker.scan_bytes(
             self.log.active.data, self.received - base, base, self.log.max_offset, self.received
         )
-        cdef int64_t position = self.checker.position
-        if self.checker.records:
-            self.last_record = self.checker.last_record
+        position = self.checker.position
         if stop == STOP_LIMIT or self.received - position < layout.BLANK_MIN:
             return position
         return self.end_of_partial(position, stop)

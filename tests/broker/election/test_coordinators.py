@@ -135,6 +135,28 @@ async def test_a_change_ends_the_wait_for_one(service: Service) -> None:
         assert await other.changed(grown, 0.01) == grown
 
 
+async def test_a_member_waits_for_a_change_after_etcd_has_compacted_its_history(
+    etcd: Etcd, tmp_path: Path
+) -> None:
+    mine, busy = (
+        EtcdCoordinator([etcd.url], "test", f"{tmp_path.name}-{group}", timeout_s=LONG_S)
+        for group in ("g", "busy")
+    )
+    seen = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
+    other = await busy.elect(await busy.read(), candidate(1, 1), LONG_S)
+    for number in (2, 3):
+        other = await busy.change_set(other, frozenset({1, number}))
+    answer = await JsonHttp(etcd.url).request(
+        "POST", "/v3/kv/compaction", {"revision": str(other.guard[1])}, LONG_S
+    )
+    assert answer.status == 200
+    waiting = asyncio.create_task(mine.changed(seen, LONG_S))
+    await asyncio.wait({waiting}, timeout=1)
+    assert not waiting.done()
+    grown = await mine.change_set(seen, frozenset({1, 2}))
+    assert await waiting == grown
+
+
 async def test_an_absent_and_a_paused_server_are_different_errors(tmp_path: Path) -> None:
     nothing = f"http://127.0.0.1:{free_port()}"
     absent = EtcdCoordinator([nothing], "c", "g", timeout_s=5)

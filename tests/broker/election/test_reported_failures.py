@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +82,19 @@ def test_a_slave_that_begins_behind_enters_when_it_has_caught_up() -> None:
     assert mine.admits(2)
     mine.reported(2, 200, 200, 1)
     assert mine.wanted(200, 1) == {1, 2}
+
+
+def test_numbers_that_connect_once_are_forgotten() -> None:
+    mine = term(1, 2)
+    mine.connected(2, 0)
+    mine.reported(2, 100, 100, 0)
+    empty = sys.getsizeof(mine._slaves)
+    for number in range(3, 1000):
+        mine.connected(number, 0)
+        mine.disconnected(number)
+    assert sys.getsizeof(mine._slaves) == empty
+    mine.disconnected(2)
+    assert mine.confirmed(200) == 100  # what a member of the set has reported stays true
 
 
 def test_5009_8380_9717_10875_a_failed_election_is_repeated() -> None:

@@ -14,6 +14,8 @@ from harness.eventually import eventually
 from harness.pairs import broker_config, running_pair
 
 from congreve.broker.broker import Broker
+from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.message import SendStatus
 from congreve.engine.config import StoreConfig
@@ -177,6 +179,25 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
             async with master:
                 slave.replication.note_master(master.replication.ha_address, master.address)
                 await eventually(lambda: bool(master.replication.state().slaves))
+
+
+def test_the_address_of_a_master_needs_a_port() -> None:
+    with pytest.raises(ConfigError, match=r"haMasterAddress: .* is not an address"):
+        Broker(BrokerConfig(broker_role="SLAVE", broker_id=1, ha_master_address="10.0.0.1"))
+
+
+@pytest.mark.parametrize("wrong", ["10.0.0.1", "h..x:10912", "127.0.0.1:99999"])
+async def test_a_slave_survives_a_wrong_address_of_its_master(tmp_path: Path, wrong: str) -> None:
+    async with (
+        running_pair(tmp_path, with_slave=False) as pair,
+        NameServer(host="127.0.0.1", port=0) as empty,
+        Broker(broker_config(tmp_path / "s", empty, brokerRole="SLAVE", brokerId="1")) as slave,
+    ):
+        replication = slave.replication
+        replication.note_master(wrong, pair.master.address)
+        await eventually(lambda: wrong in replication.state().trouble)
+        replication.note_master(pair.master.replication.ha_address, pair.master.address)
+        await eventually(lambda: bool(pair.master.replication.state().slaves))
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

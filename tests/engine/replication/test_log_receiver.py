@@ -11,6 +11,7 @@ from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.watch import watch
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.store import MessageStore
+from congreve.io_backends.errors import BackendError
 from congreve.io_backends.probe import uring_refusal
 from congreve.records.message.message import Record
 
@@ -112,6 +113,24 @@ def test_invalid_records_are_refused(master: MessageStore, slave: MessageStore, 
     assert slave.log.max_offset == 0
 
 
+def test_a_record_before_an_invalid_one_is_dropped_with_it(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    data = bytearray(log_of(master)[: ends(master)[3]])
+    receiver = LogReceiver(slave)
+    receive(receiver, bytes(data[: ends(master)[0]]), random.Random(0))
+    good = bytes(data[ends(master)[0] :])
+    data[ends(master)[2] + 4] ^= 0x55
+    room = receiver.writable(len(good))
+    room[:] = data[ends(master)[0] :]
+    with pytest.raises(StoreFormatError):
+        receiver.take(len(room))
+    receiver.drop_partial()
+    assert (receiver.last_record, slave.log.max_offset) == (0, ends(master)[0])
+    receive(receiver, good, random.Random(0))
+    assert receiver.last_record == ends(master)[2]
+
+
 def test_another_segment_size_is_named(master: MessageStore, tmp_path: Path) -> None:
     other = config(tmp_path / "other", mapped_file_size_commit_log=2 * SEGMENT)
     with MessageStore(other) as slave, pytest.raises(StoreFormatError, match="mappedFileSize"):
@@ -172,6 +191,23 @@ def test_a_log_begins_at_the_first_offset_of_an_old_master(
             assert [queue[i] for i in range(queue.min, queue.max)] == [
                 same[i] for i in range(queue.min, same.max)
             ]
+
+
+def test_a_log_begins_once_its_first_segment_can_be_made(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    folder = Path(slave.log.folder)
+    begin = 2 * SEGMENT
+    path = folder / f"{begin:020d}"
+    path.mkdir()  # no segment can be made there
+    receiver = LogReceiver(slave)
+    with pytest.raises(BackendError):
+        receiver.begin_at(begin)
+    path.rmdir()
+    assert (receiver.received, slave.log.min_offset) == (begin, begin)
+    receive(receiver, log_of(master)[begin:], random.Random(0))
+    assert slave.log.max_offset == master.log.max_offset
+    assert min(each.name for each in folder.iterdir()) == path.name
 
 
 def log_of_segments(store: MessageStore) -> bytes:
