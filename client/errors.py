@@ -41,7 +41,7 @@ class NoNameServerError(ClientError):
 
 
 class RouteNotFoundError(ClientError):
-    """No broker has the topic, or none of those that have it can be used."""
+    """No broker has the topic, or none of those that have it accepted messages in time."""
 
 
 class BrokerNotFoundError(ClientError):

@@ -96,11 +96,13 @@ class Sender:
     ) -> SendResult:
         """Return the result of the successful attempt; `timeout_s` limits all attempts together.
 
-        With a queue or a selector there is one attempt. Raises SendTimeoutError after `timeout_s`
-        seconds, another ClientError or a RemotingError when all attempts fail.
+        With a queue or a selector there is one attempt. An attempt waits until a broker with the
+        topic accepts messages. Raises RouteNotFoundError when none does within `timeout_s` seconds,
+        SendTimeoutError when an attempt is not confirmed within that time, another ClientError or a
+        RemotingError when all attempts fail.
         """
         deadline = time.monotonic() + timeout_s
-        route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
+        route = await self._route(outgoing, queue, deadline)
         attempts = 1 if queue is not None or selector is not None else self._attempts
         last_broker: str | None = None
         while True:
@@ -120,7 +122,10 @@ class Sender:
                     attempts_left=attempts,
                     error=error,
                 )
-                route = self._routes.known(outgoing.topic) or route
+                try:
+                    route = await self._route(outgoing, queue, deadline)
+                except RouteNotFoundError:
+                    raise _late(outgoing) from error
                 continue
             if (
                 result.status is SendStatus.SEND_OK
@@ -138,7 +143,7 @@ class Sender:
     ) -> None:
         """Send without asking for an answer. Raises as send() does until the request is written."""
         deadline = time.monotonic() + timeout_s
-        route = self._routes.known(outgoing.topic) or await self._find(outgoing, deadline)
+        route = await self._route(outgoing, queue, deadline)
         chosen = queue or self.choose(route, selector, None)
         address = self._address(route, chosen)
         context = self._context(outgoing, chosen, address)
@@ -160,9 +165,6 @@ class Sender:
     ) -> MessageQueue:
         """The next queue in rotation, preferably of another broker than the last attempt."""
         queues = route.write_queues
-        if not queues:
-            self._routes.note_stale()
-            raise RouteNotFoundError(f"topic {route.topic} has no writable queue")
         if selector is not None:
             if not callable(selector):
                 raise InvalidSettingError(f"selector is {selector!r}: a function is expected")
@@ -247,12 +249,27 @@ class Sender:
             code=outgoing.code, language=LanguageCode.PYTHON, ext_fields=fields, body=outgoing.body
         )
 
-    async def _find(self, outgoing: Outgoing, deadline: float) -> TopicRoute:
+    async def _route(
+        self, outgoing: Outgoing, queue: MessageQueue | None, deadline: float
+    ) -> TopicRoute:
+        """The topic's route, once messages can be sent to it. Raises RouteNotFoundError when that
+        is not before `deadline`."""
+        topic = outgoing.topic
+        route = self._routes.known(topic)
+        if route is not None and route.is_writable(queue):
+            return route
         try:
+            if isinstance(self._remoting, BlockingClient):
+                return self._routes.wait_writable(topic, queue, deadline)
             async with asyncio.timeout_at(deadline):
-                return await self._routes.find(outgoing.topic, inherit=True)
+                return await self._routes.find_writable(topic, queue)
         except TimeoutError as error:
-            raise _late(outgoing) from error
+            if self._routes.known(topic) is None:
+                raise _late(outgoing) from error
+            lack = "writable queue" if queue is None else f"master of {queue.broker_name}"
+            raise RouteNotFoundError(
+                f"topic {topic} had no {lack} until the send's timeout; the message was not sent"
+            ) from error
 
     def _check_time(self, outgoing: Outgoing, deadline: float, error: Exception) -> None:
         """Raises SendTimeoutError when no time is left for another attempt."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -105,6 +106,14 @@ class TopicRoute(msgspec.Struct, frozen=True):
         """The address of a broker's master, None when the route has none."""
         return self.brokers.get(broker_name, _NO_BROKER).get(MASTER_ID)
 
+    def is_writable(self, queue: MessageQueue | None = None) -> bool:
+        """Whether a message can be sent to a queue of the topic, or to the given one: a queue
+        whose broker has slaves in the route, but no master, is not writable."""
+        if queue is None:
+            return bool(self.write_queues)
+        addresses = self.brokers.get(queue.broker_name)
+        return addresses is None or MASTER_ID in addresses
+
 
 class RouteCache:
     """Routes of all requested topics; call `refresh` every REFRESH_S seconds.
@@ -120,6 +129,7 @@ class RouteCache:
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
         self._inherited: set[str] = set()
         self._stale = asyncio.Event()
+        self._refreshed = asyncio.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def note_error(self, error: Exception) -> None:
@@ -159,14 +169,32 @@ class RouteCache:
             return known
         route = await self._look_up(topic)
         if route is None and inherit:
-            template = await self._look_up(AUTO_CREATE_TOPIC_KEY_TOPIC)
-            if template is not None:
-                route = _inherit(template, topic)
-                self._inherited.add(topic)
-                self._routes[topic] = route
+            route = await self._inherit(topic)
         if route is None:
             raise _not_found(topic)
         return route
+
+    async def find_writable(self, topic: str, queue: MessageQueue | None = None) -> TopicRoute:
+        """Return a route to which messages can be sent, or to the given queue. While there is none,
+        as during an election, wait for a refresh that brings one: a refresh follows every STALE_S
+        seconds. Raises as find() with `inherit` does."""
+        route = await self.find(topic, inherit=True)
+        while not route.is_writable(queue):
+            self.note_stale()
+            async with self._refreshed:
+                await self._refreshed.wait()
+            route = self._routes[topic]
+        return route
+
+    def wait_writable(self, topic: str, queue: MessageQueue | None, deadline: float) -> TopicRoute:
+        """find_writable() for a thread without an event loop, once a route is cached. Raises
+        TimeoutError when time.monotonic() is `deadline`."""
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(self.find_writable(topic, queue), self._loop)
+        try:
+            return future.result(max(0.0, deadline - time.monotonic()))
+        finally:
+            future.cancel()
 
     async def refresh(self) -> bool:
         """Fetch all routes again; returns whether one changed. Raises nothing."""
@@ -175,10 +203,14 @@ class RouteCache:
             try:
                 before = self._routes.get(topic)
                 route = await self._look_up(topic)
+                if route is None and topic in self._inherited:
+                    route = await self._inherit(topic)
             except ClientError as error:
                 log.warning("route not refreshed", topic=topic, error=error)
                 continue
             changed = changed or (route is not None and route != before)
+        async with self._refreshed:
+            self._refreshed.notify_all()
         return changed
 
     def address(self, broker_name: str) -> str:
@@ -213,6 +245,16 @@ class RouteCache:
             if broker_name in route.brokers:
                 return route.brokers[broker_name]
         return {}
+
+    async def _inherit(self, topic: str) -> TopicRoute | None:
+        """Give the topic the route of TBW102; None when that does not exist either."""
+        template = await self._look_up(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        if template is None:
+            return None
+        route = _inherited_route(template, topic)
+        self._inherited.add(topic)
+        self._routes[topic] = route
+        return route
 
     async def _look_up(self, topic: str) -> TopicRoute | None:
         """Ask the name servers, once for all concurrent callers; None when the topic does not
@@ -293,7 +335,7 @@ def _ordered(conf: str) -> list[tuple[str, int]]:
     ]
 
 
-def _inherit(template: TopicRoute, topic: str) -> TopicRoute:
+def _inherited_route(template: TopicRoute, topic: str) -> TopicRoute:
     """The route that the topic will have once a send has created it from the template."""
     masters = {name for name, addresses in template.brokers.items() if MASTER_ID in addresses}
     queues = tuple(

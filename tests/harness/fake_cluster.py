@@ -2,18 +2,17 @@
 
 import struct
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 from congreve.namesrv.routes import BrokerIdentity
 from congreve.namesrv.server import NameServer
 from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
 Answer = Callable[[RemotingCommand], RemotingCommand | None]
-
-Handler = Callable[[RemotingCommand, Connection], RemotingCommand | None]
 
 HEART_BEAT, UNREGISTER_CLIENT = 34, 35
 
@@ -42,7 +41,7 @@ class FakeBroker:
         """The received requests with this code."""
         return [request for request in self.requests if request.code in codes]
 
-    def _serve(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+    def _serve(self, request: RemotingCommand, connection: Connection) -> Any:
         self.requests.append(request)
         if request.code in self.handlers:
             return self.handlers[request.code](request, connection)

@@ -190,8 +190,15 @@ async def test_unwritable_topic_and_masterless_broker_have_no_queues() -> None:
     async with FakeCluster("a", topics=()) as cluster:
         cluster.register("a", "read-only", perm=4)
         async with Producer(cluster.address, group="pg") as producer:
-            with pytest.raises(RouteNotFoundError, match="read-only"):
-                await producer.send(Message(topic="read-only", body=b"x"))
+            with pytest.raises(RouteNotFoundError, match="read-only had no writable queue until"):
+                await producer.send(Message(topic="read-only", body=b"x"), timeout_s=0.05)
+            gone = MessageQueue(topic="read-only", broker_name="a", queue_id=0)
+            cluster.register("a", "read-only", broker_id=1)
+            await producer.routes.refresh()
+            with pytest.raises(RouteNotFoundError, match="had no master of a until"):
+                await producer.send(
+                    Message(topic="read-only", body=b"x"), queue=gone, timeout_s=0.05
+                )
 
 
 async def test_batch_is_one_request() -> None:
