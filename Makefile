@@ -97,7 +97,7 @@ test:
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
 # generated examples. All groups at once.
 check:
-	$(MAKE) --jobs=$(or $(JOBS),9) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
+	$(MAKE) --jobs=$(or $(JOBS),10) --keep-going --output-sync=target lint $(addprefix check-,$(GROUPS))
 
 QUICK := --quick -m "not interop and not crash and not slow"
 check-others: QUICK += --ignore=tests/bench
@@ -110,15 +110,16 @@ interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(int
 programs := $(addprefix tests/,examples lake packaging spark)
 crash    := tests/crash
 
-GROUPS   := broker messages election state storage console remoting others
+GROUPS   := broker messages election state storage console tls remoting others
 election := tests/broker/election
+tls      := $(addprefix tests/,broker/tls remoting/tls remoting/transport/test_tls.py)
 state    := $(addprefix tests/broker/,metadata quotas replication)
 messages := $(addprefix tests/broker/,delay fastpath pull send transaction)
-broker   := tests/broker $(addprefix --ignore=,$(election) $(state) $(messages))
+broker   := tests/broker $(addprefix --ignore=,$(election) $(state) $(messages) $(tls))
 storage  := $(addprefix tests/,engine io_backends records)
 console  := $(addprefix tests/,console public_api)
-remoting := tests/remoting
-others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(storage) $(console) $(remoting))
+remoting := tests/remoting $(addprefix --ignore=,$(tls))
+others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(storage) $(console) tests/remoting)
 
 # Each run of pytest has temporary files of its own: two that end at once would both tidy the same folder.
 pytest = tmp=$$(mktemp -d) && PYTEST_DEBUG_TEMPROOT=$$tmp $(BIN)/pytest $(1) && rm -rf $$tmp

@@ -20,9 +20,8 @@ from congreve.broker.config import BrokerConfig
 from congreve.io_backends.backend import Backend
 from congreve.records.record import decode_record
 
-LANES, SENDERS, QUEUES, MESSAGES = 4, 8, 2, 400
+LANES, SENDERS, QUEUES = 4, 8, 2
 DELAYED_EACH = 20  # one in so many of a sender's messages is sent again, delayed
-DELAYED = SENDERS * MESSAGES // DELAYED_EACH
 DELETE_TOPIC = 215
 LONG_POLL = {
     "consumerGroup": "F",
@@ -71,8 +70,11 @@ def send(wire: Wire, topic: str, queue: int, body: bytes, properties: str = "WAI
 class Work:
     """Threads that send, pull and create topics at the same time, and their errors."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, messages: int) -> None:
+        """`messages` is the number of messages of each sender."""
         self.broker = broker
+        self.messages = messages
+        self.delayed = SENDERS * messages // DELAYED_EACH
         self.answered: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.followed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self.errors: list[BaseException] = []
@@ -80,7 +82,7 @@ class Work:
 
     def send_all(self, sender: int) -> None:
         with Wire(self.broker.address) as wire:
-            for number in range(MESSAGES):
+            for number in range(self.messages):
                 # Python handles each seventh message, which has a property twice.
                 odd = "A\x011\x02A\x012\x02WAIT\x01true"
                 properties = odd if number % 7 == 0 else "WAIT\x01true"
@@ -126,8 +128,9 @@ class Work:
         topics = self.thread(self.make_and_delete)
         threads = [self.thread(self.send_all, number) for number in range(SENDERS)]
         for queue in range(QUEUES):
-            threads.append(self.thread(self.follow, "T", queue, SENDERS * MESSAGES // QUEUES))
-        threads.append(self.thread(self.follow, "D", 0, DELAYED))
+            count = SENDERS * self.messages // QUEUES
+            threads.append(self.thread(self.follow, "T", queue, count))
+        threads.append(self.thread(self.follow, "D", 0, self.delayed))
         for thread in threads:
             thread.join()
         self.stop.set()
@@ -145,7 +148,7 @@ class Work:
     ],
 )
 def test_four_lanes_and_the_loop_append_without_gaps_or_duplicates(
-    flush: str, io_backend: str, tmp_path: Path
+    flush: str, io_backend: str, tmp_path: Path, quick: bool
 ) -> None:
     config = config_of(tmp_path, flush, LANES)
     config.store.io_backend = io_backend
@@ -153,11 +156,12 @@ def test_four_lanes_and_the_loop_append_without_gaps_or_duplicates(
     with running(config) as (broker, _):
         create(broker, "T")
         create(broker, "D")
-        work = Work(broker)
+        work = Work(broker, 100 if quick else 400)
+        sent = SENDERS * work.messages
         work.do()
         assert broker._paths is not None
         by_lane = [lane.path.sends.put_messages for lane in broker._paths.lanes]
-        assert sum(by_lane) > SENDERS * MESSAGES * 6 // 7 - SENDERS
+        assert sum(by_lane) > sent * 6 // 7 - SENDERS
         found: Counter[bytes] = Counter()
         for queue_id in range(QUEUES):
             queue = broker.store.queues.get("T", queue_id)
@@ -174,9 +178,10 @@ def test_four_lanes_and_the_loop_append_without_gaps_or_duplicates(
                 sender, number = map(int, record.body.split())
                 assert numbers.get(sender, -1) < number, "the order of one connection"
                 numbers[sender] = number
-        assert len(found) == SENDERS * MESSAGES
+        assert len(found) == sent
         assert set(found.values()) == {1}
-        assert len(set(work.followed["D", 0])) == DELAYED == broker.store.queues.get("D", 0).max
+        delayed = broker.store.queues.get("D", 0)
+        assert len(set(work.followed["D", 0])) == work.delayed == delayed.max
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

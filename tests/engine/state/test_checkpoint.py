@@ -66,7 +66,7 @@ def test_a_damaged_queue_checkpoint_is_ignored(tmp_path: Path, text: str) -> Non
     assert QueueCheckpointFile(str(tmp_path)).load() is None
 
 
-def test_a_queue_checkpoint_with_a_flipped_bit_is_not_used(tmp_path: Path) -> None:
+def test_a_queue_checkpoint_with_a_flipped_bit_is_not_used(tmp_path: Path, quick: bool) -> None:
     promise = QueuePromise(0, 10, 100, [7])
     written = QueueCheckpoint(
         log_begin=0,
@@ -79,7 +79,7 @@ def test_a_queue_checkpoint_with_a_flipped_bit_is_not_used(tmp_path: Path) -> No
     QueueCheckpointFile(str(tmp_path)).replace(written)
     path = tmp_path / "queues.json"
     whole = path.read_bytes()
-    for at in range(len(whole) * 8):
+    for at in range(0, len(whole) * 8, 5 if quick else 1):
         damaged = bytearray(whole)
         damaged[at // 8] ^= 1 << at % 8
         path.write_bytes(damaged)

@@ -57,7 +57,7 @@ class Peers:
 
 @contextmanager
 def lane(*further: socket.socket, **settings: Any) -> Iterator[Peers]:
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         listener.setblocking(False)
         made = Lane([each.fileno() for each in (listener, *further)], LaneSink(), **settings)
         thread = threading.Thread(target=made.run)
